@@ -1,0 +1,31 @@
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: demo test lint format bench clean
+
+demo: $(READY)  ## train two small networks, explain them, draw the results
+	$(BIN)/geh-explain demo
+
+test: $(READY)  ## run the tests, docstring examples included
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## time the engines against each other, as ratios
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv demo_output build dist *.egg-info
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@

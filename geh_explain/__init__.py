@@ -1,0 +1,27 @@
+"""Which pairs of inputs, or of hidden units, act together in a trained network, and how sure are we?
+
+>>> import torch, geh_explain as geh
+>>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] + x[:, 2], posterior=geh.posterior.PointEstimate())
+>>> explainer.explain(torch.rand(50, 3), groups=1, progress=False).geh.mean.round(6).tolist()
+[[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+"""
+
+from geh_explain import errors, inference, posterior, units
+from geh_explain.errors import GEHError, GEHWarning
+from geh_explain.explainer import GEHExplainer
+from geh_explain.groups import GroupChoice
+from geh_explain.interactions import Interactions
+from geh_explain.version import __version__
+
+__all__ = [
+    "GEHError",
+    "GEHExplainer",
+    "GEHWarning",
+    "GroupChoice",
+    "Interactions",
+    "__version__",
+    "errors",
+    "inference",
+    "posterior",
+    "units",
+]

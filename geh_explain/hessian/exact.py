@@ -1,0 +1,140 @@
+"""Exact Hessians by two backward passes, for everything autograd can differentiate twice.
+
+Rows are independent, so the gradient of a sum over rows holds every row's gradient: D backward passes
+serve all points of a chunk.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from geh_explain.attach import Cut
+from geh_explain.errors import GEHRuntimeError
+from geh_explain.hessian.base import GroupSums
+from geh_explain.memory import chunk_bytes
+from geh_explain.points import Rows
+
+#: More rows than this in a chunk only spill the caches.
+_MOST_ROWS = 2048
+#: Below this many rows times directions, vectorising over directions pays for its overhead ...
+_VECTOR_ROWS = 8192
+#: ... unless a row is a large image, for which it never does.
+_VECTOR_BYTES = 64 * 1024
+
+
+class ExactEngine:
+    """Double backward, chunked over points and directions. ``batch_size`` caps the rows of a chunk."""
+
+    name = "exact"
+
+    def __init__(self, batch_size: int | None = None) -> None:
+        self.batch_size = batch_size
+        self._row_bytes = 0
+        self._vectorise = True
+
+    def add(self, sums: GroupSums, cut: Cut, rows: Rows, labels: NDArray[np.int64]) -> None:
+        """Add the local interactions of a chunk of rows to ``sums``."""
+        groups = torch.as_tensor(labels, device=cut.device)
+        members = torch.nn.functional.one_hot(groups, len(sums.signed)).T.double()
+        t, gradient = _gradient(cut, rows)
+        if gradient is None:
+            return
+        pair, units = 0, cut.count
+        step = self._directions(len(rows))
+        # The last unit has no partner left, so its row of the Hessian is never asked for.
+        for first in range(0, units - 1, step):
+            hessian = self._second(gradient, t, range(first, min(first + step, units - 1)))
+            for unit, row in enumerate(hessian, start=first):
+                sums.add(pair, row[:, unit + 1 :], members)
+                pair += units - 1 - unit
+        if not bool(torch.isfinite(sums.absolute).all()):
+            raise GEHRuntimeError(
+                f"some second derivatives are NaN or infinite in rows {rows.start} to {rows.start + len(rows) - 1}; a "
+                "function in the model has none there (square roots and norms at 0, for instance). Move such rows, or "
+                "add a small constant inside the function."
+            )
+
+    def _second(self, gradient: Tensor, t: Tensor, units: range) -> Tensor:
+        """Return the rows (directions, n, D) of the Hessian that belong to ``units``."""
+        if self._vectorise and len(units) > 1:
+            directions = torch.zeros(len(units), 1, t.shape[1], device=t.device, dtype=t.dtype)
+            directions[torch.arange(len(units)), 0, torch.arange(units.start, units.stop)] = 1
+            try:
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", message="There is a performance drop")
+                    return _backward(gradient, t, directions.expand(-1, len(t), -1), batched=True)
+            except RuntimeError:  # an operator that cannot be vectorised; one by one it may work
+                self._vectorise = False
+        return torch.stack([_backward(gradient[:, unit].sum(), t) for unit in units])
+
+    def _directions(self, rows: int) -> int:
+        if not self._vectorise or self._row_bytes > _VECTOR_BYTES:
+            return 1
+        return max(1, min(32, _VECTOR_ROWS // rows))
+
+    def chunk_rows(self, cut: Cut, rows: Rows) -> int:
+        """Return the batch size asked for, else what a budget of memory allows."""
+        if self.batch_size is not None:
+            return self.batch_size
+        if not self._row_bytes:
+            self._row_bytes = _bytes_per_row(cut, rows[:4])
+        # Twice: the second backward holds about as much again as the graph it walks.
+        return max(1, min(_MOST_ROWS, chunk_bytes(cut.device) // (2 * self._row_bytes)))
+
+
+def _gradient(cut: Cut, rows: Rows) -> tuple[Tensor, Tensor | None]:
+    """Return shifts (n, D) and the differentiable gradient at them; None where it is constant."""
+    t = cut.zeros(rows).requires_grad_()
+    value = cut.outputs(rows, t)
+    if not value.requires_grad:
+        return t, None
+    gradient = _backward(value.sum(), t, create_graph=True)
+    return t, gradient if gradient.requires_grad else None
+
+
+def _backward(
+    value: Tensor, t: Tensor, weights: Tensor | None = None, *, batched: bool = False, create_graph: bool = False
+) -> Tensor:
+    try:
+        (gradient,) = torch.autograd.grad(
+            value,
+            t,
+            weights,
+            retain_graph=True,
+            create_graph=create_graph,
+            is_grads_batched=batched,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+    except RuntimeError as error:
+        missing = re.search(r"derivative for (\S+) is not implemented", str(error))
+        if missing is None:
+            raise
+        raise GEHRuntimeError(
+            f"the operator {missing[1]} inside the model has no second derivative in torch; replace it while "
+            "explaining (for instance by its plain Python form), or explain a layer above it."
+        ) from error
+    return gradient
+
+
+def _bytes_per_row(cut: Cut, rows: Rows) -> int:
+    """Measure what autograd keeps per row for the forward and the first backward pass."""
+    kept: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        if tensor.ndim and not isinstance(tensor, torch.nn.Parameter):
+            kept[tensor.data_ptr()] = tensor.nbytes
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        # The graph is held until the count is done, or freed tensors would share addresses.
+        graph = _gradient(cut, rows)
+    total = sum(kept.values())
+    del graph
+    return max(1, total // len(rows), cut.count * 8)

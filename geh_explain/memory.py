@@ -1,0 +1,30 @@
+"""How much memory may be used, and how many rows fit into it."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+#: Bytes one chunk of work may take: enough to keep the cores busy, little beside a model's own needs.
+CHUNK_BYTES = 512 * 2**20
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return the free memory of ``device`` in bytes (2 GB where the system does not tell)."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        with open("/proc/meminfo") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 2 * 2**30
+
+
+def chunk_bytes(device: torch.device) -> int:
+    """Return the budget of one chunk: a constant where memory is plentiful, so that runs repeat exactly."""
+    return min(CHUNK_BYTES, free_bytes(device) // 4)

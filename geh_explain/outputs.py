@@ -1,0 +1,119 @@
+"""Which scalar is explained: from whatever the model returns to one number per row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
+
+Output = str | Callable[[Any], Tensor]
+Target = int | tuple[int, ...] | Tensor | Sequence[int] | Sequence[tuple[int, ...]] | None
+
+
+def check_output(output: Output) -> None:
+    """Refuse an ``output`` that is neither a known word nor a callable."""
+    if not callable(output) and output not in ("raw", "probability"):
+        raise GEHValueError(
+            f"output={output!r} is unknown; use 'raw', 'probability' (sigmoid for one column, softmax for more) "
+            "or a callable that takes the model's output and returns a tensor."
+        )
+
+
+def read(raw: Any, output: Output, rows: int) -> Tensor:
+    """Turn what the model returned into a tensor (rows, ...), as ``output`` asks."""
+    value = output(raw) if callable(output) else raw
+    if not isinstance(value, Tensor):
+        by = "output=... returned" if callable(output) else "the model returned"
+        raise GEHTypeError(
+            f"{by} a {type(value).__name__}, not a tensor; pass output=callable that picks the tensor, "
+            f"for instance {_hint(value)}."
+        )
+    if not value.is_floating_point():
+        raise GEHTypeError(
+            f"the model's output is {value.dtype}, which has no derivatives; explain the scores before they are "
+            "rounded or compared (for instance the logits)."
+        )
+    if value.ndim == 0 and rows == 1:
+        value = value.reshape(1)
+    if value.ndim == 0 or len(value) != rows:
+        raise GEHRuntimeError(
+            f"the model's output has shape {tuple(value.shape)} for {rows} rows; its first dimension must be the "
+            "rows of the batch. Use output=callable to reshape it, and no mean or sum over the batch."
+        )
+    if output == "probability":
+        return value.sigmoid() if value[0].numel() == 1 else value.softmax(dim=1)
+    return value
+
+
+def _hint(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"lambda out: out[{next(iter(value), 'key')!r}] (keys: {list(value)})"
+    if isinstance(value, (tuple, list)):
+        return f"lambda out: out[0] (it has {len(value)} entries)"
+    fields = [name for name in vars(value) if not name.startswith("_")] if hasattr(value, "__dict__") else []
+    return f"lambda out: out.{fields[0]} (fields: {fields})" if fields else "lambda out: out.logits"
+
+
+def select(value: Tensor, target: Target) -> Tensor:
+    """Pick one number per row from ``value`` (rows, ...), by Captum's rules for ``target``."""
+    rows, shape = len(value), tuple(value.shape[1:])
+    if target is None:
+        if value[0].numel() == 1:
+            return value.reshape(rows)
+        last = ", ".join(str(size - 1) for size in shape)
+        raise GEHValueError(
+            f"target=None, but the model has {value[0].numel()} outputs per row (shape {shape}); "
+            f"say which one to explain, target=0 to {last if len(shape) == 1 else f'({last})'}."
+        )
+    if isinstance(target, int) and value.ndim == 1 and target == 0:
+        return value
+    index = _index(target, rows)
+    if index.shape[1] != len(shape):
+        raise GEHValueError(
+            f"target={_show(target)} has {index.shape[1]} number(s) per row, but one row of the output has shape "
+            f"{shape}; give {len(shape)} number(s)."
+        )
+    sizes = torch.tensor(shape)
+    if bool(((index < -sizes) | (index >= sizes)).any()):
+        raise GEHValueError(
+            f"target={_show(target)} is out of range: one row of the output has shape {shape}, so the largest "
+            f"target is {tuple(s - 1 for s in shape) if len(shape) > 1 else shape[0] - 1}."
+        )
+    columns = [column.expand(rows).to(value.device) for column in index.T]
+    return value[(torch.arange(rows, device=value.device), *columns)]
+
+
+def _index(target: Any, rows: int) -> Tensor:
+    """Return ``target`` as whole numbers of shape (1 or rows, output dimensions)."""
+    if isinstance(target, bool):
+        raise GEHTypeError(f"target={target!r}: give the number of the output to explain.")
+    if isinstance(target, (int, np.integer)):
+        return torch.tensor([[int(target)]])
+    if isinstance(target, tuple):
+        return _whole(torch.tensor(target), target).reshape(1, -1)
+    if isinstance(target, (Tensor, np.ndarray, list)):
+        index = _whole(torch.as_tensor(target).cpu(), target)
+        if index.numel() == 1 and index.ndim <= 1:
+            return index.reshape(1, 1)
+        if index.ndim in (1, 2) and len(index) == rows:
+            return index.reshape(rows, -1)
+        raise GEHValueError(
+            f"target has shape {tuple(index.shape)} for {rows} rows; give one number, one tuple, or one per row."
+        )
+    raise GEHTypeError(f"target={target!r} is a {type(target).__name__}; give an int, a tuple, or one per row.")
+
+
+def _whole(index: Tensor, target: Any) -> Tensor:
+    if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
+        raise GEHTypeError(f"target={_show(target)} has dtype {index.dtype}; targets are whole numbers.")
+    return index.long()
+
+
+def _show(target: Any) -> str:
+    text = repr(target).replace("\n", " ")
+    return text if len(text) <= 60 else text[:57] + "..."

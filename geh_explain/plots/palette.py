@@ -1,0 +1,8 @@
+"""Colours that colour-blind readers can tell apart (Okabe and Ito), used by every picture."""
+
+SURE = "#0072B2"
+UNSURE = "#9a9a9a"
+MARK = "#D55E00"
+LINE = "#444444"
+STRENGTH = "Blues"
+NONE = "#ececec"

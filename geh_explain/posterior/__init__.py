@@ -1,0 +1,13 @@
+"""Where the uncertainty comes from: draws of whole functions.
+
+A posterior of your own is a class with one method, see :class:`~geh_explain.posterior.base.Posterior`.
+"""
+
+from geh_explain.posterior.base import Posterior
+from geh_explain.posterior.dropout import MCDropout
+from geh_explain.posterior.ensemble import Ensemble
+from geh_explain.posterior.point import PointEstimate
+from geh_explain.posterior.stochastic import Stochastic
+from geh_explain.posterior.weights import WeightSamples
+
+__all__ = ["Ensemble", "MCDropout", "PointEstimate", "Posterior", "Stochastic", "WeightSamples"]

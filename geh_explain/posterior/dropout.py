@@ -1,0 +1,207 @@
+"""MC dropout: one mask per draw, shared by every row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
+from geh_explain.posterior.base import seed_of_draw
+
+#: What a dropped value of alpha dropout becomes: the limit of SELU at minus infinity.
+_ALPHA = -1.7580993408473766
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One kind of dropout: are whole channels dropped, and is it the self-normalising form?"""
+
+    channels: bool
+    alpha: bool
+
+
+_ELEMENTS, _CHANNELS = _Kind(False, False), _Kind(True, False)
+_ALPHA_ELEMENTS, _ALPHA_CHANNELS = _Kind(False, True), _Kind(True, True)
+
+#: Every function that drops something, as modules, functional calls and bare torch calls reach it.
+_FUNCTIONS: dict[Callable[..., Any], _Kind] = {
+    F.dropout: _ELEMENTS,
+    F.dropout1d: _CHANNELS,
+    F.dropout2d: _CHANNELS,
+    F.dropout3d: _CHANNELS,
+    F.alpha_dropout: _ALPHA_ELEMENTS,
+    F.feature_alpha_dropout: _ALPHA_CHANNELS,
+    torch.dropout: _ELEMENTS,
+    torch.dropout_: _ELEMENTS,
+    torch.feature_dropout: _CHANNELS,
+    torch.feature_dropout_: _CHANNELS,
+    torch.alpha_dropout: _ALPHA_ELEMENTS,
+    torch.alpha_dropout_: _ALPHA_ELEMENTS,
+    torch.feature_alpha_dropout: _ALPHA_CHANNELS,
+    torch.feature_alpha_dropout_: _ALPHA_CHANNELS,
+}
+
+
+class MCDropout:
+    """Dropout as a posterior: each draw drops one fixed set of nodes, for all rows alike.
+
+    The model stays in eval mode, so that batch normalisation keeps its statistics; dropout modules and
+    functional calls are both seen. ``modules`` restricts it to some dropout modules.
+
+    >>> import torch, geh_explain as geh
+    >>> from torch import nn
+    >>> net = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 1))
+    >>> explainer = geh.GEHExplainer(net, posterior=geh.posterior.MCDropout())
+    >>> result = explainer.explain(torch.randn(50, 3), groups=2, draws=30, progress=False)
+    >>> bool((result.geh.std[0, 1:] > 0).all())
+    True
+    """
+
+    def __init__(self, modules: Sequence[nn.Module] | None = None) -> None:
+        if modules is not None:
+            modules = list(modules)
+            if not modules or not all(isinstance(module, nn.Module) for module in modules):
+                raise GEHTypeError("MCDropout: modules must be some modules of the model, in a list, or None for all.")
+        self.modules = modules
+
+    def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
+        """Yield ``n`` draws of the masks."""
+        own = set(model.modules())
+        for module in self.modules or ():
+            if module not in own:
+                raise GEHValueError(f"MCDropout: modules has {module}, which is not part of the model.")
+        for draw in range(n):
+            yield self._dropped(model, seed_of_draw(seed, draw))
+
+    @contextmanager
+    def _dropped(self, model: nn.Module, seed: int) -> Iterator[None]:
+        masks = _Masks(seed, everywhere=self.modules is None)
+        with ExitStack() as stack:
+            for module in self.modules or ():
+                stack.callback(module.register_forward_pre_hook(masks.open).remove)
+                stack.callback(module.register_forward_hook(masks.close, always_call=True).remove)
+            stack.callback(model.register_forward_pre_hook(masks.start).remove)
+            stack.callback(model.register_forward_hook(masks.finish).remove)
+            stack.enter_context(masks)
+            yield
+
+    def __repr__(self) -> str:
+        return "MCDropout()" if self.modules is None else f"MCDropout(modules={self.modules!r})"
+
+
+def has_dropout(model: nn.Module, call: Callable[[], Any]) -> bool:
+    """Tell whether ``call``, which runs the model on one row, drops anything."""
+    try:
+        with MCDropout()._dropped(model, seed=0):
+            call()
+    except NoDropout:
+        return False
+    return True
+
+
+class NoDropout(GEHRuntimeError):
+    """MC dropout was asked for, and the model drops nothing."""
+
+
+class _Masks(TorchFunctionMode):
+    """Draws the masks in the first forward, of a single row, and replays them by order of call."""
+
+    def __init__(self, seed: int, everywhere: bool) -> None:
+        super().__init__()
+        # Masks are drawn on the CPU, so that a seed means the same on every device.
+        self.generator = torch.Generator().manual_seed(seed)
+        self.active = everywhere
+        self.masks: list[tuple[Tensor, torch.Size]] = []
+        self.recorded = False
+        self.call = 0
+
+    # Hooks of the whole model: a forward begins and ends.
+    def start(self, module: nn.Module, args: Any) -> None:
+        self.call = 0
+        rows = {len(value) for value in args if isinstance(value, Tensor) and value.ndim}
+        if not self.recorded and rows and 1 not in rows:
+            raise GEHRuntimeError(
+                "MCDropout: the first forward inside a draw must have a single row, from which the masks of all rows "
+                "are drawn; call model(inputs[:1]) first."
+            )
+
+    def finish(self, module: nn.Module, args: Any, out: Any) -> None:
+        if not self.recorded and not self.masks:
+            raise NoDropout(
+                "posterior=MCDropout(): the model dropped nothing in its forward, so draws have no spread. It has no "
+                "dropout with 0 < p, or applies it only in train mode, in a scripted or compiled part, or inside an "
+                "RNN. Use Ensemble, WeightSamples or Stochastic, or posterior=None for the point estimate."
+            )
+        self.recorded = True
+
+    # Hooks of the chosen dropout modules.
+    def open(self, module: nn.Module, args: Any) -> None:
+        self.active = True
+
+    def close(self, module: nn.Module, args: Any, out: Any) -> None:
+        self.active = False
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        kind = _FUNCTIONS.get(func) if self.active else None
+        if kind is None:
+            return func(*args, **kwargs)
+        return self._drop(kind, func.__name__.endswith("_"), *args, **kwargs)
+
+    def _drop(
+        self,
+        kind: _Kind,
+        in_place: bool,
+        input: Tensor,
+        p: float = 0.5,
+        training: bool = True,
+        inplace: bool = False,
+        train: bool = True,
+    ) -> Tensor:
+        if p == 0:
+            return input
+        keep = self._mask(input, p, kind.channels)
+        if kind.alpha:
+            scale = 0.0 if p == 1 else ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5
+            dropped = scale * (input * keep + _ALPHA * (1 - keep)) - scale * _ALPHA * p
+        else:
+            dropped = input * keep * (0.0 if p == 1 else 1 / (1 - p))
+        return input.copy_(dropped) if in_place or inplace else dropped
+
+    def _mask(self, input: Tensor, p: float, channels: bool) -> Tensor:
+        if not self.recorded:
+            shape = (*input.shape[:2], *(1 for _ in input.shape[2:])) if channels else tuple(input.shape)
+            keep = torch.bernoulli(torch.full(shape, 1 - p), generator=self.generator)
+            self.masks.append((keep.to(input), input.shape))
+            return self.masks[-1][0]
+        if self.call >= len(self.masks):
+            raise GEHRuntimeError(
+                "MCDropout: the model called dropout more often than in the draw's first forward; its forward must not "
+                "depend on the data or the batch size."
+            )
+        mask, seen = self.masks[self.call]
+        self.call += 1
+        return _for_rows(mask, seen, input.shape)
+
+
+def _for_rows(mask: Tensor, seen: torch.Size, shape: torch.Size) -> Tensor:
+    """Repeat a mask recorded at ``seen`` for an input of ``shape``: the batch dimension is the one that grew.
+
+    Rows may share their dimension with something else, such as (batch * heads, L, S) in attention.
+    """
+    if len(seen) != len(shape) or any(now % then for now, then in zip(shape, seen, strict=True)):
+        raise GEHRuntimeError(
+            f"MCDropout: a dropout saw the shape {tuple(seen)} for one row and now {tuple(shape)}; rows must all have "
+            "the same shape."
+        )
+    times = [now // then if size > 1 else 1 for now, then, size in zip(shape, seen, mask.shape, strict=True)]
+    return mask if all(time == 1 for time in times) else mask.repeat(times)

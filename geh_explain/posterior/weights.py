@@ -1,0 +1,89 @@
+"""Samples of the weights: SWAG, SGLD, HMC, Laplace, checkpoints, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from geh_explain.errors import GEHTypeError, GEHValueError
+
+StateDict = Mapping[str, Tensor]
+
+
+class WeightSamples:
+    """Draws of the weights, as state dicts or as a callable that makes the k-th one.
+
+    A state dict may hold some of the entries only (say, the last layer's); the others stay the
+    model's own. Entries are parameters or buffers: batch statistics belong to their draw.
+
+    >>> import torch, geh_explain as geh
+    >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    >>> samples = [{k: v + 0.05 * torch.randn_like(v) for k, v in net.state_dict().items()} for _ in range(20)]
+    >>> explainer = geh.GEHExplainer(net, posterior=geh.posterior.WeightSamples(samples))
+    >>> explainer.explain(torch.randn(50, 3), groups=2, progress=False).geh.draws.shape
+    (20, 3)
+    """
+
+    def __init__(self, samples: Sequence[StateDict] | Callable[[int], StateDict]) -> None:
+        if isinstance(samples, Mapping):
+            raise GEHTypeError("WeightSamples: samples is a single state dict; pass a list of them, or a callable(k).")
+        if not callable(samples):
+            samples = list(samples)
+            if not samples or not all(isinstance(sample, Mapping) for sample in samples):
+                raise GEHTypeError(
+                    "WeightSamples: samples must be state dicts (mappings of names to tensors), at least one, or a "
+                    "callable(k) that returns the k-th."
+                )
+        self.samples = samples
+
+    def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
+        """Yield the first ``n`` samples, or all where there are fewer. A callable decides its own randomness."""
+        if callable(self.samples):
+            for draw in range(n):
+                yield _loaded(model, self.samples(draw), draw)
+        else:
+            for draw, sample in enumerate(self.samples[:n]):
+                yield _loaded(model, sample, draw)
+
+    def __repr__(self) -> str:
+        return f"WeightSamples({self.samples!r})" if callable(self.samples) else f"WeightSamples({len(self.samples)})"
+
+
+@contextmanager
+def _loaded(model: nn.Module, sample: StateDict, draw: int) -> Iterator[None]:
+    own: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    _check(sample, own, draw)
+    # Exchanging the storage, instead of copying into it, gives exactly the same tensors back.
+    saved = {name: own[name].data for name in sample}
+    try:
+        for name, value in sample.items():
+            own[name].data = value.detach().to(own[name])
+        yield
+    finally:
+        for name, value in saved.items():
+            own[name].data = value
+
+
+def _check(sample: Any, own: Mapping[str, Tensor], draw: int) -> None:
+    if not isinstance(sample, Mapping) or not sample:
+        raise GEHTypeError(
+            f"WeightSamples: sample {draw} is {type(sample).__name__}; each must be a non-empty state dict."
+        )
+    for name, value in sample.items():
+        if name not in own:
+            raise GEHValueError(
+                f"WeightSamples: sample {draw} has the entry {name!r}, which the model has not; its entries are "
+                f"{list(own)[:6]}{' ...' if len(own) > 6 else ''}. Strip prefixes such as 'module.'."
+            )
+        if not isinstance(value, Tensor) or value.shape != own[name].shape:
+            shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise GEHValueError(
+                f"WeightSamples: entry {name!r} of sample {draw} has shape {shape}, the model's has "
+                f"{tuple(own[name].shape)}."
+            )
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise GEHValueError(f"WeightSamples: entry {name!r} of sample {draw} has NaN or infinite values.")

@@ -1,0 +1,255 @@
+"""What one unit is: a set of directions in the space of the inputs or of a layer's output.
+
+A unit set is a linear map from shifts ``t`` of shape (n, D), one number per row and unit, to a tensor
+of the layer's shape that is added to the layer's output. The Hessian in ``t`` at 0 is B^T H B, with
+the units' directions as the columns of B; engines see ``t`` only.
+
+To write one, subclass :class:`Units` and say how many units a shape has and what a shift adds.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from geh_explain.errors import GEHTypeError, GEHValueError
+
+__all__ = ["Channels", "FeatureGroups", "Neurons", "Subset", "Units"]
+
+Shape = tuple[int, ...]
+
+#: Layers that keep their channels in dimension 1, whatever the rank of their output.
+_CHANNELS_FIRST = (
+    nn.modules.conv._ConvNd,
+    nn.modules.batchnorm._BatchNorm,
+    nn.modules.instancenorm._InstanceNorm,
+    nn.GroupNorm,
+    nn.modules.pooling._MaxPoolNd,
+    nn.modules.pooling._AvgPoolNd,
+    nn.modules.pooling._AdaptiveAvgPoolNd,
+    nn.modules.pooling._AdaptiveMaxPoolNd,
+)
+#: Layers that act on the last dimension.
+_CHANNELS_LAST = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.MultiheadAttention, nn.TransformerEncoderLayer)
+
+
+class Units(ABC):
+    """A set of directions. ``shape`` is always the shape of one row, without the batch dimension."""
+
+    def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Units:
+        """Return this unit set made definite for one layer (``module`` is None at the inputs)."""
+        return self
+
+    @abstractmethod
+    def count(self, shape: Shape) -> int:
+        """Return the number of units D."""
+
+    @abstractmethod
+    def shift(self, t: Tensor, shape: Shape) -> Tensor:
+        """Map shifts (n, D) to what is added to the layer, (n, *shape) or broadcastable to it."""
+
+    def names(self, shape: Shape, prefix: str, columns: Sequence[str] | None = None) -> list[str]:
+        """Return one name per unit; ``columns`` are the names of the inputs' columns, if they have any."""
+        return [f"{prefix}{i}" if prefix == "x" else f"{prefix}[{i}]" for i in range(self.count(shape))]
+
+    def values(self, activations: Tensor) -> Tensor:
+        """Read the units' values (n, D) off a layer's output: the mean over each unit's members.
+
+        These are the least-squares coordinates (B^T B)^-1 B^T a for units that do not overlap.
+        """
+        shape = tuple(activations.shape[1:])
+        with torch.enable_grad():
+            t = activations.new_zeros(len(activations), self.count(shape), requires_grad=True)
+            moved = self.shift(t, shape).expand_as(activations)
+            (sums,) = torch.autograd.grad(moved, t, activations.detach(), retain_graph=True)
+            # B maps a vector of ones to the weight of each coordinate, so B^T B 1 is the squared norm.
+            (norms,) = torch.autograd.grad(moved, t, self.shift(torch.ones_like(t), shape).expand_as(activations))
+        return sums / norms.clamp_min(torch.finfo(norms.dtype).tiny)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class Neurons(Units):
+    """Every number of the layer is a unit of its own (at the inputs: every feature or pixel).
+
+    >>> Neurons().count((3, 4))
+    12
+    """
+
+    def count(self, shape: Shape) -> int:
+        return math.prod(shape)
+
+    def shift(self, t: Tensor, shape: Shape) -> Tensor:
+        return t.reshape(len(t), *shape)
+
+    def names(self, shape: Shape, prefix: str, columns: Sequence[str] | None = None) -> list[str]:
+        if len(shape) < 2:
+            return list(columns) if columns is not None else super().names(shape, prefix)
+        return [f"{prefix}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]
+
+
+class Channels(Units):
+    """A whole feature map moves together: one unit per channel.
+
+    ``dim`` is the channel dimension of the layer's output, counted with the batch dimension (1 for
+    convolutions, -1 for channels-last layers). None decides by the layer's type, and takes 1 for
+    images and -1 for sequences where the type does not tell.
+
+    >>> Channels(dim=1).count((16, 7, 7))
+    16
+    """
+
+    def __init__(self, dim: int | None = None) -> None:
+        self.dim = dim
+
+    def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Channels:
+        if self.dim is None:
+            last = isinstance(module, _CHANNELS_LAST)
+            first = isinstance(module, _CHANNELS_FIRST) or (len(shape) >= 3 and not last)
+            return Channels(1 if first or len(shape) == 1 else -1)
+        rank = len(shape) + 1
+        if not (1 <= self.dim < rank or -rank < self.dim <= -1):
+            raise GEHValueError(
+                f"units=Channels(dim={self.dim}): the layer's output has {rank} dimensions, batch included; "
+                f"take 1 to {rank - 1}, or a negative one down to {1 - rank}."
+            )
+        return self
+
+    def _axis(self, shape: Shape) -> int:
+        dim = 1 if self.dim is None else self.dim
+        return dim - 1 if dim > 0 else len(shape) + dim
+
+    def count(self, shape: Shape) -> int:
+        return shape[self._axis(shape)]
+
+    def shift(self, t: Tensor, shape: Shape) -> Tensor:
+        axis = self._axis(shape)
+        return t.reshape(len(t), *(shape[axis] if i == axis else 1 for i in range(len(shape))))
+
+    def __repr__(self) -> str:
+        return "Channels()" if self.dim is None else f"Channels(dim={self.dim})"
+
+
+class FeatureGroups(Units):
+    """Columns that move together, such as the columns of one one-hot variable.
+
+    ``groups`` maps a name to its columns, by index or by name (of a DataFrame). Columns in no group
+    stay where they are; with ``rest=True`` each of them is a unit of its own.
+
+    >>> FeatureGroups({"size": [0, 1], "place": [2, 3]}).count((5,))
+    2
+    """
+
+    def __init__(self, groups: Mapping[str, Sequence[int | str]], *, rest: bool = False) -> None:
+        if not isinstance(groups, Mapping) or not groups:
+            raise GEHTypeError(
+                f"FeatureGroups: groups={groups!r} is not a mapping of names to columns; "
+                'pass for instance {"size": [0, 1], "place": [2, 3]}.'
+            )
+        self.groups = {str(name): list(columns) for name, columns in groups.items()}
+        self.rest = rest
+        self._members: list[list[int]] = []
+        self._names: list[str] = []
+
+    def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> FeatureGroups:
+        total = math.prod(shape)
+        bound = FeatureGroups(self.groups, rest=self.rest)
+        bound._members = [
+            [_column(name, column, total, columns) for column in members] for name, members in self.groups.items()
+        ]
+        bound._names = list(self.groups)
+        taken = [i for members in bound._members for i in members]
+        if len(set(taken)) < len(taken) or not all(bound._members):
+            raise GEHValueError(
+                f"FeatureGroups: groups={self.groups!r} has an empty group or a column in two groups; "
+                "give every group at least one column, and every column one group."
+            )
+        if self.rest:
+            for i in sorted(set(range(total)) - set(taken)):
+                bound._members.append([i])
+                bound._names.append(str(columns[i]) if columns is not None else f"x{i}")
+        return bound
+
+    def count(self, shape: Shape) -> int:
+        return len(self._members or self.groups)
+
+    def shift(self, t: Tensor, shape: Shape) -> Tensor:
+        flat = t.new_zeros(len(t), math.prod(shape))
+        members = torch.tensor([i for group in self._members for i in group], device=t.device)
+        sizes = torch.tensor([len(group) for group in self._members], device=t.device)
+        owners = torch.arange(len(sizes), device=t.device).repeat_interleave(sizes)
+        return flat.index_copy(1, members, t.index_select(1, owners)).reshape(len(t), *shape)
+
+    def names(self, shape: Shape, prefix: str, columns: Sequence[str] | None = None) -> list[str]:
+        return list(self._names)
+
+    def __repr__(self) -> str:
+        return f"FeatureGroups({self.groups!r}{', rest=True' if self.rest else ''})"
+
+
+def _column(group: str, column: int | str, total: int, columns: Sequence[str] | None) -> int:
+    if isinstance(column, str):
+        if columns is None or column not in columns:
+            have = "the inputs have no column names" if columns is None else f"the columns are {list(columns)}"
+            raise GEHValueError(f"FeatureGroups: group {group!r} has the column {column!r}, but {have}.")
+        return list(columns).index(column)
+    index = int(column)
+    if not -total <= index < total:
+        raise GEHValueError(f"FeatureGroups: group {group!r} has the column {index}, but there are {total} columns.")
+    return index % total
+
+
+class Subset(Units):
+    """Some units of another set (by default of the layer's usual one), by index.
+
+    >>> Subset([3, 1, 4]).count((10,))
+    3
+    """
+
+    def __init__(self, indices: Sequence[int] | Tensor | np.ndarray[Any, Any], of: Units | None = None) -> None:
+        given = indices.tolist() if isinstance(indices, (Tensor, np.ndarray)) else list(indices)
+        if not given or not all(isinstance(i, (int, np.integer)) for i in given) or len(set(given)) < len(given):
+            raise GEHValueError(f"units=Subset({given!r}): give at least one index, each a whole number and only once.")
+        self.indices = [int(i) for i in given]
+        self.of = of
+
+    def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Subset:
+        of = (self.of or default_units(shape, module)).bind(shape, module, columns)
+        total = of.count(shape)
+        wrong = [i for i in self.indices if not 0 <= i < total]
+        if wrong:
+            raise GEHValueError(
+                f"units=Subset(...): there are {total} units, numbered 0 to {total - 1}; "
+                f"remove {wrong[:5]}{' and others' if len(wrong) > 5 else ''}."
+            )
+        return Subset(self.indices, of)
+
+    def _of(self) -> Units:
+        return self.of or Neurons()
+
+    def count(self, shape: Shape) -> int:
+        return len(self.indices)
+
+    def shift(self, t: Tensor, shape: Shape) -> Tensor:
+        whole = t.new_zeros(len(t), self._of().count(shape))
+        return self._of().shift(whole.index_copy(1, torch.tensor(self.indices, device=t.device), t), shape)
+
+    def names(self, shape: Shape, prefix: str, columns: Sequence[str] | None = None) -> list[str]:
+        names = self._of().names(shape, prefix, columns)
+        return [names[i] for i in self.indices]
+
+    def __repr__(self) -> str:
+        of = "" if self.of is None else f", of={self.of!r}"
+        return f"Subset({self.indices!r}{of})"
+
+
+def default_units(shape: Shape, module: nn.Module | None) -> Units:
+    """Return what ``units=None`` means: features at the inputs, else neurons, or channels of maps."""
+    return Neurons() if module is None or len(shape) <= 1 else Channels()
