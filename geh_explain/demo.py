@@ -59,26 +59,36 @@ def train(net: nn.Module, x: Tensor, y: Tensor, loss: nn.Module, *, epochs: int,
     net.eval()
 
 
-def explain_friedman(seed: int = 0, progress: bool = True) -> tuple[Interactions, str]:
-    """Explain a network trained on Friedman's first function, whose only interaction is x0 with x1."""
+def friedman(seed: int = 0, progress: bool = True) -> tuple[nn.Sequential, Tensor, Tensor]:
+    """Train a network on Friedman's first function; return it with test inputs (1000, 10) and targets (1000, 1).
+
+    Of the ten features five matter, and x0 and x1 alone interact, as 10 sin(pi x0 x1).
+    """
     from sklearn.datasets import make_friedman1
 
     inputs, values = make_friedman1(n_samples=6000, n_features=10, noise=1.0, random_state=seed)
     x = torch.as_tensor(inputs, dtype=torch.float32)
     y = torch.as_tensor(values, dtype=torch.float32)[:, None]
+    mean, std = y[:5000].mean(), y[:5000].std()
     torch.manual_seed(seed)
     net = friedman_network()
-    mean, std = y[:5000].mean(), y[:5000].std()
     train(net, x[:5000], (y[:5000] - mean) / std, nn.MSELoss(), epochs=60, seed=seed, progress=progress)
     with torch.no_grad():  # let the last layer speak in units of y
         net[-1].weight.mul_(std)
         net[-1].bias.mul_(std).add_(mean)
+    return net, x[5000:], y[5000:]
+
+
+def explain_friedman(seed: int, progress: bool) -> tuple[Interactions, str]:
+    """Explain the network trained on Friedman's function, and compare with the truth."""
+    net, x, y = friedman(seed, progress)
+    result = GEHExplainer(net).explain(x, draws=100, seed=seed, progress=progress)
     with torch.no_grad():
-        error = float((net(x[5000:]) - y[5000:]).pow(2).mean().sqrt())
-    result = GEHExplainer(net).explain(x[5000:], draws=100, seed=seed, progress=progress)
-    truth = _true_interaction(inputs[5000:], result.labels)
-    note = f"test error {error:.2f}, of which noise 1.00; true GEH of (x0, x1) here: {truth:.1f}, of all other pairs: 0"
-    return result, note
+        error = float((net(x) - y).pow(2).mean().sqrt())
+    truth = _true_interaction(x.double().numpy(), result.labels)
+    return result, (
+        f"test error {error:.2f}, of which noise 1.00; true GEH of (x0, x1) here: {truth:.1f}, of all other pairs: 0"
+    )
 
 
 def _true_interaction(inputs: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> float:
@@ -88,7 +98,7 @@ def _true_interaction(inputs: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]
     return float(np.abs(np.bincount(labels, weights=local)).sum() / len(labels))
 
 
-def explain_digits(seed: int = 0, progress: bool = True) -> tuple[Interactions, str]:
+def explain_digits(seed: int, progress: bool) -> tuple[Interactions, str]:
     """Explain which channels of a hidden convolution act together in the score of the right digit."""
     from sklearn.datasets import load_digits
 

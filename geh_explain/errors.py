@@ -37,4 +37,4 @@ def warn(message: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename).startswith(package):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, GEHWarning, stacklevel=level - 1)
+    warnings.warn(message, GEHWarning, stacklevel=level)

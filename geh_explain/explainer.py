@@ -232,9 +232,10 @@ class GEHExplainer:
         notes = []
         absolute = np.stack(collected.absolute)
         if self.posterior is None and isinstance(posterior, PointEstimate):
+            others = "Ensemble(...), WeightSamples(...)" if cut.layer is None else "WeightSamples(...)"
             notes.append(
                 "posterior=None and the model has no dropout: the scores are a point estimate without intervals. Pass "
-                "posterior=Ensemble(...), WeightSamples(...) or Stochastic() to learn how sure they are."
+                f"posterior={others} or Stochastic() to learn how sure they are."
             )
         if not absolute.any():
             notes.append(why_zero(cut, points.first))
