@@ -8,18 +8,21 @@ import platform
 import torch
 
 from benchmarks.cases import CASES
-from benchmarks.timing import Case, Times, check, race
+from benchmarks.timing import QUIET, Case, Times, check, race
 
 
 def main() -> None:
     """Check, time and print the cases asked for, all by default."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Time geh_explain against its rivals.")
     parser.add_argument("cases", nargs="*", metavar="case", help=f"which to run: {', '.join(CASES)} (all by default)")
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long each case is timed (20)")
+    parser.add_argument("--seconds", type=float, default=15.0, help="how long each case is timed (15)")
+    parser.add_argument("--threads", type=int, help="threads of torch (its own default)")
     options = parser.parse_args()
     unknown = [name for name in options.cases if name not in CASES]
     if unknown:
         parser.error(f"unknown case {unknown[0]!r}; there are {', '.join(CASES)}")
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
     print(f"python {platform.python_version()}, torch {torch.__version__}, {torch.get_num_threads()} threads")
     for name in options.cases or CASES:
         case = CASES[name]()
@@ -33,7 +36,10 @@ def report(case: Case, times: dict[str, Times], apart: float) -> str:
     lines = [case.name, f"{rounds} rounds in turns; answers agree to {apart:.0e}; times in ms", ""]
     lines += _columns(["", "best", "median", "median/best", "best, to reference"], _time_rows(case, times))
     lines += ["", *_columns(["target", "wanted", "by best", "by median", ""], _target_rows(case, times))]
-    return "\n".join([*lines, *(f"({note})" for note in case.notes)])
+    notes = list(case.notes)
+    if max(taken.spread for taken in times.values()) > QUIET:
+        notes.append(f"the machine was busy, see median/best above {QUIET}: run again before trusting a ratio")
+    return "\n".join([*lines, *(f"({note})" for note in notes)])
 
 
 def _time_rows(case: Case, times: dict[str, Times]) -> list[list[str]]:

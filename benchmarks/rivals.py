@@ -21,7 +21,8 @@ def notebook_loop(model: nn.Module, x: Tensor) -> Tensor:
 
 def vmap_hessian(model: nn.Module, x: Tensor) -> Tensor:
     """Forward over reverse mode, vectorised over points: what torch offers for it."""
-    return torch.func.vmap(torch.func.hessian(lambda point: model(point).sum()))(x)
+    hessians: Tensor = torch.func.vmap(torch.func.hessian(lambda point: model(point).sum()))(x)
+    return hessians
 
 
 def double_backward(model: nn.Module, x: Tensor) -> Tensor:
@@ -34,6 +35,6 @@ def double_backward(model: nn.Module, x: Tensor) -> Tensor:
 
 def aeh_and_eah(hessians: Tensor) -> NDArray[np.float64]:
     """Return the two measures (2, P) that need no groups, pairs in row-major order i < j."""
-    row, column = torch.triu_indices(*hessians.shape[1:], offset=1)
+    row, column = torch.triu_indices(hessians.shape[1], hessians.shape[2], offset=1)
     pairs = hessians.detach().double()[:, row, column]
     return torch.stack([pairs.mean(dim=0).abs(), pairs.abs().mean(dim=0)]).numpy()

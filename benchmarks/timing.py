@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 #: However slow a round is, a case has at least this many.
-FEWEST_ROUNDS = 5
+FEWEST_ROUNDS = 3
 #: How far the contestants' answers may be apart, relative to the largest entry of the reference's.
 TOLERANCE = 1e-4
+#: A median this many times the best means that the machine was busy with something else.
+QUIET = 1.5
 
 
 @dataclass(frozen=True)

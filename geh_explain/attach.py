@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
 from geh_explain.outputs import Output, read, select
@@ -77,15 +78,13 @@ def find_layer(model: nn.Module, layer: str | nn.Module | None) -> tuple[str, nn
 
 def device_and_dtype(model: nn.Module) -> tuple[torch.device | None, torch.dtype | None]:
     """Return where the model's first floating-point parameter or buffer lives, and its precision."""
-    for tensor in (*model.parameters(), *model.buffers()):
-        if tensor.is_floating_point():
-            if tensor.is_inference():
-                raise GEHRuntimeError(
-                    "model: its parameters were made under torch.inference_mode() and can never be differentiated; "
-                    "build or load the model outside of it."
-                )
-            return tensor.device, tensor.dtype
-    return None, None
+    tensors = [*model.parameters(), *model.buffers()]
+    if any(tensor.is_inference() for tensor in tensors):
+        raise GEHRuntimeError(
+            "model: some of its parameters or buffers were made under torch.inference_mode() and can never be "
+            "differentiated; build or load the model outside of it."
+        )
+    return next(((tensor.device, tensor.dtype) for tensor in tensors if tensor.is_floating_point()), (None, None))
 
 
 @contextmanager
@@ -97,12 +96,8 @@ def borrow(model: nn.Module) -> Iterator[None]:
     """
     modes = [(module, module.training) for module in model.modules()]
     wants_grad = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    buffers = [
-        (module, name, buffer, buffer._version, buffer.detach().clone())
-        for module in model.modules()
-        for name, buffer in module._buffers.items()
-        if buffer is not None and not buffer.is_inference()
-    ]
+    tables = [(module, dict(module._buffers)) for module in model.modules()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     generators = _generator_states()
     fast_path = torch.backends.mha.get_fastpath_enabled()
     try:
@@ -118,10 +113,12 @@ def borrow(model: nn.Module) -> Iterator[None]:
         for parameter, requires_grad in wants_grad:
             if parameter.requires_grad != requires_grad:
                 parameter.requires_grad_(requires_grad)
+        for module, table in tables:
+            module._buffers.clear()
+            module._buffers.update(table)
         with torch.no_grad():
-            for module, name, buffer, version, value in buffers:
-                module._buffers[name] = buffer
-                if buffer._version != version:
+            for buffer, value in buffers:
+                if not torch.equal(buffer, value):
                     buffer.copy_(value)
         _restore_generators(generators)
 
@@ -138,6 +135,27 @@ def _restore_generators(states: tuple[Any, ...]) -> None:
         torch.cuda.set_rng_state_all(cuda)
     np.random.set_state(of_numpy)
     random.setstate(of_python)
+
+
+class View(TorchFunctionMode):
+    """Sees every torch call above the cut, and may answer it in torch's place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live = False
+
+    def begin(self) -> None:
+        """Start a forward pass, below the cut."""
+        self.live = False
+
+    def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Answer one call."""
+        return func(*args, **kwargs)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self.handle(func, args, kwargs or {}) if self.live else func(*args, **(kwargs or {}))
 
 
 class _Reached(BaseException):
@@ -166,6 +184,7 @@ class Cut:
         self.device, self.dtype = seen.device, seen.dtype
         self.units = (units or default_units(self.shape, self.layer)).bind(self.shape, self.layer, columns)
         self.count = self.units.count(self.shape)
+        self.view: View | None = None
 
     @property
     def place(self) -> str:
@@ -190,7 +209,7 @@ class Cut:
         handle = self.layer.register_forward_hook(stop)
         try:
             with torch.no_grad():
-                self.model(*rows.inputs, *rows.extra)
+                self._call(rows)
         except _Reached:
             return found[0]
         finally:
@@ -203,15 +222,10 @@ class Cut:
     def outputs(self, rows: Rows, t: Tensor | None = None) -> Tensor:
         """Return the explained number of each row (n,), with the units shifted by ``t`` (n, D).
 
-        What lies below the layer runs without gradients, what lies above with them.
+        Without ``t`` this is the plain model. With it, the part above the layer is seen through ``view``, if
+        there is one, and is differentiable if ``t`` is; the part below never is.
         """
-        if t is None:
-            raw = self.model(*rows.inputs, *rows.extra)
-        elif self.layer is None:
-            raw = self.model(*self._shifted(rows.inputs, t), *rows.extra)
-        else:
-            raw = self._run_above(rows, t)
-        value = select(read(raw, self.output, len(rows)), rows.target)
+        value = select(self.all_outputs(rows, t), rows.target)
         if not bool(torch.isfinite(value).all()):
             row = rows.start + int((~torch.isfinite(value)).nonzero()[0])
             raise GEHRuntimeError(
@@ -220,6 +234,25 @@ class Cut:
             )
         return value
 
+    def all_outputs(self, rows: Rows, t: Tensor | None = None) -> Tensor:
+        """Return all outputs of each row (n, ...), from which the target selects one."""
+        if t is None:
+            return read(self._call(rows), self.output, len(rows))
+        view = self.view or View()
+        view.begin()
+        with view, torch.set_grad_enabled(t.requires_grad):
+            if self.layer is None:
+                view.live = True
+                raw = self._call(rows, self._shifted(rows.inputs, t))
+            else:
+                raw = self._run_above(rows, t, view)
+            return read(raw, self.output, len(rows))
+
+    def _call(self, rows: Rows, inputs: tuple[Tensor, ...] | None = None) -> Any:
+        """Call the model on copies: one that works in place must not change the user's data."""
+        extra = (value.clone() if isinstance(value, Tensor) else value for value in rows.extra)
+        return self.model(*(inputs or (x.clone() for x in rows.inputs)), *extra)
+
     def _shifted(self, inputs: tuple[Tensor, ...], t: Tensor) -> tuple[Tensor, ...]:
         shift = self.units.shift(t, self.shape)
         if len(inputs) == 1:
@@ -227,18 +260,19 @@ class Cut:
         parts = torch.split(shift, [x[0].numel() for x in inputs], dim=1)
         return tuple(x + part.reshape(x.shape) for x, part in zip(inputs, parts, strict=True))
 
-    def _run_above(self, rows: Rows, t: Tensor) -> Any:
+    def _run_above(self, rows: Rows, t: Tensor, view: View) -> Any:
         assert self.layer is not None
 
         def enter(module: nn.Module, args: Any, out: Any) -> Tensor:
             activations = self._tensor(out, rows)
-            torch.set_grad_enabled(True)
+            torch.set_grad_enabled(t.requires_grad)
+            view.live = True
             return activations + self.units.shift(t, self.shape)
 
         handle = self.layer.register_forward_hook(enter)
         try:
             with torch.no_grad():
-                return self.model(*rows.inputs, *rows.extra)
+                return self._call(rows)
         finally:
             handle.remove()
 
@@ -260,17 +294,20 @@ class Cut:
 
     def check_rows(self, rows: Rows) -> None:
         """Refuse a model that is random or mixes rows: then a row has no Hessian of its own."""
+        last = len(rows) - 1
         with torch.no_grad():
-            first, again, alone = self.outputs(rows), self.outputs(rows), self.outputs(rows[:1])
+            first, again = self.outputs(rows), self.outputs(rows)
+            alone = torch.cat([self.outputs(rows[:1]), self.outputs(rows[last:])])
         room = 1e-3 * float(first.abs().max()) + 1e-6
         if float((first - again).abs().max()) > room:
             raise GEHRuntimeError(
                 "model: the same rows gave different outputs twice, so it is not one function; put the networks inside "
                 "a callable into eval mode, or pass posterior=geh_explain.posterior.Stochastic()."
             )
-        if float((first[:1] - alone).abs().max()) > room:
-            raise GEHRuntimeError(
-                f"model: it mixes rows: row 0 gives {float(first[0]):.6g} in a batch of {len(rows)} and "
-                f"{float(alone[0]):.6g} alone, so results would depend on the batch size. Remove what computes over "
-                "the batch (batch statistics, softmax or sum over dimension 0, noise per row)."
-            )
+        for row, value in zip((0, last), alone, strict=True):
+            if float((first[row] - value).abs()) > room:
+                raise GEHRuntimeError(
+                    f"model: it mixes rows: row {row} gives {float(first[row]):.6g} in a batch of {len(rows)} and "
+                    f"{float(value):.6g} alone, so results would depend on the batch size. Remove what computes over "
+                    "the batch (batch statistics, softmax or sum over dimension 0, noise per row)."
+                )

@@ -51,7 +51,7 @@ def train(net: nn.Module, x: Tensor, y: Tensor, loss: nn.Module, *, epochs: int,
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
     net.train()
     for _ in tqdm(range(epochs), desc="training", unit="epoch", disable=not progress, leave=False):
-        for batch in torch.randperm(len(x), generator=generator).split(128):
+        for batch in torch.split(torch.randperm(len(x), generator=generator), 128):
             optimiser.zero_grad()
             loss(net(x[batch]), y[batch]).backward()
             optimiser.step()
@@ -73,9 +73,11 @@ def friedman(seed: int = 0, progress: bool = True) -> tuple[nn.Sequential, Tenso
     torch.manual_seed(seed)
     net = friedman_network()
     train(net, x[:5000], (y[:5000] - mean) / std, nn.MSELoss(), epochs=60, seed=seed, progress=progress)
+    last = net[-1]
+    assert isinstance(last, nn.Linear)
     with torch.no_grad():  # let the last layer speak in units of y
-        net[-1].weight.mul_(std)
-        net[-1].bias.mul_(std).add_(mean)
+        last.weight.mul_(std)
+        last.bias.mul_(std).add_(mean)
     return net, x[5000:], y[5000:]
 
 

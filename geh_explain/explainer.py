@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,23 +12,33 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from geh_explain import groups as regions
 from geh_explain import survey
 from geh_explain.attach import Cut, as_module, borrow, device_and_dtype, find_layer
-from geh_explain.errors import GEHTypeError, GEHValueError, warn
+from geh_explain.errors import GEHTypeError, GEHValueError, warn, whole
 from geh_explain.groups import GroupChoice
 from geh_explain.hessian import Engine, check_engine, choose_engine, why_zero
+from geh_explain.hessian.smoothing import check_smooth, describe_change, doubt, smoothing_for
 from geh_explain.interactions import Interactions
 from geh_explain.outputs import Output, Target, check_output
 from geh_explain.points import Points, Reader
 from geh_explain.posterior import MCDropout, PointEstimate, Posterior
+from geh_explain.posterior.base import steady
 from geh_explain.posterior.dropout import has_dropout
 from geh_explain.run import PILOT_DRAWS, Collected, run
 from geh_explain.units import Units
 from geh_explain.version import __version__
 
-#: The most groups that are tried where their number is open.
-MOST_GROUPS = 60
+
+@dataclass(frozen=True)
+class _Job:
+    """What one call works on: data, cut model, posterior, engine, groups."""
+
+    points: Points
+    cut: Cut
+    posterior: Posterior
+    engine: Engine
+    collected: Collected
+    smoothed: dict[str, Any] | None
 
 
 class GEHExplainer:
@@ -49,6 +61,10 @@ class GEHExplainer:
     posterior
         Where the uncertainty comes from, from :mod:`geh_explain.posterior`. None: MC dropout if the
         model drops anything, else the point estimate, with a warning.
+    smooth
+        Kinked functions (ReLU, max pooling, ...) have no second derivative; while explaining, smooth ones
+        stand for them. ``"auto"`` chooses the sharpness from what enters each kink, a float is the beta of
+        the softplus that stands for ReLU, None leaves kinks as they are.
     engine
         How second derivatives are computed: ``"auto"`` or ``"exact"``.
 
@@ -78,6 +94,7 @@ class GEHExplainer:
         if units is not None and not isinstance(units, Units):
             raise GEHTypeError(f"units={units!r} is not a unit set; use one of geh_explain.units, such as Channels().")
         check_output(output)
+        check_smooth(smooth)
         check_engine(engine)
         _check_posterior(posterior, self.layer)
         self.units, self.output, self.posterior = units, output, posterior
@@ -125,34 +142,29 @@ class GEHExplainer:
         progress
             Show a progress bar.
         """
-        regions.check_groups(groups)
         draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
         with borrow(self.model):
-            points = self._read(inputs, target, additional_forward_args)
-            cut = self._cut(points)
-            unit_names = _unit_names(names, cut, points)
-            factors = _factors(scale, cut, points, batch_size)
-            collected = self._collect(cut, points, groups, batch_size, seed)
-            posterior = self._posterior(cut, points)
-            engine = choose_engine(self.engine, batch_size)
-            run(cut, points, posterior, engine, collected, draws, seed, progress)
-            notes = self._notes(cut, points, posterior, collected, groups)
+            job = self._prepare(inputs, target, additional_forward_args, groups, batch_size, seed)
+            unit_names = _unit_names(names, job)
+            with steady(job.posterior, self.model, seed):
+                factors = survey.unit_factors(job.cut, job.points, scale, batch_size)
+            run(job.cut, job.points, job.posterior, job.engine, job.collected, draws, seed, progress)
+            notes = self._notes(job, groups)
         settings = {
-            **self._settings(cut, posterior, engine),
-            "points": len(points),
+            **self._settings(job),
             "target": _describe(target),
             "groups": _describe(groups),
-            "group_count": len(collected.grouping.names),
-            "draws": len(collected.signed),
+            "group_count": len(job.collected.grouping.names),
+            "draws": len(job.collected.signed),
             "scale": _describe(scale),
-            "batch_size": batch_size,
+            "batch_size": _describe(batch_size),
             "seed": seed,
             "warnings": notes,
         }
         for note in notes:
             warn(note)
-        signed, absolute = collected.means(factors)
-        labels, group_names = collected.grouping.labels, collected.grouping.names
+        signed, absolute = job.collected.means(factors)
+        labels, group_names = job.collected.grouping.labels, job.collected.grouping.names
         return Interactions(signed, absolute, labels, unit_names, group_names, settings)
 
     def choose_groups(
@@ -161,7 +173,7 @@ class GEHExplainer:
         target: Target = None,
         additional_forward_args: Any = None,
         *,
-        max_groups: int = MOST_GROUPS,
+        max_groups: int = survey.MOST_GROUPS,
         draws: int = PILOT_DRAWS,
         batch_size: int | None = None,
         seed: int = 0,
@@ -174,52 +186,39 @@ class GEHExplainer:
         """
         max_groups, draws, seed = whole("max_groups", max_groups, 2), whole("draws", draws, 1), whole("seed", seed, 0)
         with borrow(self.model):
-            points = self._read(inputs, target, additional_forward_args)
-            cut = self._cut(points)
-            collected = self._collect(cut, points, "auto", batch_size, seed, max_groups)
-            posterior = self._posterior(cut, points)
-            run(cut, points, posterior, choose_engine(self.engine, batch_size), collected, draws, seed, progress)
-        assert collected.choice is not None
-        return collected.choice
+            job = self._prepare(inputs, target, additional_forward_args, "auto", batch_size, seed, max_groups)
+            job.collected.pilot = draws
+            run(job.cut, job.points, job.posterior, job.engine, job.collected, draws, seed, progress)
+        assert job.collected.choice is not None
+        return job.collected.choice
 
-    def _read(self, inputs: Any, target: Target, additional_forward_args: Any) -> Points:
+    def _prepare(
+        self,
+        inputs: Any,
+        target: Target,
+        additional_forward_args: Any,
+        groups: Any,
+        batch_size: int | None,
+        seed: int,
+        most_groups: int = survey.MOST_GROUPS,
+    ) -> _Job:
+        """Read the data, cut the model, and look at both."""
+        batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
         device, dtype = device_and_dtype(self.model)
         reader = Reader(floating=self.layer[1] is None, device=device, dtype=dtype)
-        return reader.gather(inputs, target, additional_forward_args)
-
-    def _cut(self, points: Points) -> Cut:
+        points = reader.gather(inputs, target, additional_forward_args)
         cut = Cut(self.model, self.layer, self.units, self.output, points.first, points.columns)
         if cut.count < 2:
             raise GEHValueError(
-                f"{cut.place} has {cut.count} unit of kind {cut.units!r}; an interaction needs two. Choose another "
-                "layer or other units."
+                f"units={cut.units!r} at {cut.place}: an interaction needs two units, and there is only one. Choose "
+                "another layer or other units."
             )
-        return cut
-
-    def _collect(
-        self, cut: Cut, points: Points, groups: Any, batch_size: int | None, seed: int, most: int = MOST_GROUPS
-    ) -> Collected:
-        """Find the groups, or the tree of regions that will become groups."""
-        if not isinstance(groups, (str, int, np.integer)) and not hasattr(groups, "fit_predict"):
-            return Collected(regions.from_labels(groups, len(points)))
-        where = survey.sample(survey.positions(cut, points, batch_size), seed)
-        if hasattr(groups, "fit_predict"):
-            if len(where) < len(points):
-                raise GEHValueError(
-                    f"groups={groups!r}: {len(points)} points are too many to cluster at once; pass labels or a number."
-                )
-            return Collected(regions.from_clusterer(groups, where))
-        wanted = most if isinstance(groups, str) else int(groups)
-        if wanted > len(points) and not isinstance(groups, str):
-            raise GEHValueError(f"groups={wanted}, but there are only {len(points)} points; use at most as many.")
-        tree = regions.grow(where, wanted, standardise=survey.is_table(cut, points.first))
-        if tree.count < wanted and not isinstance(groups, str):
-            raise GEHValueError(
-                f"groups={wanted}, but the points fall into only {tree.count} distinct places; use at most as many."
-            )
-        pieces = [where] if len(where) == len(points) else survey.positions(cut, points, batch_size)
-        labels = np.concatenate([tree.labels(piece) for piece in pieces])
-        return Collected(regions.from_tree(tree, labels, tree.count), tree if groups == "auto" else None)
+        posterior = self._posterior(cut, points)
+        with steady(posterior, self.model, seed):
+            collected = Collected(*survey.find_groups(cut, points, groups, batch_size, seed, most_groups))
+            cut.view = smoothing = smoothing_for(cut, points, self.smooth, batch_size)
+            smoothed = None if smoothing is None else describe_change(cut, points, smoothing, batch_size)
+        return _Job(points, cut, posterior, choose_engine(self.engine, batch_size), collected, smoothed)
 
     def _posterior(self, cut: Cut, points: Points) -> Posterior:
         if self.posterior is not None:
@@ -227,51 +226,48 @@ class GEHExplainer:
         one = points.first[:1]
         return MCDropout() if has_dropout(self.model, lambda: cut.outputs(one)) else PointEstimate()
 
-    def _notes(self, cut: Cut, points: Points, posterior: Posterior, collected: Collected, groups: Any) -> list[str]:
+    def _notes(self, job: _Job, groups: Any) -> list[str]:
         """Say what is legal and suspicious."""
         notes = []
-        absolute = np.stack(collected.absolute)
-        if self.posterior is None and isinstance(posterior, PointEstimate):
-            others = "Ensemble(...), WeightSamples(...)" if cut.layer is None else "WeightSamples(...)"
+        if job.smoothed is not None and (words := doubt(job.smoothed)) is not None:
+            notes.append(words)
+        absolute = np.stack(job.collected.absolute)
+        if self.posterior is None and isinstance(job.posterior, PointEstimate):
+            others = "Ensemble(...), WeightSamples(...)" if job.cut.layer is None else "WeightSamples(...)"
             notes.append(
                 "posterior=None and the model has no dropout: the scores are a point estimate without intervals. Pass "
                 f"posterior={others} or Stochastic() to learn how sure they are."
             )
         if not absolute.any():
-            notes.append(why_zero(cut, points.first))
+            notes.append(why_zero(job.cut, job.points.first))
         elif len(absolute) > 1 and np.ptp(absolute, axis=0).max() == 0:
             notes.append(
-                f"posterior={posterior!r}: all {len(absolute)} draws gave the same scores, so their intervals have no "
-                "width; check that its samples differ."
+                f"posterior={job.posterior!r}: all {len(absolute)} draws gave the same scores, so their intervals have "
+                "no width; check that its samples differ."
             )
-        alone, count = int((collected.grouping.sizes == 1).sum()), len(collected.grouping.names)
-        if alone and count < len(points) and not isinstance(groups, str):
+        grouping = job.collected.grouping
+        alone, count = int((grouping.sizes == 1).sum()), len(grouping.names)
+        if alone and count < len(job.points) and not isinstance(groups, str):
             notes.append(f"groups: {alone} of {count} groups hold a single point; use fewer groups.")
         return notes
 
-    def _settings(self, cut: Cut, posterior: Posterior, engine: Engine) -> dict[str, Any]:
+    def _settings(self, job: _Job) -> dict[str, Any]:
         return {
             "geh_explain": __version__,
             "torch": torch.__version__,
             "model": type(self.model).__name__,
-            "place": cut.place,
-            "layer": cut.name or None,
-            "units": repr(cut.units),
+            "place": job.cut.place,
+            "layer": job.cut.name or None,
+            "units": repr(job.cut.units),
             "output": _describe(self.output),
-            "posterior": repr(posterior),
-            "engine": engine.name,
-            "device": str(cut.device),
-            "dtype": str(cut.dtype).removeprefix("torch."),
+            "posterior": repr(job.posterior),
+            "engine": job.engine.name,
+            "smooth": _describe(self.smooth),
+            "smoothed": job.smoothed,
+            "device": str(job.cut.device),
+            "dtype": str(job.cut.dtype).removeprefix("torch."),
+            "points": len(job.points),
         }
-
-
-def whole(name: str, value: Any, least: int) -> int:
-    """Return ``value`` if it is a whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise GEHTypeError(f"{name}={value!r} must be a whole number.")
-    if value < least:
-        raise GEHValueError(f"{name}={value} must be at least {least}.")
-    return int(value)
 
 
 def _check_posterior(posterior: Any, layer: tuple[str, nn.Module | None]) -> None:
@@ -290,39 +286,28 @@ def _check_posterior(posterior: Any, layer: tuple[str, nn.Module | None]) -> Non
         )
 
 
-def _unit_names(names: Sequence[str] | None, cut: Cut, points: Points) -> list[str]:
+def _unit_names(names: Sequence[str] | None, job: _Job) -> list[str]:
+    cut = job.cut
     if names is None:
-        return cut.units.names(cut.shape, cut.name or "x", points.columns)
-    given = [str(name) for name in names]
-    if isinstance(names, str) or len(given) != cut.count:
+        given = cut.units.names(cut.shape, cut.name or "x", job.points.columns)
+    elif isinstance(names, str) or not isinstance(names, Iterable):
+        raise GEHTypeError(f"names={names!r} is not a list; give one name for each of the {cut.count} units.")
+    else:
+        given = [str(name) for name in names]
+    if len(given) != cut.count:
         raise GEHValueError(f"names has {len(given)} entries for {cut.count} units of {cut.place}; give one for each.")
-    if len(set(given)) < len(given):
-        raise GEHValueError(f"names={given} has a name twice; units must be told apart.")
+    twice = sorted(name for name, count in Counter(given).items() if count > 1)
+    if twice:
+        raise GEHValueError(f"names: {twice[:5]} stand for two units each; pass names= that tell units apart.")
     return given
-
-
-def _factors(scale: Any, cut: Cut, points: Points, batch_size: int | None) -> NDArray[np.float64]:
-    """Return what each unit's shift is multiplied by."""
-    if scale is None:
-        return np.ones(cut.count)
-    if isinstance(scale, str):
-        if scale != "std":
-            raise GEHValueError(f"scale={scale!r} is unknown; use None, 'std' or an array with one number per unit.")
-        return survey.unit_std(cut, points, batch_size)
-    factors = np.asarray(scale.tolist() if isinstance(scale, Tensor) else scale, dtype=np.float64)
-    if factors.shape != (cut.count,) or not np.isfinite(factors).all():
-        raise GEHValueError(
-            f"scale has shape {factors.shape}; give one finite number for each of the {cut.count} units of {cut.place}."
-        )
-    return factors
 
 
 def _describe(value: Any) -> Any:
     """Return ``value`` as it is if JSON can hold it, else in words."""
+    if isinstance(value, (Tensor, np.ndarray, np.generic)):
+        value = value.tolist()
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
-    if isinstance(value, (Tensor, np.ndarray)):
-        value = value.tolist()
     if isinstance(value, (list, tuple)):
         return [_describe(entry) for entry in value] if len(value) <= 1000 else f"{len(value)} values"
     return repr(value)

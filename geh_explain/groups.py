@@ -80,7 +80,7 @@ def grow(points: Floats, groups: int, *, standardise: bool) -> RegionTree:
     spreads = [_spread(scaled)]
     splits: list[Split] = []
     while len(members) < groups:
-        parent = int(np.argmax(spreads))
+        parent = _first_largest(np.array(spreads))
         if spreads[parent] <= 0:
             break
         inside = scaled[members[parent]]
@@ -124,12 +124,20 @@ def _principal_axis(points: Floats) -> Floats:
     """Return the direction of largest variance; its largest entry is positive, so that its sign is settled."""
     centred = points - points.mean(axis=0)
     if points.shape[1] <= _EXACT_AXIS:
-        axis = np.linalg.eigh(centred.T @ centred)[1][:, -1]
+        scatter = centred.T @ centred
+        # Rounded, so that columns which vary alike (as in a factorial design) do so exactly, whatever the row order.
+        unit = 1e-9 * np.abs(scatter).max()
+        axis = np.linalg.eigh(np.round(scatter / unit))[1][:, -1]
     else:
         axis = np.cos(np.arange(1.0, points.shape[1] + 1))
         for _ in range(50):
             axis = centred.T @ (centred @ (axis / np.linalg.norm(axis)))
-    return np.asarray(axis * np.sign(axis[np.argmax(np.abs(axis))]) / np.linalg.norm(axis))
+    return np.asarray(axis * np.sign(axis[_first_largest(np.abs(axis))]) / np.linalg.norm(axis))
+
+
+def _first_largest(values: Floats) -> int:
+    """Return the first of the largest values, taking those as equal that differ by rounding."""
+    return int(np.argmax(values >= values.max() * (1 - 1e-9)))
 
 
 def distances(curve: Sequence[Floats] | Floats) -> Floats:
@@ -210,8 +218,8 @@ def from_labels(labels: Any, points: int) -> Grouping:
     given = np.asarray(labels.tolist() if hasattr(labels, "tolist") else labels)
     if given.shape != (points,):
         raise GEHValueError(f"groups has shape {given.shape}; give one label for each of the {points} points.")
-    if given.dtype.kind == "f" and not np.isfinite(given).all():
-        raise GEHValueError("groups has NaN or infinite labels; give every point a group.")
+    if given.dtype.kind in "fO" and any(label is None or label != label for label in given.tolist()):
+        raise GEHValueError("groups has missing labels (None or NaN); give every point a group.")
     names, index = np.unique(given, return_inverse=True)
     return Grouping(index.reshape(-1).astype(np.int64), [str(name) for name in names])
 

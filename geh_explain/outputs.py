@@ -61,17 +61,17 @@ def _hint(value: Any) -> str:
 
 def select(value: Tensor, target: Target) -> Tensor:
     """Pick one number per row from ``value`` (rows, ...), by Captum's rules for ``target``."""
-    rows, shape = len(value), tuple(value.shape[1:])
+    rows = len(value)
+    if target is None and value[0].numel() == 1:
+        return value.reshape(rows)
+    value = value[:, None] if value.ndim == 1 else value
+    shape = tuple(value.shape[1:])
     if target is None:
-        if value[0].numel() == 1:
-            return value.reshape(rows)
         last = ", ".join(str(size - 1) for size in shape)
         raise GEHValueError(
             f"target=None, but the model has {value[0].numel()} outputs per row (shape {shape}); "
             f"say which one to explain, target=0 to {last if len(shape) == 1 else f'({last})'}."
         )
-    if isinstance(target, int) and value.ndim == 1 and target == 0:
-        return value
     index = _index(target, rows)
     if index.shape[1] != len(shape):
         raise GEHValueError(
@@ -95,9 +95,9 @@ def _index(target: Any, rows: int) -> Tensor:
     if isinstance(target, (int, np.integer)):
         return torch.tensor([[int(target)]])
     if isinstance(target, tuple):
-        return _whole(torch.tensor(target), target).reshape(1, -1)
+        return _whole(target).reshape(1, -1)
     if isinstance(target, (Tensor, np.ndarray, list)):
-        index = _whole(torch.as_tensor(target).cpu(), target)
+        index = _whole(target)
         if index.numel() == 1 and index.ndim <= 1:
             return index.reshape(1, 1)
         if index.ndim in (1, 2) and len(index) == rows:
@@ -108,7 +108,17 @@ def _index(target: Any, rows: int) -> Tensor:
     raise GEHTypeError(f"target={target!r} is a {type(target).__name__}; give an int, a tuple, or one per row.")
 
 
-def _whole(index: Tensor, target: Any) -> Tensor:
+def check_target(target: Target, rows: int) -> None:
+    """Refuse a ``target`` that cannot belong to ``rows`` rows, whatever the outputs."""
+    if target is not None:
+        _index(target, rows)
+
+
+def _whole(target: Any) -> Tensor:
+    try:
+        index = torch.as_tensor(target).cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise GEHTypeError(f"target={_show(target)}: targets are whole numbers, as many in each row.") from error
     if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
         raise GEHTypeError(f"target={_show(target)} has dtype {index.dtype}; targets are whole numbers.")
     return index.long()

@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
 
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
 from geh_explain.memory import free_bytes
+from geh_explain.outputs import check_target
 
 #: A loader is kept in memory if its rows take less than this share of what is free.
 KEEP_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What comes beside the inputs: the target, then further arguments. Some have one entry per row."""
+
+    values: tuple[Any, ...]
+    per_row: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, target: Any, extra: tuple[Any, ...], rows: int) -> Beside:
+        """Decide what belongs to the rows: lists, arrays and tensors as long as all the data (as in Captum)."""
+        values = (target, *extra)
+        return cls(values, tuple(_length(value) == rows for value in values))
+
+    def __getitem__(self, rows: slice) -> Beside:
+        cut = (value[rows] if each else value for value, each in zip(self.values, self.per_row, strict=True))
+        return Beside(tuple(cut), self.per_row)
+
+
+def _length(value: Any) -> int | None:
+    if isinstance(value, (Tensor, np.ndarray)):
+        return len(value) if value.ndim else None
+    return len(value) if isinstance(value, list) else None
 
 
 @dataclass(frozen=True)
@@ -24,34 +51,31 @@ class Rows:
     """Some consecutive rows: what the model is called with, and which output is asked of each."""
 
     inputs: tuple[Tensor, ...]
-    extra: tuple[Any, ...]
-    target: Any
-    start: int
+    beside: Beside
+    start: int = 0
 
     def __len__(self) -> int:
         return len(self.inputs[0])
 
     def __getitem__(self, rows: slice) -> Rows:
         """Return a part of these rows, with everything that belongs to a row cut alike."""
-        count = len(self)
-        return Rows(
-            inputs=tuple(x[rows] for x in self.inputs),
-            extra=tuple(_cut(value, rows, count) for value in self.extra),
-            target=_cut(self.target, rows, count),
-            start=self.start + rows.indices(count)[0],
-        )
+        start = self.start + rows.indices(len(self))[0]
+        return Rows(tuple(x[rows] for x in self.inputs), self.beside[rows], start)
+
+    @property
+    def extra(self) -> tuple[Any, ...]:
+        """Further arguments of the model."""
+        return self.beside.values[1:]
+
+    @property
+    def target(self) -> Any:
+        """Which output is asked for."""
+        return self.beside.values[0]
 
     def split(self, size: int) -> Iterator[Rows]:
         """Yield these rows in pieces of at most ``size``."""
         for start in range(0, len(self), size):
             yield self[start : start + size]
-
-
-def _cut(value: Any, rows: slice, count: int) -> Any:
-    """Cut what has one entry per row; leave everything else whole (as Captum does)."""
-    if isinstance(value, (Tensor, np.ndarray)):
-        return value[rows] if value.ndim and len(value) == count else value
-    return value[rows] if isinstance(value, list) and len(value) == count else value
 
 
 @dataclass(frozen=True)
@@ -68,15 +92,20 @@ class Reader:
 
     def gather(self, inputs: Any, target: Any = None, additional_forward_args: Any = None) -> Points:
         """Read ``inputs`` of any supported kind."""
+        target = _usable(target, None)
         extra = self._extra(additional_forward_args)
         if isinstance(inputs, (Dataset, DataLoader)):
-            loader = inputs if isinstance(inputs, DataLoader) else DataLoader(inputs, batch_size=256)
+            loader = in_order(inputs) if isinstance(inputs, DataLoader) else DataLoader(inputs, batch_size=256)
             points = self._from_loader(loader, extra, target)
         else:
             columns = [str(name) for name in inputs.columns] if _is_frame(inputs) else None
-            points = Points(Rows(self.tensors(inputs), extra, target, 0), columns)
-        if len(points) == 0:
-            raise GEHValueError("inputs are empty: there is no row to explain.")
+            tensors = self.tensors(inputs)
+            points = Points(Rows(tensors, Beside.of(target, extra, len(tensors[0]))), columns)
+        check_target(target, len(points))
+        beside = points.first.beside
+        for name, each in zip(("target", *("additional_forward_args",) * len(extra)), beside.per_row, strict=True):
+            if each:
+                points.check_matched(name)
         return points
 
     def tensors(self, inputs: Any, start: int = 0) -> tuple[Tensor, ...]:
@@ -95,16 +124,14 @@ class Reader:
         if args is None:
             return ()
         given = args if isinstance(args, tuple) else (args,)
-        return tuple(value.to(self.device) if isinstance(value, Tensor) else value for value in given)
+        return tuple(_usable(value, self.device) for value in given)
 
     def _tensor(self, value: Any, start: int) -> Tensor:
         columns = None
         if _is_frame(value):
             value, columns = _from_frame(value), list(value.columns)
         elif isinstance(value, np.ndarray):
-            if value.dtype.kind not in "fiub":
-                raise GEHTypeError(f"inputs: an array of dtype {value.dtype} is not numbers; convert it to float32.")
-            value = torch.as_tensor(value)
+            value = _from_array(value)
         if not isinstance(value, Tensor):
             raise GEHTypeError(
                 f"inputs: a {type(value).__name__} is not understood; pass a tensor, ndarray, DataFrame, tuple of "
@@ -112,6 +139,8 @@ class Reader:
             )
         if value.ndim == 0:
             raise GEHValueError("inputs: a tensor without dimensions has no rows; the first dimension is the rows.")
+        if len(value) == 0:
+            raise GEHValueError("inputs are empty: there is no row to explain.")
         if self.floating and not value.is_floating_point():
             raise GEHTypeError(
                 f"inputs have dtype {value.dtype}, which has no derivatives; pass floating-point numbers "
@@ -120,25 +149,29 @@ class Reader:
             )
         if value.is_floating_point():
             _check_finite(value, start, columns)
-        # Inference tensors cannot enter autograd; a copy made outside inference mode can.
-        tensor: Tensor = value.clone() if value.is_inference() else value.detach()
-        return tensor.to(device=self.device, dtype=self.dtype if value.is_floating_point() else None)
+        tensor: Tensor = _usable(value.detach(), self.device)
+        return tensor.to(dtype=self.dtype if value.is_floating_point() else None)
 
     def _from_loader(self, loader: Any, extra: tuple[Any, ...], target: Any) -> Points:
         kept: list[tuple[Tensor, ...]] = []
         room = KEEP_SHARE * free_bytes(self.device or torch.device("cpu"))
-        for batch in self.read(loader):
-            kept.append(batch)
-            room -= sum(x.nbytes for x in batch)
-            if room < 0:
-                kept.clear()
-                return StreamedPoints(self, loader, extra, target)
+        # Closed before the next pass starts, which begins where this one found the loader's generator.
+        with closing(self.read(loader)) as batches:
+            for batch in batches:
+                kept.append(batch)
+                room -= sum(x.nbytes for x in batch)
+                if room < 0:
+                    kept.clear()
+                    break
+        if room < 0:
+            return StreamedPoints(self, loader, extra, target)
         if not kept:
             raise GEHValueError("inputs: the loader is empty; there is no row to explain.")
-        return Points(Rows(tuple(torch.cat(parts) for parts in zip(*kept, strict=True)), extra, target, 0))
+        tensors = tuple(torch.cat(parts) for parts in zip(*kept, strict=True))
+        return Points(Rows(tensors, Beside.of(target, extra, len(tensors[0]))), ordered=is_ordered(loader))
 
-    def read(self, loader: Any) -> Iterator[tuple[Tensor, ...]]:
-        """Yield a loader's inputs; a shuffling one gives the same order on every pass.
+    def read(self, loader: Any) -> Generator[tuple[Tensor, ...], None, None]:
+        """Yield a loader's inputs, the same on every pass.
 
         Samplers, workers and augmentations draw from the global generators, so setting those at the
         start of a pass repeats it. The borrowing of the model restores them.
@@ -162,9 +195,10 @@ class Reader:
 class Points:
     """All points to explain. ``batches()`` may be called any number of times and repeats itself."""
 
-    def __init__(self, rows: Rows, columns: list[str] | None = None) -> None:
+    def __init__(self, rows: Rows, columns: list[str] | None = None, ordered: bool = True) -> None:
         self._rows = rows
         self.columns = columns
+        self.ordered = ordered
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -172,6 +206,18 @@ class Points:
     def batches(self) -> Iterator[Rows]:
         """Yield the rows, in order, in pieces as they are stored."""
         yield self._rows
+
+    def check_matched(self, argument: str) -> None:
+        """Refuse an argument with one entry per row where nobody knows the order of the rows."""
+        if not self.ordered:
+            raise GEHValueError(
+                f"{argument} has one entry per row, but the loader picks its rows by a sampler of its own, so that they "
+                "cannot be matched; pass a loader without a sampler, or a tensor."
+            )
+
+    def pieces(self, size: int | None) -> Iterator[Rows]:
+        """Yield the rows, in order, at most ``size`` (by default 256) at a time."""
+        return (piece for rows in self.batches() for piece in rows.split(size or 256))
 
     @property
     def first(self) -> Rows:
@@ -184,9 +230,11 @@ class StreamedPoints(Points):
 
     def __init__(self, reader: Reader, loader: Any, extra: tuple[Any, ...], target: Any) -> None:
         self.columns = None
-        self._reader, self._loader, self._extra, self._target = reader, loader, extra, target
+        self._reader, self._loader = reader, loader
         self._prints = [_fingerprint(inputs) for inputs in reader.read(loader)]
         self._count = sum(size for size, _ in self._prints)
+        self._beside = Beside.of(target, extra, self._count)
+        self.ordered = is_ordered(loader)
 
     def __len__(self) -> int:
         return self._count
@@ -199,10 +247,9 @@ class StreamedPoints(Points):
                     f"inputs: batch {number} of the loader has other rows than on its first pass; every draw must "
                     "see the same points. Turn random augmentation off, or pass a tensor."
                 )
-            rows = slice(start, start + len(inputs[0]))
-            extra = tuple(_cut(value, rows, self._count) for value in self._extra)
-            yield Rows(inputs, extra, _cut(self._target, rows, self._count), start)
-            start = rows.stop
+            stop = start + len(inputs[0])
+            yield Rows(inputs, self._beside[start:stop], start)
+            start = stop
         if number < len(self._prints):
             raise GEHRuntimeError(
                 f"inputs: the loader gave {len(self._prints)} batches on its first pass and {number} on this one; pass "
@@ -210,8 +257,49 @@ class StreamedPoints(Points):
             )
 
 
-def _fingerprint(inputs: tuple[Tensor, ...]) -> tuple[int, float]:
-    return len(inputs[0]), float(sum(x.double().sum() for x in inputs))
+def in_order(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """Return a loader that reads a shuffled one's data in their own order, which per-row arguments refer to."""
+    sampler = loader.sampler
+    everything = isinstance(sampler, RandomSampler) and not sampler.replacement and loader.batch_sampler is not None
+    if not everything or len(sampler) != len(loader.dataset):  # type: ignore[arg-type]
+        return loader
+    return DataLoader(
+        loader.dataset,
+        batch_size=loader.batch_size,
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        drop_last=loader.drop_last,
+        worker_init_fn=loader.worker_init_fn,
+        generator=loader.generator,
+    )
+
+
+def is_ordered(loader: DataLoader[Any]) -> bool:
+    """Tell whether a loader's rows come in the order of its data."""
+    if isinstance(loader.dataset, IterableDataset):
+        return True
+    plain = loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
+    return plain and isinstance(loader.sampler, SequentialSampler)
+
+
+def _fingerprint(inputs: tuple[Tensor, ...]) -> tuple[int, ...]:
+    raw = (x.cpu().contiguous().reshape(-1).view(torch.uint8).numpy() for x in inputs)
+    return len(inputs[0]), *(zlib.crc32(part.data) for part in raw)
+
+
+def _usable(value: Any, device: torch.device | None) -> Any:
+    """Bring a tensor to ``device``; a copy made outside inference mode can enter autograd, the original cannot."""
+    if not isinstance(value, Tensor):
+        return value
+    return (value.clone() if value.is_inference() else value).to(device)
+
+
+def _from_array(array: np.ndarray[Any, Any]) -> Tensor:
+    if array.dtype.kind not in "fiub":
+        raise GEHTypeError(f"inputs: an array of dtype {array.dtype} is not numbers; convert it to float32.")
+    # What torch does not take, or only with a warning: foreign byte order, long doubles, negative strides, read-only.
+    kind = np.float64 if array.dtype.kind == "f" and array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
+    return torch.as_tensor(np.require(array.astype(kind, copy=False), requirements=["C", "W"]))
 
 
 def _inputs_of(batch: Any) -> Any:
@@ -235,7 +323,7 @@ def _from_frame(frame: Any) -> Tensor:
             f"inputs: the columns {wrong} are not numbers; encode them as they were encoded for the model "
             "(for instance with pandas.get_dummies)."
         )
-    return torch.as_tensor(np.ascontiguousarray(frame.to_numpy(dtype=np.float64, na_value=np.nan)))
+    return _from_array(frame.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def _check_finite(x: Tensor, start: int, columns: list[str] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from tqdm.auto import tqdm
 
 from geh_explain import groups
 from geh_explain.attach import Cut
+from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.groups import GroupChoice, Grouping, RegionTree
 from geh_explain.hessian import Engine, GroupSums
 from geh_explain.points import Points
@@ -78,6 +80,11 @@ def run(
     total = min(draws, known) * len(points)
     with tqdm(total=total, desc="explaining", unit="row", unit_scale=True, disable=not progress, leave=False) as bar:
         for number, draw in enumerate(posterior.draws(cut.model, draws, seed)):
+            if not isinstance(draw, AbstractContextManager):
+                raise GEHTypeError(
+                    f"posterior={posterior!r}: draw {number} is a {type(draw).__name__}; draws must yield context managers "
+                    "(see contextlib.contextmanager), inside which the model is one function."
+                )
             with draw:
                 # The first forward of a draw has one row, see Posterior.
                 cut.outputs(points.first[:1])
@@ -85,6 +92,8 @@ def run(
                     cut.check_rows(points.first)
                 into.take(_sums(cut, points, engine, into.grouping, bar))
             bar.set_postfix_str(f"draw {number + 1}", refresh=False)
+    if not into.signed:
+        raise GEHValueError(f"posterior={posterior!r} yielded no draw for n={draws}; it must yield at least one.")
     into.settle()
 
 

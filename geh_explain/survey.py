@@ -1,13 +1,17 @@
-"""A look at the data before the work: where the points lie, and how widely each unit varies."""
+"""A look at the data before the work: where the points lie, which belong together, how widely units vary."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from geh_explain.attach import Cut
+from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.groups import Grouping, RegionTree, check_groups, from_clusterer, from_labels, from_tree, grow
 from geh_explain.points import Points, Rows
 from geh_explain.units import Channels
 
@@ -17,12 +21,44 @@ Floats = NDArray[np.float64]
 MOST_POINTS, _MOST_BYTES = 20_000, 2**30
 
 
+#: The most groups that are tried where their number is open.
+MOST_GROUPS = 60
+
+
+def find_groups(
+    cut: Cut, points: Points, groups: Any, batch_size: int | None, seed: int, most: int = MOST_GROUPS
+) -> tuple[Grouping, RegionTree | None]:
+    """Return the groups that ``groups`` asks for; where their number is open, the finest ones with their tree."""
+    check_groups(groups)
+    if not isinstance(groups, (str, int, np.integer)) and not hasattr(groups, "fit_predict"):
+        points.check_matched("groups")
+        return from_labels(groups, len(points)), None
+    where = sample(positions(cut, points, batch_size), seed)
+    if hasattr(groups, "fit_predict"):
+        if len(where) < len(points):
+            raise GEHValueError(
+                f"groups={groups!r}: {len(points)} points are too many to cluster at once; pass labels or a number."
+            )
+        return from_clusterer(groups, where), None
+    wanted = most if isinstance(groups, str) else int(groups)
+    if wanted > len(points) and not isinstance(groups, str):
+        raise GEHValueError(f"groups={wanted}, but there are only {len(points)} points; use at most as many.")
+    tree = grow(where, wanted, standardise=_is_table(cut, points.first))
+    if tree.count < wanted and not isinstance(groups, str):
+        raise GEHValueError(
+            f"groups={wanted}, but the points fall into only {tree.count} distinct places; use at most as many."
+        )
+    pieces = [where] if len(where) == len(points) else positions(cut, points, batch_size)
+    labels = np.concatenate([tree.labels(piece) for piece in pieces])
+    return from_tree(tree, labels, tree.count), tree if isinstance(groups, str) else None
+
+
 def positions(cut: Cut, points: Points, batch_size: int | None) -> Iterator[Floats]:
     """Yield where the points lie (n, d), piece by piece.
 
     That is their flattened inputs, or the layer's activations, feature maps by the means of their channels.
     """
-    for rows in _pieces(points, batch_size):
+    for rows in points.pieces(batch_size):
         activations = cut.activations(rows)
         if cut.layer is not None and activations.ndim > 2:
             activations = Channels().bind(cut.shape, cut.layer, None).values(activations)
@@ -52,10 +88,29 @@ def _lowest(kept: list[Floats], keys: list[Floats], most: int) -> tuple[list[Flo
     return [points], [order]
 
 
+def unit_factors(cut: Cut, points: Points, scale: Any, batch_size: int | None) -> Floats:
+    """Return what ``scale`` multiplies each unit by (D,)."""
+    if scale is None:
+        return np.ones(cut.count)
+    if isinstance(scale, str):
+        if scale != "std":
+            raise GEHValueError(f"scale={scale!r} is unknown; use None, 'std' or an array with one number per unit.")
+        return unit_std(cut, points, batch_size)
+    try:
+        factors = np.asarray(scale.tolist() if isinstance(scale, Tensor) else scale, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise GEHTypeError(f"scale={scale!r} is not an array of numbers; use None, 'std' or such an array.") from error
+    if factors.shape != (cut.count,) or not np.isfinite(factors).all():
+        raise GEHValueError(
+            f"scale has shape {factors.shape}; give one finite number for each of the {cut.count} units of {cut.place}."
+        )
+    return factors
+
+
 def unit_std(cut: Cut, points: Points, batch_size: int | None) -> Floats:
     """Return the standard deviation (D,) of each unit's value over the points."""
     count, mean, squares = 0, np.zeros(cut.count), np.zeros(cut.count)
-    for rows in _pieces(points, batch_size):
+    for rows in points.pieces(batch_size):
         values = cut.units.values(cut.activations(rows)).double().cpu().numpy()
         # Chan's update: the same for any chunking, and safe for large means.
         total, delta = count + len(rows), values.mean(axis=0) - mean
@@ -64,10 +119,6 @@ def unit_std(cut: Cut, points: Points, batch_size: int | None) -> Floats:
     return np.asarray(np.sqrt(squares / count))
 
 
-def is_table(cut: Cut, rows: Rows) -> bool:
+def _is_table(cut: Cut, rows: Rows) -> bool:
     """Tell whether the points are rows of a table, whose columns each have a unit of measure."""
     return cut.layer is None and all(x.ndim == 2 for x in rows.inputs)
-
-
-def _pieces(points: Points, batch_size: int | None) -> Iterator[Rows]:
-    return (piece for rows in points.batches() for piece in rows.split(batch_size or 256))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -107,6 +107,8 @@ class Channels(Units):
     """
 
     def __init__(self, dim: int | None = None) -> None:
+        if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int)):
+            raise GEHTypeError(f"Channels(dim={dim!r}): give the number of a dimension, such as 1 or -1, or None.")
         self.dim = dim
 
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Channels:
@@ -153,10 +155,12 @@ class FeatureGroups(Units):
                 f"FeatureGroups: groups={groups!r} is not a mapping of names to columns; "
                 'pass for instance {"size": [0, 1], "place": [2, 3]}.'
             )
+        for name, columns in groups.items():
+            if isinstance(columns, str) or not isinstance(columns, Iterable):
+                raise GEHTypeError(f"FeatureGroups: group {name!r} has the columns {columns!r}; give them as a list.")
         self.groups = {str(name): list(columns) for name, columns in groups.items()}
         self.rest = rest
         self._members: list[list[int]] = []
-        self._names: list[str] = []
 
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> FeatureGroups:
         total = math.prod(shape)
@@ -164,7 +168,6 @@ class FeatureGroups(Units):
         bound._members = [
             [_column(name, column, total, columns) for column in members] for name, members in self.groups.items()
         ]
-        bound._names = list(self.groups)
         taken = [i for members in bound._members for i in members]
         if len(set(taken)) < len(taken) or not all(bound._members):
             raise GEHValueError(
@@ -172,9 +175,7 @@ class FeatureGroups(Units):
                 "give every group at least one column, and every column one group."
             )
         if self.rest:
-            for i in sorted(set(range(total)) - set(taken)):
-                bound._members.append([i])
-                bound._names.append(str(columns[i]) if columns is not None else f"x{i}")
+            bound._members += [[i] for i in sorted(set(range(total)) - set(taken))]
         return bound
 
     def count(self, shape: Shape) -> int:
@@ -188,7 +189,8 @@ class FeatureGroups(Units):
         return flat.index_copy(1, members, t.index_select(1, owners)).reshape(len(t), *shape)
 
     def names(self, shape: Shape, prefix: str, columns: Sequence[str] | None = None) -> list[str]:
-        return list(self._names)
+        singles = Neurons().names(shape, prefix, columns)
+        return [*self.groups, *(singles[members[0]] for members in self._members[len(self.groups) :])]
 
     def __repr__(self) -> str:
         return f"FeatureGroups({self.groups!r}{', rest=True' if self.rest else ''})"
@@ -200,6 +202,8 @@ def _column(group: str, column: int | str, total: int, columns: Sequence[str] | 
             have = "the inputs have no column names" if columns is None else f"the columns are {list(columns)}"
             raise GEHValueError(f"FeatureGroups: group {group!r} has the column {column!r}, but {have}.")
         return list(columns).index(column)
+    if isinstance(column, bool) or not isinstance(column, (int, np.integer)):
+        raise GEHTypeError(f"FeatureGroups: group {group!r} has the column {column!r}; give indices or names.")
     index = int(column)
     if not -total <= index < total:
         raise GEHValueError(f"FeatureGroups: group {group!r} has the column {index}, but there are {total} columns.")
@@ -214,8 +218,11 @@ class Subset(Units):
     """
 
     def __init__(self, indices: Sequence[int] | Tensor | np.ndarray[Any, Any], of: Units | None = None) -> None:
+        if not isinstance(indices, (Tensor, np.ndarray, Iterable)) or isinstance(indices, str):
+            raise GEHTypeError(f"units=Subset({indices!r}): give a list of indices.")
         given = indices.tolist() if isinstance(indices, (Tensor, np.ndarray)) else list(indices)
-        if not given or not all(isinstance(i, (int, np.integer)) for i in given) or len(set(given)) < len(given):
+        whole = all(isinstance(i, (int, np.integer)) and not isinstance(i, bool) for i in given)
+        if not given or not whole or len(set(given)) < len(given):
             raise GEHValueError(f"units=Subset({given!r}): give at least one index, each a whole number and only once.")
         self.indices = [int(i) for i in given]
         self.of = of

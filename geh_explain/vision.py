@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -36,8 +37,8 @@ def torchvision(part: str = "") -> ModuleType:
 
 
 @functools.cache  # the library lives as long as the process: dropped, it would take its declarations along
-def _declare_missing() -> torch.library.Library:
-    library = torch.library.Library("torchvision", "DEF")
+def _declare_missing() -> Any:
+    library: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     return library

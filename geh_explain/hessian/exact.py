@@ -95,7 +95,24 @@ def _gradient(cut: Cut, rows: Rows) -> tuple[Tensor, Tensor | None]:
     if not value.requires_grad:
         return t, None
     gradient = _backward(value.sum(), t, create_graph=True)
+    _refuse_once_differentiable(gradient)
     return t, gradient if gradient.requires_grad else None
+
+
+def _refuse_once_differentiable(gradient: Tensor) -> None:
+    """Raise where autograd would pass over a function that forbids a second derivative, as if it were flat."""
+    waiting, seen = [gradient.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if "DelayedError" in node.name():
+            raise GEHRuntimeError(
+                "a function inside the model can be differentiated once only (@once_differentiable), so it has no "
+                "Hessian; replace it while explaining, or explain a layer above it."
+            )
+        waiting += [child for child, _ in node.next_functions]
 
 
 def _backward(
@@ -110,7 +127,6 @@ def _backward(
             create_graph=create_graph,
             is_grads_batched=batched,
             allow_unused=True,
-            materialize_grads=True,
         )
     except RuntimeError as error:
         missing = re.search(r"derivative for (\S+) is not implemented", str(error))
@@ -120,7 +136,10 @@ def _backward(
             f"the operator {missing[1]} inside the model has no second derivative in torch; replace it while "
             "explaining (for instance by its plain Python form), or explain a layer above it."
         ) from error
-    return gradient
+    # None: the value does not depend on t. (materialize_grads would forget the batch of directions.)
+    return (
+        torch.zeros(*(weights if batched and weights is not None else t).shape).to(t) if gradient is None else gradient
+    )
 
 
 def _bytes_per_row(cut: Cut, rows: Rows) -> int:

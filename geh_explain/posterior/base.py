@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,13 +16,22 @@ class Posterior(Protocol):
 
     ``draws`` yields at most ``n`` context managers. Inside each, ``model`` is one fixed function: every
     row, batch and derivative sees the same weights or masks. The first forward inside a draw has a
-    single row, so that whatever depends on the shape of a row can be drawn then. A posterior whose
-    hidden units do not correspond from draw to draw sets ``inputs_only = True``.
+    single row, so that whatever depends on the shape of a row can be drawn then.
+
+    Two things more may be said: ``inputs_only = True`` by a posterior whose hidden units do not correspond
+    from draw to draw, and ``steady(model, seed)``, a context manager, by one whose model is random
+    outside its draws.
     """
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
         """Yield the draws, each to be entered once and left before the next."""
         ...
+
+
+def steady(posterior: Posterior, model: nn.Module, seed: int) -> AbstractContextManager[Any]:
+    """Return a context in which the model is one function outside of any draw."""
+    hold = getattr(posterior, "steady", None)
+    return nullcontext() if hold is None else hold(model, seed)
 
 
 def seed_of_draw(seed: int, draw: int) -> int:

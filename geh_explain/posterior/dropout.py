@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -66,7 +67,7 @@ class MCDropout:
 
     def __init__(self, modules: Sequence[nn.Module] | None = None) -> None:
         if modules is not None:
-            modules = list(modules)
+            modules = list(modules) if isinstance(modules, Iterable) and not isinstance(modules, nn.Module) else []
             if not modules or not all(isinstance(module, nn.Module) for module in modules):
                 raise GEHTypeError("MCDropout: modules must be some modules of the model, in a list, or None for all.")
         self.modules = modules
@@ -82,12 +83,12 @@ class MCDropout:
 
     @contextmanager
     def _dropped(self, model: nn.Module, seed: int) -> Iterator[None]:
-        masks = _Masks(seed, everywhere=self.modules is None)
+        masks = Masks(seed, everywhere=self.modules is None)
         with ExitStack() as stack:
             for module in self.modules or ():
                 stack.callback(module.register_forward_pre_hook(masks.open).remove)
                 stack.callback(module.register_forward_hook(masks.close, always_call=True).remove)
-            stack.callback(model.register_forward_pre_hook(masks.start).remove)
+            stack.callback(model.register_forward_pre_hook(masks.start, with_kwargs=True).remove)
             stack.callback(model.register_forward_hook(masks.finish).remove)
             stack.enter_context(masks)
             yield
@@ -110,23 +111,23 @@ class NoDropout(GEHRuntimeError):
     """MC dropout was asked for, and the model drops nothing."""
 
 
-class _Masks(TorchFunctionMode):
+class Masks(TorchFunctionMode):
     """Draws the masks in the first forward, of a single row, and replays them by order of call."""
 
     def __init__(self, seed: int, everywhere: bool) -> None:
         super().__init__()
         # Masks are drawn on the CPU, so that a seed means the same on every device.
         self.generator = torch.Generator().manual_seed(seed)
-        self.active = everywhere
+        self.open_modules = int(everywhere)
         self.masks: list[tuple[Tensor, torch.Size]] = []
         self.recorded = False
         self.call = 0
 
     # Hooks of the whole model: a forward begins and ends.
-    def start(self, module: nn.Module, args: Any) -> None:
+    def start(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.call = 0
-        rows = {len(value) for value in args if isinstance(value, Tensor) and value.ndim}
-        if not self.recorded and rows and 1 not in rows:
+        rows = [len(value) for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.ndim]
+        if not self.recorded and rows and rows[0] != 1:
             raise GEHRuntimeError(
                 "MCDropout: the first forward inside a draw must have a single row, from which the masks of all rows "
                 "are drawn; call model(inputs[:1]) first."
@@ -136,26 +137,60 @@ class _Masks(TorchFunctionMode):
         if not self.recorded and not self.masks:
             raise NoDropout(
                 "posterior=MCDropout(): the model dropped nothing in its forward, so draws have no spread. It has no "
-                "dropout with 0 < p, or applies it only in train mode, in a scripted or compiled part, or inside an "
-                "RNN. Use Ensemble, WeightSamples or Stochastic, or posterior=None for the point estimate."
+                "dropout with 0 < p, or applies it only in train mode (as attention with dropout_p does), in a scripted "
+                "or compiled part, or inside an RNN. Use Ensemble, WeightSamples or Stochastic, or posterior=None for the point estimate."
             )
         self.recorded = True
 
     # Hooks of the chosen dropout modules.
     def open(self, module: nn.Module, args: Any) -> None:
-        self.active = True
+        self.open_modules += 1
 
     def close(self, module: nn.Module, args: Any, out: Any) -> None:
-        self.active = False
+        self.open_modules -= 1
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        kind = _FUNCTIONS.get(func) if self.active else None
-        if kind is None:
+        if not self.open_modules:
             return func(*args, **kwargs)
-        return self._drop(kind, func.__name__.endswith("_"), *args, **kwargs)
+        if func is F.multi_head_attention_forward:
+            # Its own dropout is invisible from outside, and switched off by training=False.
+            with self:
+                return _open_attention(*args, **{**kwargs, "training": True})
+        if func is F.scaled_dot_product_attention:
+            return self._attend(*args, **kwargs)
+        kind = _FUNCTIONS.get(func)
+        return func(*args, **kwargs) if kind is None else self._drop(kind, func.__name__.endswith("_"), *args, **kwargs)
+
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        """Attend with a recorded mask on the attention weights, written out as torch documents it."""
+        if dropout_p == 0:
+            return F.scaled_dot_product_attention(
+                query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
+        if enable_gqa:
+            key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+            value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+        scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+        if is_causal:
+            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, -float("inf"))
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        return self._drop(_ELEMENTS, False, scores.softmax(-1), dropout_p) @ value
 
     def _drop(
         self,
@@ -191,6 +226,14 @@ class _Masks(TorchFunctionMode):
         mask, seen = self.masks[self.call]
         self.call += 1
         return _for_rows(mask, seen, input.shape)
+
+
+#: F.multi_head_attention_forward as if no mode were active at its door, so that its inner calls are seen.
+_open_attention = FunctionType(
+    F.multi_head_attention_forward.__code__,
+    {**F.multi_head_attention_forward.__globals__, "has_torch_function": lambda tensors: False},
+    argdefs=F.multi_head_attention_forward.__defaults__,
+)
 
 
 def _for_rows(mask: Tensor, seen: torch.Size, shape: torch.Size) -> Tensor:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from torch import nn
 
-from geh_explain.attach import as_module, borrow
+from geh_explain.attach import as_module, borrow, device_and_dtype
 from geh_explain.errors import GEHTypeError
 
 
@@ -29,9 +29,13 @@ class Ensemble:
     def __init__(self, models: Sequence[nn.Module | Callable[..., Any]]) -> None:
         if isinstance(models, nn.Module) and not isinstance(models, nn.ModuleList):
             raise GEHTypeError("Ensemble: models is a single network; pass a list of them.")
+        if not isinstance(models, Iterable):
+            raise GEHTypeError(f"Ensemble: models={models!r} is not a list of networks.")
         self.models = [as_module(model) for model in models]
         if not self.models:
             raise GEHTypeError("Ensemble: models is empty; pass at least two networks.")
+        for member in self.models:
+            device_and_dtype(member)
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
         """Yield the first ``n`` members, or all where there are fewer."""
@@ -52,12 +56,23 @@ def _standing_in(model: nn.Module, member: nn.Module) -> Iterator[None]:
         yield
         return
     own = model.__dict__.get("forward")
+
+    def leave() -> None:
+        if own is None:
+            model.__dict__.pop("forward", None)
+        else:
+            model.__dict__["forward"] = own
+
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        leave()  # the member may contain the model
+        try:
+            return member(*args, **kwargs)
+        finally:
+            model.__dict__["forward"] = answer
+
     with borrow(member):
-        model.__dict__["forward"] = member.__call__
+        model.__dict__["forward"] = answer
         try:
             yield
         finally:
-            if own is None:
-                del model.__dict__["forward"]
-            else:
-                model.__dict__["forward"] = own
+            leave()

@@ -34,6 +34,10 @@ class Stochastic:
         for draw in range(n):
             yield _frozen(model, seed_of_draw(seed, draw))
 
+    def steady(self, model: nn.Module, seed: int) -> AbstractContextManager[Any]:
+        """Return what holds the model still while the data are looked at: the first draw."""
+        return _frozen(model, seed_of_draw(seed, 0))
+
     def __repr__(self) -> str:
         return "Stochastic()"
 

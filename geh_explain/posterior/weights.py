@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -32,7 +32,7 @@ class WeightSamples:
         if isinstance(samples, Mapping):
             raise GEHTypeError("WeightSamples: samples is a single state dict; pass a list of them, or a callable(k).")
         if not callable(samples):
-            samples = list(samples)
+            samples = list(samples) if isinstance(samples, Iterable) else []
             if not samples or not all(isinstance(sample, Mapping) for sample in samples):
                 raise GEHTypeError(
                     "WeightSamples: samples must be state dicts (mappings of names to tensors), at least one, or a "
@@ -55,13 +55,22 @@ class WeightSamples:
 
 @contextmanager
 def _loaded(model: nn.Module, sample: StateDict, draw: int) -> Iterator[None]:
-    own: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    # Tied weights stand in a state dict under each of their names.
+    own: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
+    own.update(model.named_buffers(remove_duplicate=False))
     _check(sample, own, draw)
-    # Exchanging the storage, instead of copying into it, gives exactly the same tensors back.
+    # Exchanging the storage, instead of copying into it, gives exactly the same tensors back. What is put in is a
+    # copy, as a forward may change its buffers.
     saved = {name: own[name].data for name in sample}
+    drawn = {name: value.detach().to(own[name], copy=True) for name, value in sample.items()}
+    for name, value in drawn.items():
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise GEHValueError(
+                f"WeightSamples: entry {name!r} of sample {draw} has NaN or infinite values as {value.dtype}."
+            )
     try:
-        for name, value in sample.items():
-            own[name].data = value.detach().to(own[name])
+        for name, value in drawn.items():
+            own[name].data = value
         yield
     finally:
         for name, value in saved.items():
@@ -79,11 +88,12 @@ def _check(sample: Any, own: Mapping[str, Tensor], draw: int) -> None:
                 f"WeightSamples: sample {draw} has the entry {name!r}, which the model has not; its entries are "
                 f"{list(own)[:6]}{' ...' if len(own) > 6 else ''}. Strip prefixes such as 'module.'."
             )
-        if not isinstance(value, Tensor) or value.shape != own[name].shape:
-            shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        if not isinstance(value, Tensor):
+            raise GEHTypeError(
+                f"WeightSamples: entry {name!r} of sample {draw} is a {type(value).__name__}; entries are tensors."
+            )
+        if value.shape != own[name].shape:
             raise GEHValueError(
-                f"WeightSamples: entry {name!r} of sample {draw} has shape {shape}, the model's has "
+                f"WeightSamples: entry {name!r} of sample {draw} has shape {tuple(value.shape)}, the model's has "
                 f"{tuple(own[name].shape)}."
             )
-        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-            raise GEHValueError(f"WeightSamples: entry {name!r} of sample {draw} has NaN or infinite values.")

@@ -1,0 +1,34 @@
+"""The code blocks of README.md run as printed, and print what it says."""
+
+import re
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf8"), re.DOTALL | re.MULTILINE)
+
+
+def numbers(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"-?\d+\.\d+(?:e-?\d+)?", text)]
+
+
+def test_the_readme_runs_as_printed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tqdm.std.tqdm.monitor_interval", 0)
+    matplotlib.use("Agg")
+    namespace: dict[str, object] = {}
+    for block in blocks(ROOT / "README.md", "python"):
+        exec(compile(block, "README.md", "exec"), namespace)
+    printed = capsys.readouterr().out
+    shown = "".join(blocks(ROOT / "README.md", "text"))
+    assert [line.split()[1:3] for line in printed.splitlines()[2:4]] == [["x0", "x1"], ["x1", "x7"]]
+    assert printed.splitlines()[0] == shown.splitlines()[0]
+    # Training in float32 is not the same to the last digit on every machine.
+    assert numbers(printed) == pytest.approx(numbers(shown), rel=0.05, abs=0.05)
