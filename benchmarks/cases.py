@@ -14,8 +14,7 @@ from tqdm.auto import tqdm
 import geh_explain as geh
 from benchmarks.rivals import aeh_and_eah, double_backward, notebook_loop, vmap_hessian
 from benchmarks.timing import Case, Target
-from geh_explain.groups import from_labels
-from geh_explain.hessian import GroupSums, choose_engine
+from geh_explain.hessian import GroupSums
 from geh_explain.run import _sums
 
 POINTS, UNITS = 1000, 8
@@ -91,11 +90,8 @@ def _points() -> Tensor:
 
 def _bare_engine(explainer: geh.GEHExplainer, x: Tensor) -> Callable[[], GroupSums]:
     """Return the sums over one group without anything around them: no reading, checks, regions or result."""
-    points = explainer._read(x, None, None)
-    cut = explainer._cut(points)
-    engine = choose_engine(explainer.engine, None)
-    grouping = from_labels(np.zeros(len(x), dtype=int), len(x))
-    return partial(_sums, cut, points, engine, grouping, tqdm(disable=True))
+    job = explainer._prepare(x, None, None, groups=1, batch_size=None, seed=0)
+    return partial(_sums, job.cut, job.points, job.engine, job.collected.grouping, tqdm(disable=True))
 
 
 def _answer(hessians: Callable[[], Tensor]) -> Callable[[], NDArray[np.float64]]:

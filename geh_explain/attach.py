@@ -294,20 +294,21 @@ class Cut:
 
     def check_rows(self, rows: Rows) -> None:
         """Refuse a model that is random or mixes rows: then a row has no Hessian of its own."""
-        last = len(rows) - 1
         with torch.no_grad():
-            first, again = self.outputs(rows), self.outputs(rows)
-            alone = torch.cat([self.outputs(rows[:1]), self.outputs(rows[last:])])
-        room = 1e-3 * float(first.abs().max()) + 1e-6
-        if float((first - again).abs().max()) > room:
+            first, again, alone = self.outputs(rows), self.outputs(rows), self.outputs(rows[:1])
+            backwards = self.outputs(rows.backwards()).flip(0)
+        room = 1e-3 * first.abs() + 1e-5 * first.abs().max() + 10 * torch.finfo(first.dtype).eps
+        if bool(((first - again).abs() > room).any()):
             raise GEHRuntimeError(
                 "model: the same rows gave different outputs twice, so it is not one function; put the networks inside "
                 "a callable into eval mode, or pass posterior=geh_explain.posterior.Stochastic()."
             )
-        for row, value in zip((0, last), alone, strict=True):
-            if float((first[row] - value).abs()) > room:
+        for others, how in ((alone, "alone"), (backwards, "in a batch in reverse order")):
+            apart = (first[: len(others)] - others).abs() > room[: len(others)]
+            if bool(apart.any()):
+                row = int(apart.nonzero()[0])
                 raise GEHRuntimeError(
                     f"model: it mixes rows: row {row} gives {float(first[row]):.6g} in a batch of {len(rows)} and "
-                    f"{float(value):.6g} alone, so results would depend on the batch size. Remove what computes over "
-                    "the batch (batch statistics, softmax or sum over dimension 0, noise per row)."
+                    f"{float(others[row]):.6g} {how}, so it has no Hessian of its own. Remove what computes over the "
+                    "batch (batch statistics, softmax or sum over dimension 0, noise per row)."
                 )

@@ -210,7 +210,7 @@ class GEHExplainer:
         cut = Cut(self.model, self.layer, self.units, self.output, points.first, points.columns)
         if cut.count < 2:
             raise GEHValueError(
-                f"units={cut.units!r} at {cut.place}: an interaction needs two units, and there is only one. Choose "
+                f"units={cut.units!r} at {cut.place}: there is only 1 unit, and an interaction needs two. Choose "
                 "another layer or other units."
             )
         posterior = self._posterior(cut, points)
@@ -298,7 +298,7 @@ def _unit_names(names: Sequence[str] | None, job: _Job) -> list[str]:
         raise GEHValueError(f"names has {len(given)} entries for {cut.count} units of {cut.place}; give one for each.")
     twice = sorted(name for name, count in Counter(given).items() if count > 1)
     if twice:
-        raise GEHValueError(f"names: {twice[:5]} stand for two units each; pass names= that tell units apart.")
+        raise GEHValueError(f"names: {twice[:5]} are there twice; pass names= that tell units apart.")
     return given
 
 

@@ -9,7 +9,8 @@ the order of the rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.measures import geh
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -158,11 +158,11 @@ def distances(curve: Sequence[Floats] | Floats) -> Floats:
 
 
 def curve(tree: RegionTree, signed: Floats, points: int) -> Floats:
-    """Return the GEH (count, P) for 1, 2, ..., count regions, from the sums (count, P) over the finest."""
+    """Return the GEH (count, ...) for 1, 2, ..., count regions, from the sums (count, ...) over the finest."""
     sums = signed.copy()
     scores = np.empty_like(sums)
     for groups in range(tree.count, 0, -1):
-        scores[groups - 1] = geh(sums[:groups], points)
+        scores[groups - 1] = np.abs(sums[:groups]).sum(axis=0) / points
         if groups > 1:
             sums[tree.splits[groups - 2].parent] += sums[groups - 1]
     return scores
@@ -215,11 +215,12 @@ class Grouping:
 
 def from_labels(labels: Any, points: int) -> Grouping:
     """Read a user's own labels, one per point, of any kind that can be sorted."""
-    given = np.asarray(labels.tolist() if hasattr(labels, "tolist") else labels)
+    entries = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+    if any(label is None or (isinstance(label, float) and not math.isfinite(label)) for label in entries):
+        raise GEHValueError("groups has missing labels (None or NaN); give every point a group.")
+    given = np.asarray(entries)
     if given.shape != (points,):
         raise GEHValueError(f"groups has shape {given.shape}; give one label for each of the {points} points.")
-    if given.dtype.kind in "fO" and any(label is None or label != label for label in given.tolist()):
-        raise GEHValueError("groups has missing labels (None or NaN); give every point a group.")
     names, index = np.unique(given, return_inverse=True)
     return Grouping(index.reshape(-1).astype(np.int64), [str(name) for name in names])
 
@@ -244,6 +245,8 @@ def check_groups(groups: Any) -> None:
     if isinstance(groups, str) and groups != "auto":
         raise GEHValueError(f"groups={groups!r} is unknown; use a number, 'auto', labels, or a scikit-learn clusterer.")
     if isinstance(groups, (bool, float)) or groups is None or isinstance(groups, type):
+        raise GEHTypeError(f"groups={groups!r}: use a whole number, 'auto', labels, or a scikit-learn clusterer.")
+    if not isinstance(groups, (str, int, np.integer, Iterable)) and not hasattr(groups, "fit_predict"):
         raise GEHTypeError(f"groups={groups!r}: use a whole number, 'auto', labels, or a scikit-learn clusterer.")
     if isinstance(groups, (int, np.integer)) and groups < 1:
         raise GEHValueError(f"groups={groups}: at least one group is needed.")

@@ -82,7 +82,8 @@ def select(value: Tensor, target: Target) -> Tensor:
     if bool(((index < -sizes) | (index >= sizes)).any()):
         raise GEHValueError(
             f"target={_show(target)} is out of range: one row of the output has shape {shape}, so the largest "
-            f"target is {tuple(s - 1 for s in shape) if len(shape) > 1 else shape[0] - 1}."
+            f"target is {tuple(s - 1 for s in shape) if len(shape) > 1 else shape[0] - 1}"
+            + (", or None for the only output." if shape == (1,) else ".")
         )
     columns = [column.expand(rows).to(value.device) for column in index.T]
     return value[(torch.arange(rows, device=value.device), *columns)]
@@ -116,9 +117,10 @@ def check_target(target: Target, rows: int) -> None:
 
 def _whole(target: Any) -> Tensor:
     try:
-        index = torch.as_tensor(target).cpu()
+        index = torch.as_tensor(target.copy() if isinstance(target, np.ndarray) else target).cpu()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise GEHTypeError(f"target={_show(target)}: targets are whole numbers, as many in each row.") from error
+        kind = GEHValueError if "expected sequence" in str(error) else GEHTypeError
+        raise kind(f"target={_show(target)}: give whole numbers, one or one tuple for all, or one per row.") from error
     if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
         raise GEHTypeError(f"target={_show(target)} has dtype {index.dtype}; targets are whole numbers.")
     return index.long()

@@ -39,6 +39,15 @@ class Beside:
         cut = (value[rows] if each else value for value, each in zip(self.values, self.per_row, strict=True))
         return Beside(tuple(cut), self.per_row)
 
+    def backwards(self) -> Beside:
+        """Return the same for the rows in reverse order."""
+        pairs = zip(self.values, self.per_row, strict=True)
+        return Beside(tuple(_reverse(value) if each else value for value, each in pairs), self.per_row)
+
+
+def _reverse(value: Any) -> Any:
+    return value.flip(0) if isinstance(value, Tensor) else value[::-1]
+
 
 def _length(value: Any) -> int | None:
     if isinstance(value, (Tensor, np.ndarray)):
@@ -61,6 +70,10 @@ class Rows:
         """Return a part of these rows, with everything that belongs to a row cut alike."""
         start = self.start + rows.indices(len(self))[0]
         return Rows(tuple(x[rows] for x in self.inputs), self.beside[rows], start)
+
+    def backwards(self) -> Rows:
+        """Return these rows in reverse order."""
+        return Rows(tuple(x.flip(0) for x in self.inputs), self.beside.backwards(), self.start)
 
     @property
     def extra(self) -> tuple[Any, ...]:
@@ -211,8 +224,8 @@ class Points:
         """Refuse an argument with one entry per row where nobody knows the order of the rows."""
         if not self.ordered:
             raise GEHValueError(
-                f"{argument} has one entry per row, but the loader picks its rows by a sampler of its own, so that they "
-                "cannot be matched; pass a loader without a sampler, or a tensor."
+                f"{argument} has one entry per row, but the loader picks its rows by a sampler of its own, so that "
+                "they cannot be matched; pass a loader without a sampler, or a tensor."
             )
 
     def pieces(self, size: int | None) -> Iterator[Rows]:

@@ -51,8 +51,8 @@ class Collected:
         tree, self.tree = self.tree, None
         if tree is None:
             return
-        points = len(self.grouping.labels)
-        self.choice = groups.choose(np.mean([groups.curve(tree, signed, points) for signed in self.signed], axis=0))
+        draws = np.stack(self.signed, axis=1)  # (regions, draws, pairs), all of which the curve takes at once
+        self.choice = groups.choose(groups.curve(tree, draws, len(self.grouping.labels)).mean(axis=1))
         self.signed = [tree.merge(signed, self.choice.chosen) for signed in self.signed]
         self.grouping = groups.from_tree(tree, self.grouping.labels, self.choice.chosen)
 
@@ -79,11 +79,11 @@ def run(
     known = posterior.__len__() if hasattr(posterior, "__len__") else draws
     total = min(draws, known) * len(points)
     with tqdm(total=total, desc="explaining", unit="row", unit_scale=True, disable=not progress, leave=False) as bar:
-        for number, draw in enumerate(posterior.draws(cut.model, draws, seed)):
+        for number, draw in enumerate(posterior.draws(cut.model, draws, seed) or ()):
             if not isinstance(draw, AbstractContextManager):
                 raise GEHTypeError(
-                    f"posterior={posterior!r}: draw {number} is a {type(draw).__name__}; draws must yield context managers "
-                    "(see contextlib.contextmanager), inside which the model is one function."
+                    f"posterior={posterior!r}: draw {number} is a {type(draw).__name__}; draws must yield context "
+                    "managers (see contextlib.contextmanager), inside which the model is one function."
                 )
             with draw:
                 # The first forward of a draw has one row, see Posterior.
@@ -93,7 +93,7 @@ def run(
                 into.take(_sums(cut, points, engine, into.grouping, bar))
             bar.set_postfix_str(f"draw {number + 1}", refresh=False)
     if not into.signed:
-        raise GEHValueError(f"posterior={posterior!r} yielded no draw for n={draws}; it must yield at least one.")
+        raise GEHValueError(f"posterior={posterior!r} gave no draws for n={draws}; it must yield at least one.")
     into.settle()
 
 

@@ -99,7 +99,9 @@ def unit_factors(cut: Cut, points: Points, scale: Any, batch_size: int | None) -
     try:
         factors = np.asarray(scale.tolist() if isinstance(scale, Tensor) else scale, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise GEHTypeError(f"scale={scale!r} is not an array of numbers; use None, 'std' or such an array.") from error
+        raise GEHTypeError(
+            f"scale={scale!r} is not an array of numbers; give one for each of the {cut.count} units, or 'std' or None."
+        ) from error
     if factors.shape != (cut.count,) or not np.isfinite(factors).all():
         raise GEHValueError(
             f"scale has shape {factors.shape}; give one finite number for each of the {cut.count} units of {cut.place}."

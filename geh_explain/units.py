@@ -219,7 +219,7 @@ class Subset(Units):
 
     def __init__(self, indices: Sequence[int] | Tensor | np.ndarray[Any, Any], of: Units | None = None) -> None:
         if not isinstance(indices, (Tensor, np.ndarray, Iterable)) or isinstance(indices, str):
-            raise GEHTypeError(f"units=Subset({indices!r}): give a list of indices.")
+            raise GEHTypeError(f"units=Subset({indices!r}): give at least one index, in a list.")
         given = indices.tolist() if isinstance(indices, (Tensor, np.ndarray)) else list(indices)
         whole = all(isinstance(i, (int, np.integer)) and not isinstance(i, bool) for i in given)
         if not given or not whole or len(set(given)) < len(given):

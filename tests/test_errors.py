@@ -185,10 +185,16 @@ def test_a_wrong_target_is_refused(call, kind, words):
         call()
 
 
-@pytest.mark.parametrize("target", [1, [0] * ROWS, (0,)], ids=["1", "one per row", "tuple"])
+@pytest.mark.parametrize("target", [1, [1] * ROWS, (1,)], ids=["1", "one per row", "tuple"])
 def test_a_target_where_there_is_one_output_per_row_points_to_none(target):
     with refused(ValueError, "target", "None"):
         explain(lambda x: x.prod(1), target=target)
+
+
+@pytest.mark.parametrize("target", [0, [0] * ROWS, (0,), np.int64(0), torch.tensor(0)], ids=repr)
+def test_the_only_output_may_be_called_0(target):
+    plain = explain(lambda x: x.prod(1))
+    assert np.array_equal(explain(lambda x: x.prod(1), target=target).signed, plain.signed)
 
 
 # Inputs

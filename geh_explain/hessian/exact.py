@@ -50,9 +50,9 @@ class ExactEngine:
         # The last unit has no partner left, so its row of the Hessian is never asked for.
         for first in range(0, units - 1, step):
             hessian = self._second(gradient, t, range(first, min(first + step, units - 1)))
-            for unit, row in enumerate(hessian, start=first):
-                sums.add(pair, row[:, unit + 1 :], members)
-                pair += units - 1 - unit
+            local = torch.cat([row[:, unit + 1 :] for unit, row in enumerate(hessian, start=first)], dim=1)
+            sums.add(pair, local, members)
+            pair += local.shape[1]
         if not bool(torch.isfinite(sums.absolute).all()):
             raise GEHRuntimeError(
                 f"some second derivatives are NaN or infinite in rows {rows.start} to {rows.start + len(rows) - 1}; a "
@@ -107,10 +107,10 @@ def _refuse_once_differentiable(gradient: Tensor) -> None:
         if node is None or node in seen:
             continue
         seen.add(node)
-        if "DelayedError" in node.name():
+        if node.name().endswith("Error"):
             raise GEHRuntimeError(
-                "a function inside the model can be differentiated once only (@once_differentiable), so it has no "
-                "Hessian; replace it while explaining, or explain a layer above it."
+                "a function inside the model has no second derivative: it may be differentiated once only "
+                "(@once_differentiable). Replace it while explaining, or explain a layer above it."
             )
         waiting += [child for child, _ in node.next_functions]
 
@@ -136,10 +136,9 @@ def _backward(
             f"the operator {missing[1]} inside the model has no second derivative in torch; replace it while "
             "explaining (for instance by its plain Python form), or explain a layer above it."
         ) from error
-    # None: the value does not depend on t. (materialize_grads would forget the batch of directions.)
-    return (
-        torch.zeros(*(weights if batched and weights is not None else t).shape).to(t) if gradient is None else gradient
-    )
+    if gradient is None:  # the value does not depend on t; materialize_grads would forget the batch of directions
+        return torch.zeros_like(t if weights is None or not batched else weights)
+    return gradient
 
 
 def _bytes_per_row(cut: Cut, rows: Rows) -> int:

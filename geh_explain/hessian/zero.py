@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from geh_explain.attach import Cut, View
 from geh_explain.hessian.kinks import FORMS
 from geh_explain.points import Rows
@@ -31,7 +33,7 @@ def why_zero(cut: Cut, rows: Rows) -> str:
     t = cut.zeros(rows).requires_grad_()
     kinks = cut.view = _Kinks()
     value = cut.outputs(rows, t)
-    if not value.requires_grad:
+    if not value.requires_grad or torch.autograd.grad(value.sum(), t, allow_unused=True)[0] is None:
         return f"{zero}: the output does not depend on {cut.place}; choose a layer that leads to the explained output."
     if kinks.seen:
         names = ", ".join(dict.fromkeys(kinks.seen))

@@ -137,8 +137,9 @@ class Masks(TorchFunctionMode):
         if not self.recorded and not self.masks:
             raise NoDropout(
                 "posterior=MCDropout(): the model dropped nothing in its forward, so draws have no spread. It has no "
-                "dropout with 0 < p, or applies it only in train mode (as attention with dropout_p does), in a scripted "
-                "or compiled part, or inside an RNN. Use Ensemble, WeightSamples or Stochastic, or posterior=None for the point estimate."
+                "dropout with 0 < p, or applies it only in train mode (functional attention with dropout_p, say), in a "
+                "scripted or compiled part, or inside an RNN. Use Ensemble, WeightSamples or Stochastic, or "
+                "posterior=None for the point estimate."
             )
         self.recorded = True
 
@@ -204,19 +205,20 @@ class Masks(TorchFunctionMode):
     ) -> Tensor:
         if p == 0:
             return input
-        keep = self._mask(input, p, kind.channels)
+        keep = self._mask(input, p, kind)
         if kind.alpha:
             scale = 0.0 if p == 1 else ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5
             dropped = scale * (input * keep + _ALPHA * (1 - keep)) - scale * _ALPHA * p
         else:
-            dropped = input * keep * (0.0 if p == 1 else 1 / (1 - p))
+            dropped = input * keep
         return input.copy_(dropped) if in_place or inplace else dropped
 
-    def _mask(self, input: Tensor, p: float, channels: bool) -> Tensor:
+    def _mask(self, input: Tensor, p: float, kind: _Kind) -> Tensor:
         if not self.recorded:
-            shape = (*input.shape[:2], *(1 for _ in input.shape[2:])) if channels else tuple(input.shape)
-            keep = torch.bernoulli(torch.full(shape, 1 - p), generator=self.generator)
-            self.masks.append((keep.to(input), input.shape))
+            shape = (*input.shape[:2], *(1 for _ in input.shape[2:])) if kind.channels else tuple(input.shape)
+            keep = torch.bernoulli(torch.full(shape, 1 - p), generator=self.generator).to(input)
+            # What plain dropout keeps makes up for what it drops.
+            self.masks.append((keep if kind.alpha or p == 1 else keep / (1 - p), input.shape))
             return self.masks[-1][0]
         if self.call >= len(self.masks):
             raise GEHRuntimeError(

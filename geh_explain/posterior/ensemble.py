@@ -34,8 +34,6 @@ class Ensemble:
         self.models = [as_module(model) for model in models]
         if not self.models:
             raise GEHTypeError("Ensemble: models is empty; pass at least two networks.")
-        for member in self.models:
-            device_and_dtype(member)
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
         """Yield the first ``n`` members, or all where there are fewer."""
@@ -55,6 +53,7 @@ def _standing_in(model: nn.Module, member: nn.Module) -> Iterator[None]:
     if member is model:
         yield
         return
+    device_and_dtype(member)
     own = model.__dict__.get("forward")
 
     def leave() -> None:
