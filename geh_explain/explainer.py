@@ -17,6 +17,7 @@ from geh_explain.attach import Cut, as_module, borrow, device_and_dtype, find_la
 from geh_explain.errors import GEHTypeError, GEHValueError, warn, whole
 from geh_explain.groups import GroupChoice
 from geh_explain.hessian import Engine, check_engine, choose_engine, why_zero
+from geh_explain.hessian.kernels import Kernels
 from geh_explain.hessian.smoothing import check_smooth, describe_change, doubt, smoothing_for
 from geh_explain.interactions import Interactions
 from geh_explain.outputs import Output, Target, check_output
@@ -216,8 +217,9 @@ class GEHExplainer:
         posterior = self._posterior(cut, points)
         with steady(posterior, self.model, seed):
             collected = Collected(*survey.find_groups(cut, points, groups, batch_size, seed, most_groups))
-            cut.view = smoothing = smoothing_for(cut, points, self.smooth, batch_size)
+            smoothing = smoothing_for(cut, points, self.smooth, batch_size)
             smoothed = None if smoothing is None else describe_change(cut, points, smoothing, batch_size)
+        cut.view = smoothing or Kernels()
         return _Job(points, cut, posterior, choose_engine(self.engine, batch_size), collected, smoothed)
 
     def _posterior(self, cut: Cut, points: Points) -> Posterior:

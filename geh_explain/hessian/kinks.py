@@ -18,10 +18,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from geh_explain.hessian.kernels import softplus
+
 
 def ramp(x: Tensor, beta: float) -> Tensor:
     """Return max(x, 0), smoothed."""
-    return F.softplus(x, beta=beta)
+    return softplus(x, beta)
 
 
 def relu(beta: float, input: Tensor, inplace: bool = False) -> Tensor:

@@ -15,9 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geh_explain.attach import Cut, View
+from geh_explain.attach import Cut
 from geh_explain.errors import GEHValueError
+from geh_explain.hessian.kernels import Kernels
 from geh_explain.hessian.kinks import FORMS
+from geh_explain.outputs import select
 from geh_explain.points import Points
 
 #: Sharpness in standard deviations of what enters the kink. On ReLU networks with a known interaction
@@ -37,7 +39,7 @@ def check_smooth(smooth: Any) -> None:
         )
 
 
-class _Kinked(View):
+class _Kinked(Kernels):
     """Numbers the kinked calls of each forward pass."""
 
     def __init__(self) -> None:
@@ -52,7 +54,7 @@ class _Kinked(View):
         name = getattr(func, "__name__", "").strip("_")
         x = args[0] if args else kwargs.get("input")
         if name not in FORMS or not isinstance(x, Tensor) or not x.is_floating_point():
-            return func(*args, **kwargs)
+            return super().handle(func, args, kwargs)
         self.call += 1
         return self.kinked(name, func, args, kwargs)
 
@@ -144,15 +146,13 @@ def smoothing_for(cut: Cut, points: Points, smooth: str | float | None, batch_si
 def describe_change(cut: Cut, points: Points, smoothing: Smoothing, batch_size: int | None) -> dict[str, Any]:
     """Compare the smoothed output with the original one, over all points."""
     before, after, agree = [], [], []
+    cut.view = smoothing
     with torch.no_grad():
         for rows in points.pieces(batch_size):
-            cut.view = None
-            before.append(cut.outputs(rows).double().cpu())
-            plain = cut.all_outputs(rows)
-            cut.view = smoothing
-            after.append(cut.outputs(rows, cut.zeros(rows)).double().cpu())
+            plain, smooth = cut.all_outputs(rows), cut.all_outputs(rows, cut.zeros(rows))
+            before.append(select(plain, rows.target).double().cpu())
+            after.append(select(smooth, rows.target).double().cpu())
             if plain[0].numel() > 1:
-                smooth = cut.all_outputs(rows, cut.zeros(rows))
                 agree.append((plain.flatten(1).argmax(1) == smooth.flatten(1).argmax(1)).double().cpu())
     original = torch.cat(before)
     change = float((torch.cat(after) - original).abs().mean())

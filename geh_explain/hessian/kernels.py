@@ -1,0 +1,53 @@
+"""Functions that torch differentiates twice only slowly, in forms that it does fast.
+
+Values and first derivatives are torch's own to the last bit or two; what changes is how autograd gets from
+there to the second derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from geh_explain.attach import View
+
+
+class _Softplus(torch.autograd.Function):
+    """Softplus whose derivative is written as a sigmoid, so that the second one reuses it."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, beta: float, threshold: float) -> Tensor:
+        return F.softplus(x, beta, threshold)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, ctx.beta, ctx.threshold = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
+        (x,), (gradient,) = ctx.saved_tensors, gradients
+        slope = torch.sigmoid(ctx.beta * x)
+        # Beyond the threshold torch continues in a straight line, which single precision cannot tell apart.
+        if x.dtype == torch.float64 or ctx.threshold < 17:
+            slope = torch.where(ctx.beta * x > ctx.threshold, 1.0, slope)
+        return gradient * slope, None, None
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """Return the softplus of ``input``, as torch does."""
+    result: Tensor = _Softplus.apply(input, beta, threshold)  # type: ignore[no-untyped-call]
+    return result
+
+
+class Kernels(View):
+    """Lets calls above the cut use the forms of this page."""
+
+    def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        return softplus(*args, **kwargs) if func is F.softplus else func(*args, **kwargs)
