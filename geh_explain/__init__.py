@@ -6,11 +6,12 @@
 [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
 """
 
-from geh_explain import errors, inference, posterior, units
+from geh_explain import errors, hessian, inference, posterior, units
 from geh_explain.errors import GEHError, GEHWarning
 from geh_explain.explainer import GEHExplainer
 from geh_explain.groups import GroupChoice
 from geh_explain.interactions import Interactions
+from geh_explain.layers import Layer
 from geh_explain.version import __version__
 
 __all__ = [
@@ -19,8 +20,10 @@ __all__ = [
     "GEHWarning",
     "GroupChoice",
     "Interactions",
+    "Layer",
     "__version__",
     "errors",
+    "hessian",
     "inference",
     "posterior",
     "units",

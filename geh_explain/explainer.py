@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from geh_explain import survey
-from geh_explain.attach import Cut, as_module, borrow, device_and_dtype, find_layer
+from geh_explain.attach import as_module, borrow, device_and_dtype, half_precision
+from geh_explain.cut import Cut
 from geh_explain.errors import GEHTypeError, GEHValueError, warn, whole
 from geh_explain.groups import GroupChoice
-from geh_explain.hessian import Engine, check_engine, choose_engine, why_zero
+from geh_explain.hessian import Difference, Engine, check_engine, choose_engine, why_zero
 from geh_explain.hessian.kernels import Kernels
 from geh_explain.hessian.smoothing import check_smooth, describe_change, doubt, smoothing_for
 from geh_explain.interactions import Interactions
+from geh_explain.layers import Layer, Site, find_layer
 from geh_explain.outputs import Output, Target, check_output
 from geh_explain.points import Points, Reader
 from geh_explain.posterior import MCDropout, PointEstimate, Posterior
@@ -38,6 +40,7 @@ class _Job:
     cut: Cut
     posterior: Posterior
     engine: Engine
+    reason: str
     collected: Collected
     smoothed: dict[str, Any] | None
 
@@ -52,7 +55,7 @@ class GEHExplainer:
         it is the same afterwards.
     layer
         None for the inputs, else a dotted name (``"layer3.1.conv2"``) or a module, whose output's units
-        are explained.
+        are explained; :class:`~geh_explain.Layer` for one that puts out several tensors, or is called several times.
     units
         What one unit is, from :mod:`geh_explain.units`. None: features of the inputs, neurons, or
         channels of feature maps.
@@ -67,7 +70,9 @@ class GEHExplainer:
         stand for them. ``"auto"`` chooses the sharpness from what enters each kink, a float is the beta of
         the softplus that stands for ReLU, None leaves kinks as they are.
     engine
-        How second derivatives are computed: ``"auto"`` or ``"exact"``.
+        How local interactions are computed: ``"exact"`` (two backward passes), ``"difference"`` (mixed differences,
+        for black boxes and discrete inputs), ``"stein"`` (gradients under noise), an instance of one of these from
+        :mod:`geh_explain.hessian`, or ``"auto"``: exact where the model can be differentiated twice, else differences.
 
     Examples
     --------
@@ -82,22 +87,22 @@ class GEHExplainer:
     def __init__(
         self,
         model: nn.Module | Callable[..., Any],
-        layer: str | nn.Module | None = None,
+        layer: str | nn.Module | Layer | None = None,
         *,
         units: Units | None = None,
         output: Output = "raw",
         posterior: Posterior | None = None,
         smooth: str | float | None = "auto",
-        engine: str = "auto",
+        engine: str | Engine = "auto",
     ) -> None:
         self.model = as_module(model)
-        self.layer = find_layer(self.model, layer)
+        self.site = find_layer(self.model, layer)
         if units is not None and not isinstance(units, Units):
             raise GEHTypeError(f"units={units!r} is not a unit set; use one of geh_explain.units, such as Channels().")
         check_output(output)
         check_smooth(smooth)
         check_engine(engine)
-        _check_posterior(posterior, self.layer)
+        _check_posterior(posterior, self.site)
         self.units, self.output, self.posterior = units, output, posterior
         self.smooth, self.engine = smooth, engine
 
@@ -144,6 +149,7 @@ class GEHExplainer:
             Show a progress bar.
         """
         draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
+        half = half_precision(self.model)
         with borrow(self.model):
             job = self._prepare(inputs, target, additional_forward_args, groups, batch_size, seed)
             unit_names = _unit_names(names, job)
@@ -151,6 +157,8 @@ class GEHExplainer:
                 factors = survey.unit_factors(job.cut, job.points, scale, batch_size)
             run(job.cut, job.points, job.posterior, job.engine, job.collected, draws, seed, progress)
             notes = self._notes(job, groups)
+        if half is not None:
+            notes.append(f"model: it is in {half}, and was explained in torch.float32.")
         settings = {
             **self._settings(job),
             "target": _describe(target),
@@ -164,9 +172,9 @@ class GEHExplainer:
         }
         for note in notes:
             warn(note)
-        signed, absolute = job.collected.means(factors)
+        signed, absolute, noise = job.collected.means(factors)
         labels, group_names = job.collected.grouping.labels, job.collected.grouping.names
-        return Interactions(signed, absolute, labels, unit_names, group_names, settings)
+        return Interactions(signed, absolute, labels, unit_names, group_names, settings, noise)
 
     def choose_groups(
         self,
@@ -206,9 +214,9 @@ class GEHExplainer:
         """Read the data, cut the model, and look at both."""
         batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
         device, dtype = device_and_dtype(self.model)
-        reader = Reader(floating=self.layer[1] is None, device=device, dtype=dtype)
+        reader = Reader(floating=self.site.module is None, device=device, dtype=dtype)
         points = reader.gather(inputs, target, additional_forward_args)
-        cut = Cut(self.model, self.layer, self.units, self.output, points.first, points.columns)
+        cut = Cut(self.model, self.site, self.units, self.output, points.first, points.columns)
         if cut.count < 2:
             raise GEHValueError(
                 f"units={cut.units!r} at {cut.place}: there is only 1 unit, and an interaction needs two. Choose "
@@ -218,9 +226,13 @@ class GEHExplainer:
         with steady(posterior, self.model, seed):
             collected = Collected(*survey.find_groups(cut, points, groups, batch_size, seed, most_groups))
             smoothing = smoothing_for(cut, points, self.smooth, batch_size)
+            cut.view = smoothing or Kernels()
+            engine, reason = choose_engine(self.engine, cut, points.first)
+            if not engine.smooth:
+                cut.view = smoothing = None
             smoothed = None if smoothing is None else describe_change(cut, points, smoothing, batch_size)
-        cut.view = smoothing or Kernels()
-        return _Job(points, cut, posterior, choose_engine(self.engine, batch_size), collected, smoothed)
+            engine.prepare(cut, points, batch_size)
+        return _Job(points, cut, posterior, engine, reason, collected, smoothed)
 
     def _posterior(self, cut: Cut, points: Points) -> Posterior:
         if self.posterior is not None:
@@ -233,12 +245,24 @@ class GEHExplainer:
         notes = []
         if job.smoothed is not None and (words := doubt(job.smoothed)) is not None:
             notes.append(words)
+        if isinstance(job.engine, Difference) and job.reason != "asked for":
+            notes.append(f"engine='auto' takes mixed differences: {job.reason}")
         absolute = np.stack(job.collected.absolute)
         if self.posterior is None and isinstance(job.posterior, PointEstimate):
             others = "Ensemble(...), WeightSamples(...)" if job.cut.layer is None else "WeightSamples(...)"
             notes.append(
                 "posterior=None and the model has no dropout: the scores are a point estimate without intervals. Pass "
                 f"posterior={others} or Stochastic() to learn how sure they are."
+            )
+        if job.cut.calls > 1 and job.cut.site.call is None:
+            notes.append(
+                f"layer={job.cut.name!r} is called {job.cut.calls} times in a forward, and its units are moved in all "
+                f"of them together; layer=Layer({job.cut.name!r}, call=0) chooses one call."
+            )
+        if any(isinstance(module, torch.jit.ScriptModule) for module in self.model.modules()):
+            notes.append(
+                "model: parts of it are scripted, so that kinks and dropout inside them are not seen; pass the module "
+                "from before torch.jit.script if there are any."
             )
         if not absolute.any():
             notes.append(why_zero(job.cut, job.points.first))
@@ -260,10 +284,14 @@ class GEHExplainer:
             "model": type(self.model).__name__,
             "place": job.cut.place,
             "layer": job.cut.name or None,
+            "pick": _describe(job.cut.site.pick),
+            "call": job.cut.site.call,
             "units": repr(job.cut.units),
             "output": _describe(self.output),
             "posterior": repr(job.posterior),
             "engine": job.engine.name,
+            "engine_settings": repr(job.engine),
+            "engine_reason": job.reason,
             "smooth": _describe(self.smooth),
             "smoothed": job.smoothed,
             "device": str(job.cut.device),
@@ -272,7 +300,7 @@ class GEHExplainer:
         }
 
 
-def _check_posterior(posterior: Any, layer: tuple[str, nn.Module | None]) -> None:
+def _check_posterior(posterior: Any, site: Site) -> None:
     if posterior is None:
         return
     if isinstance(posterior, type) or not isinstance(posterior, Posterior):
@@ -280,9 +308,9 @@ def _check_posterior(posterior: Any, layer: tuple[str, nn.Module | None]) -> Non
             f"posterior={posterior!r} has no draws(model, n, seed); use one of geh_explain.posterior, say MCDropout()"
             + (" (an instance, not the class)." if isinstance(posterior, type) else ".")
         )
-    if layer[1] is not None and getattr(posterior, "inputs_only", False):
+    if site.module is not None and getattr(posterior, "inputs_only", False):
         raise GEHValueError(
-            f"posterior={posterior!r} at layer={layer[0]!r}: hidden units of independently trained networks do not "
+            f"posterior={posterior!r} at layer={site.name!r}: hidden units of independently trained networks do not "
             "correspond, unit 3 of one is not unit 3 of another. Use draws around one solution (MCDropout, or "
             "WeightSamples from SWAG or Laplace), or explain the inputs (layer=None)."
         )

@@ -81,7 +81,8 @@ class Interactions:
     """Pairwise interactions of units, with their uncertainty.
 
     ``signed`` (K, M, P) holds the mean local interaction of each draw, group and pair; ``absolute`` (K, P)
-    the mean absolute one. Everything else follows from these two.
+    the mean absolute one. Everything else follows from these two. ``noise`` (K, M, P) holds the standard errors
+    of ``signed`` where the engine estimates it (Stein's), else None; scores are corrected for it.
     """
 
     def __init__(
@@ -92,25 +93,27 @@ class Interactions:
         names: list[str],
         group_names: list[str],
         settings: dict[str, Any],
+        noise: Floats | None = None,
     ) -> None:
         self.signed, self.absolute = signed, absolute
         self.labels, self.names, self.group_names = labels, names, group_names
-        self.settings = settings
+        self.settings, self.noise = settings, noise
         self.sizes = np.bincount(labels, minlength=len(group_names))
 
     @cached_property
-    def _sums(self) -> Floats:
-        return np.asarray(self.signed * self.sizes[:, None])
+    def _sums(self) -> tuple[Floats, int, Floats | float]:
+        sizes = self.sizes[:, None]
+        return self.signed * sizes, len(self.labels), 0.0 if self.noise is None else (self.noise * sizes) ** 2
 
     @cached_property
     def geh(self) -> Scores:
         """Group expected Hessian: signs cancel within a group, not between groups."""
-        return Scores(measures.geh(self._sums, len(self.labels)), len(self.names))
+        return Scores(measures.geh(*self._sums), len(self.names))
 
     @cached_property
     def aeh(self) -> Scores:
         """Absolute expected Hessian: signs cancel over all points."""
-        return Scores(measures.aeh(self._sums, len(self.labels)), len(self.names))
+        return Scores(measures.aeh(*self._sums), len(self.names))
 
     @cached_property
     def eah(self) -> Scores:
@@ -213,7 +216,8 @@ class Interactions:
         path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
         about = {"format": _FORMAT, "names": self.names, "group_names": self.group_names, "settings": self.settings}
         text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
-        np.savez_compressed(path, signed=self.signed, absolute=self.absolute, labels=self.labels, about=text)
+        arrays: dict[str, Any] = {"signed": self.signed, "absolute": self.absolute, "labels": self.labels}
+        np.savez_compressed(path, about=text, **arrays if self.noise is None else arrays | {"noise": self.noise})
         return path
 
     @classmethod
@@ -223,7 +227,8 @@ class Interactions:
             raise GEHValueError(f"path={path!r} is not a file.")
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in ("signed", "absolute", "labels", "about")}
+                names = ("signed", "absolute", "labels", "about", *(["noise"] if "noise" in stored else []))
+                arrays = {name: stored[name] for name in names}
             about = json.loads(arrays.pop("about").tobytes().decode())
             return cls(**_checked(about, **arrays))
         except Exception as error:  # zip, zlib, numpy and JSON each have several kinds for damaged data
@@ -250,7 +255,7 @@ class Interactions:
         return text + f"; {int(self.table()['significant'].sum())} significant at 95 %"
 
 
-def _checked(about: Any, signed: Any, absolute: Any, labels: Any) -> dict[str, Any]:
+def _checked(about: Any, signed: Any, absolute: Any, labels: Any, noise: Any = None) -> dict[str, Any]:
     """Check that the parts of a file belong together, and return them as arguments."""
     if not isinstance(about, dict) or about.get("format") != _FORMAT:
         raise ValueError(f"its format is not {_FORMAT!r}")
@@ -267,8 +272,10 @@ def _checked(about: Any, signed: Any, absolute: Any, labels: Any) -> dict[str, A
         raise ValueError("its arrays have other types than saved ones")
     if not (np.isfinite(signed).all() and np.isfinite(absolute).all() and (absolute >= 0).all()):
         raise ValueError("its scores are not finite, or negative where they cannot be")
+    if noise is not None and (noise.shape != signed.shape or noise.dtype != np.float64 or not (noise >= 0).all()):
+        raise ValueError("its standard errors do not fit")
     if labels.min() < 0 or labels.max() >= groups:
         raise ValueError("its labels name unknown groups")
-    return {"signed": signed, "absolute": absolute, "labels": labels} | {
+    return {"signed": signed, "absolute": absolute, "labels": labels, "noise": noise} | {
         key: about[key] for key in ("names", "group_names", "settings")
     }

@@ -1,7 +1,8 @@
 """AEH, GEH and EAH from sums of local Hessians over groups: pure functions of arrays.
 
 ``signed`` has shape (..., M, P): for each of M groups the sum of the local interactions of P pairs over
-the group's points; ``points`` is their total number N. Pairs are in row-major order i < j.
+the group's points; ``points`` is their total number N. Pairs are in row-major order i < j. ``variance``, of the
+same shape, is that of the sums where they are estimated with noise.
 """
 
 from __future__ import annotations
@@ -12,19 +13,24 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-def aeh(signed: Floats, points: int) -> Floats:
+def aeh(signed: Floats, points: int, variance: Floats | float = 0.0) -> Floats:
     """Return the absolute expected Hessian (..., P): one group, in which opposite signs cancel."""
-    return np.asarray(np.abs(signed.sum(axis=-2)) / points)
+    return _size(signed.sum(axis=-2), np.sum(variance, axis=-2) if np.ndim(variance) else variance) / points
 
 
-def geh(signed: Floats, points: int) -> Floats:
+def geh(signed: Floats, points: int, variance: Floats | float = 0.0) -> Floats:
     """Return the group expected Hessian (..., P): the groups' absolute means, weighted by their sizes.
 
     >>> import numpy as np
     >>> geh(np.array([[4.0], [-2.0]]), points=3)  # two groups, whose interactions sum to 4 and -2
     array([2.])
     """
-    return np.asarray(np.abs(signed).sum(axis=-2) / points)
+    return np.asarray(_size(signed, variance).sum(axis=-2) / points)
+
+
+def _size(signed: Floats, variance: Floats | float) -> Floats:
+    """Return absolute values, less what noise of the given ``variance`` adds to them: E[(x + e)^2] = x^2 + var e."""
+    return np.asarray(np.abs(signed) if np.ndim(variance) == 0 else np.sqrt(np.maximum(signed**2 - variance, 0)))
 
 
 def matrix(pairs: Floats, units: int) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,18 @@ Target = int | tuple[int, ...] | Tensor | Sequence[int] | Sequence[tuple[int, ..
 
 def check_output(output: Output) -> None:
     """Refuse an ``output`` that is neither a known word nor a callable."""
-    if not callable(output) and output not in ("raw", "probability"):
-        raise GEHValueError(
-            f"output={output!r} is unknown; use 'raw', 'probability' (sigmoid for one column, softmax for more) "
-            "or a callable that takes the model's output and returns a tensor."
+    if not callable(output) and not isinstance(output, str):
+        raise GEHTypeError(
+            f"output={output!r} is unknown; use 'raw', 'probability' (sigmoid for one column, softmax for more), the "
+            "key of a tensor in what the model returns, or a callable that takes that and returns a tensor."
         )
 
 
 def read(raw: Any, output: Output, rows: int) -> Tensor:
     """Turn what the model returned into a tensor (rows, ...), as ``output`` asks."""
-    value = output(raw) if callable(output) else raw
+    value = output(raw) if callable(output) else _pick(raw, None if output in ("raw", "probability") else output)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        value = torch.as_tensor(value.copy())
     if not isinstance(value, Tensor):
         by = "output=... returned" if callable(output) else "the model returned"
         raise GEHTypeError(
@@ -48,6 +50,23 @@ def read(raw: Any, output: Output, rows: int) -> Tensor:
     if output == "probability":
         return value.sigmoid() if value[0].numel() == 1 else value.softmax(dim=1)
     return value
+
+
+def _pick(raw: Any, key: str | None) -> Any:
+    """Return the tensor ``key`` of what the model returned; without a key the logits of a result that has them."""
+    wanted = "logits" if key is None else key
+    if isinstance(raw, Mapping) and wanted in raw:
+        return raw[wanted]
+    if not isinstance(raw, (Tensor, Mapping)) and hasattr(raw, wanted):
+        return getattr(raw, wanted)
+    if key is None:
+        return raw
+    known = list(raw) if isinstance(raw, Mapping) else [name for name in getattr(raw, "__dict__", {}) if name[0] != "_"]
+    raise GEHValueError(
+        f"output={key!r} is neither 'raw' nor 'probability', and the model returned a {type(raw).__name__} "
+        + (f"with {known}." if known else "without entries of that name.")
+        + " Use one of these, or a callable that takes what the model returns."
+    )
 
 
 def _hint(value: Any) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,25 +28,38 @@ class Beside:
 
     values: tuple[Any, ...]
     per_row: tuple[bool, ...]
+    keywords: tuple[str, ...]
 
     @classmethod
-    def of(cls, target: Any, extra: tuple[Any, ...], rows: int) -> Beside:
+    def of(cls, target: Any, extra: Mapping[str, Any] | tuple[Any, ...], rows: int) -> Beside:
         """Decide what belongs to the rows: lists, arrays and tensors as long as all the data (as in Captum)."""
-        values = (target, *extra)
-        return cls(values, tuple(_length(value) == rows for value in values))
+        keywords = tuple(extra) if isinstance(extra, Mapping) else ()
+        values = (target, *(extra.values() if isinstance(extra, Mapping) else extra))
+        return cls(values, tuple(_length(value) == rows for value in values), keywords)
 
     def __getitem__(self, rows: slice) -> Beside:
         cut = (value[rows] if each else value for value, each in zip(self.values, self.per_row, strict=True))
-        return Beside(tuple(cut), self.per_row)
+        return replace(self, values=tuple(cut))
+
+    def repeat(self, times: int) -> Beside:
+        """Return the same for the rows several times over."""
+        pairs = zip(self.values, self.per_row, strict=True)
+        return replace(self, values=tuple(_repeat(value, times) if each else value for value, each in pairs))
 
     def backwards(self) -> Beside:
         """Return the same for the rows in reverse order."""
         pairs = zip(self.values, self.per_row, strict=True)
-        return Beside(tuple(_reverse(value) if each else value for value, each in pairs), self.per_row)
+        return replace(self, values=tuple(_reverse(value) if each else value for value, each in pairs))
 
 
 def _reverse(value: Any) -> Any:
     return value.flip(0) if isinstance(value, Tensor) else value[::-1]
+
+
+def _repeat(value: Any, times: int) -> Any:
+    if isinstance(value, Tensor):
+        return torch.cat([value] * times)
+    return np.concatenate([value] * times) if isinstance(value, np.ndarray) else value * times
 
 
 def _length(value: Any) -> int | None:
@@ -62,6 +75,7 @@ class Rows:
     inputs: tuple[Tensor, ...]
     beside: Beside
     start: int = 0
+    names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.inputs[0])
@@ -69,11 +83,16 @@ class Rows:
     def __getitem__(self, rows: slice) -> Rows:
         """Return a part of these rows, with everything that belongs to a row cut alike."""
         start = self.start + rows.indices(len(self))[0]
-        return Rows(tuple(x[rows] for x in self.inputs), self.beside[rows], start)
+        return replace(self, inputs=tuple(x[rows] for x in self.inputs), beside=self.beside[rows], start=start)
+
+    def repeat(self, times: int) -> Rows:
+        """Return these rows several times over, all of them and then all of them again."""
+        inputs = tuple(torch.cat([x] * times) for x in self.inputs)
+        return replace(self, inputs=inputs, beside=self.beside.repeat(times))
 
     def backwards(self) -> Rows:
         """Return these rows in reverse order."""
-        return Rows(tuple(x.flip(0) for x in self.inputs), self.beside.backwards(), self.start)
+        return replace(self, inputs=tuple(x.flip(0) for x in self.inputs), beside=self.beside.backwards())
 
     @property
     def extra(self) -> tuple[Any, ...]:
@@ -112,8 +131,9 @@ class Reader:
             points = self._from_loader(loader, extra, target)
         else:
             columns = [str(name) for name in inputs.columns] if _is_frame(inputs) else None
-            tensors = self.tensors(inputs)
-            points = Points(Rows(tensors, Beside.of(target, extra, len(tensors[0]))), columns)
+            names = tuple(inputs) if isinstance(inputs, Mapping) else ()
+            tensors = self.tensors(tuple(inputs.values()) if isinstance(inputs, Mapping) else inputs)
+            points = Points(Rows(tensors, Beside.of(target, extra, len(tensors[0])), names=names), columns)
         check_target(target, len(points))
         beside = points.first.beside
         for name, each in zip(("target", *("additional_forward_args",) * len(extra)), beside.per_row, strict=True):
@@ -133,9 +153,11 @@ class Reader:
             )
         return tensors
 
-    def _extra(self, args: Any) -> tuple[Any, ...]:
+    def _extra(self, args: Any) -> Mapping[str, Any] | tuple[Any, ...]:
         if args is None:
             return ()
+        if isinstance(args, Mapping):
+            return {str(name): _usable(value, self.device) for name, value in args.items()}
         given = args if isinstance(args, tuple) else (args,)
         return tuple(_usable(value, self.device) for value in given)
 
@@ -148,7 +170,7 @@ class Reader:
         if not isinstance(value, Tensor):
             raise GEHTypeError(
                 f"inputs: a {type(value).__name__} is not understood; pass a tensor, ndarray, DataFrame, tuple of "
-                "tensors, Dataset or DataLoader."
+                "tensors, dict of tensors, Dataset or DataLoader."
             )
         if value.ndim == 0:
             raise GEHValueError("inputs: a tensor without dimensions has no rows; the first dimension is the rows.")
@@ -165,7 +187,7 @@ class Reader:
         tensor: Tensor = _usable(value.detach(), self.device)
         return tensor.to(dtype=self.dtype if value.is_floating_point() else None)
 
-    def _from_loader(self, loader: Any, extra: tuple[Any, ...], target: Any) -> Points:
+    def _from_loader(self, loader: Any, extra: Mapping[str, Any] | tuple[Any, ...], target: Any) -> Points:
         kept: list[tuple[Tensor, ...]] = []
         room = KEEP_SHARE * free_bytes(self.device or torch.device("cpu"))
         # Closed before the next pass starts, which begins where this one found the loader's generator.
@@ -241,7 +263,7 @@ class Points:
 class StreamedPoints(Points):
     """Points of a loader too large to keep: read anew on every pass, and checked to be the same."""
 
-    def __init__(self, reader: Reader, loader: Any, extra: tuple[Any, ...], target: Any) -> None:
+    def __init__(self, reader: Reader, loader: Any, extra: Mapping[str, Any] | tuple[Any, ...], target: Any) -> None:
         self.columns = None
         self._reader, self._loader = reader, loader
         self._prints = [_fingerprint(inputs) for inputs in reader.read(loader)]

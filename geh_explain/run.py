@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from geh_explain import groups
-from geh_explain.attach import Cut
+from geh_explain.cut import Cut
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.groups import GroupChoice, Grouping, RegionTree
 from geh_explain.hessian import Engine, GroupSums
 from geh_explain.points import Points
 from geh_explain.posterior import Posterior
+from geh_explain.posterior.base import seed_of_draw
 
 Floats = NDArray[np.float64]
 
@@ -37,12 +38,15 @@ class Collected:
     pilot: int = PILOT_DRAWS
     signed: list[Floats] = field(default_factory=list)
     absolute: list[Floats] = field(default_factory=list)
+    variance: list[Floats] = field(default_factory=list)
     choice: GroupChoice | None = None
 
     def take(self, sums: GroupSums) -> None:
         """Take the sums of one more draw."""
         self.signed.append(sums.signed.numpy())
         self.absolute.append(sums.absolute.numpy())
+        if sums.variance is not None:
+            self.variance.append(sums.variance.numpy())
         if len(self.signed) == self.pilot:
             self.settle()
 
@@ -54,15 +58,21 @@ class Collected:
         draws = np.stack(self.signed, axis=1)  # (regions, draws, pairs), all of which the curve takes at once
         self.choice = groups.choose(groups.curve(tree, draws, len(self.grouping.labels)).mean(axis=1))
         self.signed = [tree.merge(signed, self.choice.chosen) for signed in self.signed]
+        self.variance = [tree.merge(variance, self.choice.chosen) for variance in self.variance]
         self.grouping = groups.from_tree(tree, self.grouping.labels, self.choice.chosen)
 
-    def means(self, factors: Floats) -> tuple[Floats, Floats]:
-        """Return signed group means (K, M, P) and absolute means (K, P), with each unit multiplied by its factor."""
+    def means(self, factors: Floats) -> tuple[Floats, Floats, Floats | None]:
+        """Return signed group means (K, M, P), absolute means (K, P) and the former's standard errors, if any.
+
+        Each unit is multiplied by its factor.
+        """
         pair_factors = np.outer(factors, factors)[np.triu_indices(len(factors), 1)]
         sizes = np.maximum(self.grouping.sizes, 1)[:, None]
         signed = np.stack(self.signed) / sizes * pair_factors
         absolute = np.stack(self.absolute) / len(self.grouping.labels) * np.abs(pair_factors)
-        return signed, absolute
+        if not self.variance:
+            return signed, absolute, None
+        return signed, absolute, np.sqrt(np.stack(self.variance)) / sizes * np.abs(pair_factors)
 
 
 def run(
@@ -86,6 +96,7 @@ def run(
                     "managers (see contextlib.contextmanager), inside which the model is one function."
                 )
             with draw:
+                engine.start(seed_of_draw(seed, number))
                 # The first forward of a draw has one row, see Posterior.
                 cut.outputs(points.first[:1])
                 if number == 0:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geh_explain.attach import Cut
+from geh_explain.cut import Cut
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.groups import Grouping, RegionTree, check_groups, from_clusterer, from_labels, from_tree, grow
 from geh_explain.points import Points, Rows
@@ -95,7 +95,7 @@ def unit_factors(cut: Cut, points: Points, scale: Any, batch_size: int | None) -
     if isinstance(scale, str):
         if scale != "std":
             raise GEHValueError(f"scale={scale!r} is unknown; use None, 'std' or an array with one number per unit.")
-        return unit_std(cut, points, batch_size)
+        return unit_moments(cut, points, batch_size)[1]
     try:
         factors = np.asarray(scale.tolist() if isinstance(scale, Tensor) else scale, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -109,8 +109,8 @@ def unit_factors(cut: Cut, points: Points, scale: Any, batch_size: int | None) -
     return factors
 
 
-def unit_std(cut: Cut, points: Points, batch_size: int | None) -> Floats:
-    """Return the standard deviation (D,) of each unit's value over the points."""
+def unit_moments(cut: Cut, points: Points, batch_size: int | None) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation, each (D,), of the units' values over the points."""
     count, mean, squares = 0, np.zeros(cut.count), np.zeros(cut.count)
     for rows in points.pieces(batch_size):
         values = cut.units.values(cut.activations(rows)).double().cpu().numpy()
@@ -118,7 +118,7 @@ def unit_std(cut: Cut, points: Points, batch_size: int | None) -> Floats:
         total, delta = count + len(rows), values.mean(axis=0) - mean
         squares += ((values - values.mean(axis=0)) ** 2).sum(axis=0) + delta**2 * count * len(rows) / total
         mean, count = mean + delta * len(rows) / total, total
-    return np.asarray(np.sqrt(squares / count))
+    return mean, np.asarray(np.sqrt(squares / count))
 
 
 def _is_table(cut: Cut, rows: Rows) -> bool:

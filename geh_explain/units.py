@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.errors import GEHTypeError, GEHValueError, whole
 
-__all__ = ["Channels", "FeatureGroups", "Neurons", "Subset", "Units"]
+__all__ = ["Channels", "FeatureGroups", "Heads", "Neurons", "Patches", "Subset", "Tokens", "Units"]
 
 Shape = tuple[int, ...]
 
@@ -139,6 +139,107 @@ class Channels(Units):
         return "Channels()" if self.dim is None else f"Channels(dim={self.dim})"
 
 
+class Patches(Units):
+    """Squares of an image, or of feature maps, that brighten together: all channels of ``size`` x ``size`` pixels.
+
+    ``channels_last`` says that a row is (H, W, C) and not (C, H, W). Patches at the far edges may be smaller.
+
+    >>> Patches(7).count((1, 28, 56))
+    32
+    """
+
+    def __init__(self, size: int | tuple[int, int], *, channels_last: bool = False) -> None:
+        height, width = (size, size) if isinstance(size, int) else tuple(size)
+        self.size = (whole("size", height, 1), whole("size", width, 1))
+        self.channels_last = channels_last
+
+    def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Patches:
+        if len(shape) not in (2, 3):
+            raise GEHValueError(
+                f"units=Patches(...): one row has shape {shape}, which is no image; it needs (C, H, W) or (H, W)."
+            )
+        return self
+
+    def _grid(self, shape: Shape) -> tuple[int, int]:
+        height, width = self._image(shape)
+        return -(-height // self.size[0]), -(-width // self.size[1])
+
+    def _image(self, shape: Shape) -> tuple[int, int]:
+        return (shape[0], shape[1]) if self.channels_last or len(shape) == 2 else (shape[1], shape[2])
+
+    def count(self, shape: Shape) -> int:
+        return math.prod(self._grid(shape))
+
+    def shift(self, t: Tensor, shape: Shape) -> Tensor:
+        rows, columns = self._grid(shape)
+        height, width = self._image(shape)
+        image = t.reshape(len(t), rows, columns)
+        image = image.repeat_interleave(self.size[0], 1)[:, :height].repeat_interleave(self.size[1], 2)[:, :, :width]
+        if len(shape) == 2:
+            return image
+        return image.unsqueeze(-1 if self.channels_last else 1)
+
+    def names(self, shape: Shape, prefix: str, columns: Sequence[str] | None = None) -> list[str]:
+        down, across = self._grid(shape)
+        return [f"{prefix}[{row},{column}]" for row in range(down) for column in range(across)]
+
+    def __repr__(self) -> str:
+        return f"Patches({self.size}{', channels_last=True' if self.channels_last else ''})"
+
+
+class Tokens(Units):
+    """Positions of a sequence: all features of one token move together, in layers (N, L, C).
+
+    >>> Tokens().count((12, 64))
+    12
+    """
+
+    def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Tokens:
+        if len(shape) != 2:
+            raise GEHValueError(
+                f"units=Tokens(): one row has shape {shape}; a sequence has (length, features), as the output of an "
+                "embedding or a transformer block does."
+            )
+        return self
+
+    def count(self, shape: Shape) -> int:
+        return shape[0]
+
+    def shift(self, t: Tensor, shape: Shape) -> Tensor:
+        return t[:, :, None]
+
+
+class Heads(Units):
+    """Heads of attention: the features (..., C) of a layer, cut into ``count`` equal groups that move together.
+
+    Use it where the heads stand side by side, before the output projection, or at the output of a block.
+
+    >>> Heads(4).count((12, 64))
+    4
+    """
+
+    def __init__(self, count: int) -> None:
+        self.heads = whole("count", count, 1)
+
+    def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Heads:
+        if not shape or shape[-1] % self.heads:
+            raise GEHValueError(
+                f"units=Heads({self.heads}): one row has shape {shape}, whose last dimension cannot be cut into "
+                f"{self.heads} equal heads."
+            )
+        return self
+
+    def count(self, shape: Shape) -> int:
+        return self.heads
+
+    def shift(self, t: Tensor, shape: Shape) -> Tensor:
+        features = t.repeat_interleave(shape[-1] // self.heads, dim=1)
+        return features.reshape(len(t), *(1 for _ in shape[:-1]), shape[-1])
+
+    def __repr__(self) -> str:
+        return f"Heads({self.heads})"
+
+
 class FeatureGroups(Units):
     """Columns that move together, such as the columns of one one-hot variable.
 
@@ -221,8 +322,8 @@ class Subset(Units):
         if not isinstance(indices, (Tensor, np.ndarray, Iterable)) or isinstance(indices, str):
             raise GEHTypeError(f"units=Subset({indices!r}): give at least one index, in a list.")
         given = indices.tolist() if isinstance(indices, (Tensor, np.ndarray)) else list(indices)
-        whole = all(isinstance(i, (int, np.integer)) and not isinstance(i, bool) for i in given)
-        if not given or not whole or len(set(given)) < len(given):
+        numbers = all(isinstance(i, (int, np.integer)) and not isinstance(i, bool) for i in given)
+        if not given or not numbers or len(set(given)) < len(given):
             raise GEHValueError(f"units=Subset({given!r}): give at least one index, each a whole number and only once.")
         self.indices = [int(i) for i in given]
         self.of = of

@@ -133,8 +133,8 @@ class Applied(nn.Module):
 
 @cases(
     {
-        "tuple": (lambda x: (x, x), TypeError, "layer='layer'", "tuple", "inside or after"),
-        "dict": (lambda x: {"a": x}, TypeError, "layer='layer'", "dict"),
+        "tuple": (lambda x: (x, x), TypeError, "layer='layer'", "tuple", "Layer('layer', pick=0)", "(8, 3)"),
+        "dict": (lambda x: {"a": x, "b": x}, TypeError, "layer='layer'", "dict", "pick='a'", "'b': (8, 3)"),
         "whole numbers": (lambda x: x.long(), TypeError, "layer='layer'", "int64", "no derivatives"),
         "batch not first": (lambda x: x.T.reshape(3, -1), RuntimeError, "layer='layer'", "8 rows", "batch_first=True"),
         "no batch": (lambda x: x.sum(), RuntimeError, "layer='layer'", "8 rows"),
@@ -250,7 +250,7 @@ class Empty(Dataset):
         "empty tuple": ((), ValueError, "inputs=()", "at least one tensor"),
         "tuple of unequal lengths": ((points(), points(4)), ValueError, "inputs", "[24, 4] rows", "agree"),
         "list": ([[1.0, 2.0, 3.0]], TypeError, "inputs", "list", "tensor"),
-        "dict": ({"x": points()}, TypeError, "inputs", "dict", "tensor"),
+        "empty dict": ({}, ValueError, "inputs", "empty", "tensor"),
         "nothing": (None, TypeError, "inputs", "NoneType", "tensor"),
         "loader of dicts": (DataLoader([{"x": 1.0}]), TypeError, "inputs", "dict", "tensor"),
     }
@@ -311,10 +311,10 @@ def broken_at(row):
         "class": (with_model(Net), TypeError, "model=", "an instance, not the class"),
         "number": (with_model(3), TypeError, "model=3", "Module"),
         "text": (with_model("net.pt"), TypeError, "model='net.pt'", "Module"),
-        "returns a dict": (with_model(lambda x: {"logits": x}), TypeError, "dict", "output=", "out['logits']"),
+        "returns a dict": (with_model(lambda x: {"scores": x}), TypeError, "dict", "output=", "out['scores']"),
         "returns a tuple": (with_model(lambda x: (x, x)), TypeError, "tuple", "output=", "out[0]"),
         "returns nothing": (with_model(lambda x: None), TypeError, "NoneType", "output="),
-        "returns an array": (with_model(lambda x: x.detach().numpy()), TypeError, "ndarray", "tensor"),
+        "returns an array of text": (with_model(lambda x: np.array(["a"] * len(x))), TypeError, "ndarray", "tensor"),
         "returns classes": (with_model(lambda x: x.argmax(1)), TypeError, "int64", "no derivatives", "logits"),
         "returns yes or no": (with_model(lambda x: x[:, 0] > 0), TypeError, "bool", "no derivatives"),
         "means over the batch": (with_model(lambda x: x.prod(1).mean()), RuntimeError, "shape ()", "mean", "output="),
@@ -334,8 +334,8 @@ def test_a_wrong_model_is_refused(call, kind, words):
 @cases(
     {
         "unknown word": (with_output("logit"), ValueError, "output='logit'", "'raw'", "'probability'", "callable"),
-        "nothing": (with_output(None), ValueError, "output=None", "'raw'"),
-        "number": (with_output(1), ValueError, "output=1", "'raw'"),
+        "nothing": (with_output(None), TypeError, "output=None", "'raw'"),
+        "number": (with_output(1), TypeError, "output=1", "'raw'"),
         "returns a tuple": (with_output(lambda out: (out, out)), TypeError, "output=", "tuple", "out[0]"),
         "returns a dict": (with_output(lambda out: {"a": out}), TypeError, "output=", "dict", "out['a']"),
         "returns nothing": (with_output(lambda out: None), TypeError, "output=", "NoneType"),
@@ -369,9 +369,21 @@ def test_a_random_model_is_refused():
         explain(lambda x: net(x))
 
 
-def test_functions_without_a_second_derivative_are_refused_by_name():
+def distances_to_ones(x):
+    return torch.cdist(x[:, None], torch.ones(len(x), 1, 3)).flatten(1) ** 2
+
+
+def test_functions_without_a_second_derivative_are_refused_by_name_where_one_is_asked_for():
     with refused(RuntimeError, "_cdist_backward", "no second derivative"):
-        explain(lambda x: torch.cdist(x[:, None], torch.ones(len(x), 1, 3)).flatten(1) ** 2)
+        explain(distances_to_ones, explainer={"engine": "exact"})
+
+
+def test_functions_without_a_second_derivative_fall_back_to_differences_in_words():
+    with pytest.warns(geh.GEHWarning, match="mixed differences.*_cdist_backward"):
+        result = explain(lambda x: distances_to_ones(x) * x[:, :1])
+    # |x - 1|^2 x0 has the mixed second derivative 2 (x1 - 1), and differences of a quadratic are exact at the middle.
+    assert result.settings["engine"] == "difference"
+    assert result.eah.mean[0, 1] > 0
 
 
 class Once(torch.autograd.Function):
@@ -389,7 +401,9 @@ class Once(torch.autograd.Function):
 @pytest.mark.parametrize("units", [2, 3])
 def test_functions_that_are_differentiable_once_do_not_pass_for_flat_ones(units):
     with pytest.raises(geh.GEHError, match="second derivative"):
-        explain(lambda x: Once.apply(x).prod(1), points()[:, :units])
+        explain(lambda x: Once.apply(x).prod(1), points()[:, :units], explainer={"engine": "exact"})
+    with pytest.warns(geh.GEHWarning, match="mixed differences.*once_differentiable"):
+        assert explain(lambda x: Once.apply(x).prod(1), points()[:, :units]).eah.mean.any()
 
 
 def test_a_second_derivative_that_is_not_finite_is_refused():

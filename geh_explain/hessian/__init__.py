@@ -1,23 +1,60 @@
-"""Second derivatives along the units, added up by group: one file per engine."""
+"""How local interactions are computed: one file per engine, and the choice between them."""
 
 from __future__ import annotations
 
-from geh_explain.errors import GEHValueError
+from typing import Any
+
+import torch
+
+from geh_explain.cut import Cut
+from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.hessian.base import Engine, GroupSums
-from geh_explain.hessian.exact import ExactEngine
+from geh_explain.hessian.difference import Difference
+from geh_explain.hessian.exact import Exact, NoSecondDerivative
+from geh_explain.hessian.stein import Stein
 from geh_explain.hessian.zero import why_zero
+from geh_explain.points import Rows
 
-__all__ = ["Engine", "GroupSums", "check_engine", "choose_engine", "why_zero"]
+__all__ = ["Difference", "Engine", "Exact", "GroupSums", "Stein", "check_engine", "choose_engine", "why_zero"]
 
-_ENGINES = ("exact",)
-
-
-def check_engine(engine: str) -> None:
-    """Refuse an unknown engine."""
-    if engine != "auto" and engine not in _ENGINES:
-        raise GEHValueError(f"engine={engine!r} is unknown; use 'auto' or one of {', '.join(map(repr, _ENGINES))}.")
+_BY_NAME: dict[str, type[Engine]] = {"exact": Exact, "difference": Difference, "stein": Stein}
 
 
-def choose_engine(engine: str, batch_size: int | None) -> Engine:
-    """Return the engine that computes the local Hessians."""
-    return ExactEngine(batch_size)
+def check_engine(engine: Any) -> None:
+    """Refuse what is neither a known word nor an engine."""
+    if isinstance(engine, str):
+        if engine != "auto" and engine not in _BY_NAME:
+            raise GEHValueError(f"engine={engine!r} is unknown; use 'auto', {', '.join(map(repr, _BY_NAME))}.")
+    elif not isinstance(engine, Engine):
+        raise GEHTypeError(
+            f"engine={engine!r} is not an engine; use a word such as 'auto', or an instance from geh_explain.hessian, "
+            "such as Difference(step=0.5)."
+        )
+
+
+def choose_engine(engine: str | Engine, cut: Cut, rows: Rows) -> tuple[Engine, str]:
+    """Return the engine and why it was chosen; "auto" tries second derivatives on a few rows."""
+    if isinstance(engine, Engine):
+        return engine, "asked for"
+    if engine != "auto":
+        return _BY_NAME[engine](), "asked for"
+    exact = Exact()
+    try:
+        if exact.differentiable(cut, rows):
+            return exact, "the model can be differentiated twice"
+    except NoSecondDerivative as error:
+        return Difference(), str(error)
+    except RuntimeError as error:
+        if "numpy()" not in str(error):
+            raise
+    if _depends(cut, rows):
+        return Difference(), "the model's output has no gradients"
+    return exact, "the output does not depend on the units"
+
+
+def _depends(cut: Cut, rows: Rows) -> bool:
+    """Tell whether the outputs change when each row takes another row's values."""
+    with torch.no_grad():
+        values = cut.units.values(cut.activations(rows))
+        moved = cut.outputs(rows, values.roll(1, dims=0) - values)
+        return not torch.equal(moved, cut.outputs(rows, cut.zeros(rows)))

@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geh_explain.attach import Cut
+from geh_explain.cut import Cut
 from geh_explain.errors import GEHRuntimeError
-from geh_explain.hessian.base import GroupSums
+from geh_explain.hessian.base import Engine, GroupSums
 from geh_explain.memory import chunk_bytes
-from geh_explain.points import Rows
+from geh_explain.points import Points, Rows
 
 #: More rows than this in a chunk only spill the caches.
 _MOST_ROWS = 2048
@@ -28,20 +28,33 @@ _VECTOR_ROWS = 8192
 _VECTOR_BYTES = 64 * 1024
 
 
-class ExactEngine:
-    """Double backward, chunked over points and directions. ``batch_size`` caps the rows of a chunk."""
+class NoSecondDerivative(GEHRuntimeError):
+    """Something inside the model cannot be differentiated twice."""
+
+
+class Exact(Engine):
+    """Double backward, chunked over points and directions."""
 
     name = "exact"
 
-    def __init__(self, batch_size: int | None = None) -> None:
-        self.batch_size = batch_size
+    def __init__(self) -> None:
+        self.batch_size: int | None = None
         self._row_bytes = 0
         self._vectorise = True
 
+    def differentiable(self, cut: Cut, rows: Rows) -> bool:
+        """Tell whether the outputs have gradients; raise :class:`NoSecondDerivative` if those have none."""
+        t = cut.zeros(rows).requires_grad_()
+        if not cut.outputs(rows, t).requires_grad:
+            return False
+        t, gradient = _gradient(cut, rows)
+        if gradient is not None:
+            _backward(gradient.sum(), t)
+        return True
+
     def add(self, sums: GroupSums, cut: Cut, rows: Rows, labels: NDArray[np.int64]) -> None:
         """Add the local interactions of a chunk of rows to ``sums``."""
-        groups = torch.as_tensor(labels, device=cut.device)
-        members = torch.nn.functional.one_hot(groups, len(sums.signed)).T.double()
+        members = sums.one_hot(labels, cut.device)
         t, gradient = _gradient(cut, rows)
         if gradient is None:
             return
@@ -78,6 +91,10 @@ class ExactEngine:
             return 1
         return max(1, min(32, _VECTOR_ROWS // rows))
 
+    def prepare(self, cut: Cut, points: Points, batch_size: int | None) -> None:
+        """Note the batch size."""
+        self.batch_size = batch_size
+
     def chunk_rows(self, cut: Cut, rows: Rows) -> int:
         """Return the batch size asked for, else what a budget of memory allows."""
         if self.batch_size is not None:
@@ -108,7 +125,7 @@ def _refuse_once_differentiable(gradient: Tensor) -> None:
             continue
         seen.add(node)
         if node.name().endswith("Error"):
-            raise GEHRuntimeError(
+            raise NoSecondDerivative(
                 "a function inside the model has no second derivative: it may be differentiated once only "
                 "(@once_differentiable). Replace it while explaining, or explain a layer above it."
             )
@@ -132,7 +149,7 @@ def _backward(
         missing = re.search(r"derivative for (\S+) is not implemented", str(error))
         if missing is None:
             raise
-        raise GEHRuntimeError(
+        raise NoSecondDerivative(
             f"the operator {missing[1]} inside the model has no second derivative in torch; replace it while "
             "explaining (for instance by its plain Python form), or explain a layer above it."
         ) from error

@@ -1,4 +1,4 @@
-"""Functions that torch differentiates twice only slowly, in forms that it does fast.
+"""Functions that torch differentiates twice slowly, or not at all, in forms that it does.
 
 Values and first derivatives are torch's own to the last bit or two; what changes is how autograd gets from
 there to the second derivative.
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geh_explain.attach import View
+from geh_explain.cut import View
 
 
 class _Softplus(torch.autograd.Function):
@@ -46,8 +46,26 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     return result
 
 
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return the hard sigmoid, whose own kernel cannot be differentiated twice."""
+    return F.hardtanh(input + 3, 0.0, 6.0) / 6
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return the hard swish, whose own kernel cannot be differentiated twice."""
+    return input * hardsigmoid(input)
+
+
+_FORMS: dict[Callable[..., Any], Callable[..., Tensor]] = {
+    F.softplus: softplus,
+    F.hardsigmoid: hardsigmoid,
+    F.hardswish: hardswish,
+}
+
+
 class Kernels(View):
     """Lets calls above the cut use the forms of this page."""
 
     def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        return softplus(*args, **kwargs) if func is F.softplus else func(*args, **kwargs)
+        form: Callable[..., Any] = _FORMS.get(func, func)
+        return form(*args, **kwargs)

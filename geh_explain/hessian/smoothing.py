@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geh_explain.attach import Cut
+from geh_explain.cut import Cut
 from geh_explain.errors import GEHValueError
 from geh_explain.hessian.kernels import Kernels
 from geh_explain.hessian.kinks import FORMS
@@ -105,8 +105,11 @@ class _Surveying(_Kinked):
         out = func(*args, **kwargs)
         site = self.sites[self.call - 1]
         site.see(entering)
-        # A clamp that never clamps, say one for safety before a logarithm, has no kink to smooth.
-        site.felt |= not name.startswith("cl") or not torch.equal(out, entering)
+        if name == "elu":
+            site.felt = (args[1] if len(args) > 1 else kwargs.get("alpha", 1.0)) != 1  # ELU itself has no kink
+        else:
+            # A clamp that never clamps, say one for safety before a logarithm, has no kink to smooth.
+            site.felt |= not name.startswith("cl") or not torch.equal(out, entering)
         return out
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from geh_explain.attach import Cut, View
+from geh_explain.cut import Cut, View
 from geh_explain.hessian.kinks import FORMS
 from geh_explain.points import Rows
 

@@ -22,12 +22,14 @@ _ALPHA = -1.7580993408473766
 
 @dataclass(frozen=True)
 class _Kind:
-    """One kind of dropout: are whole channels dropped, and is it the self-normalising form?"""
+    """One kind of dropout: are whole channels dropped, or everything, and is it the self-normalising form?"""
 
     channels: bool
     alpha: bool
+    path: bool = False
 
 
+_PATH = _Kind(False, False, path=True)
 _ELEMENTS, _CHANNELS = _Kind(False, False), _Kind(True, False)
 _ALPHA_ELEMENTS, _ALPHA_CHANNELS = _Kind(False, True), _Kind(True, True)
 
@@ -88,6 +90,9 @@ class MCDropout:
             for module in self.modules or ():
                 stack.callback(module.register_forward_pre_hook(masks.open).remove)
                 stack.callback(module.register_forward_hook(masks.close, always_call=True).remove)
+            for module in model.modules():
+                if self.modules is None and _path_rate(module):
+                    stack.callback(module.register_forward_hook(masks.drop_path).remove)
             stack.callback(model.register_forward_pre_hook(masks.start, with_kwargs=True).remove)
             stack.callback(model.register_forward_hook(masks.finish).remove)
             stack.enter_context(masks)
@@ -95,6 +100,14 @@ class MCDropout:
 
     def __repr__(self) -> str:
         return "MCDropout()" if self.modules is None else f"MCDropout(modules={self.modules!r})"
+
+
+def _path_rate(module: nn.Module) -> float:
+    """Return the rate at which a module drops whole residual branches: torchvision's, timm's, Hugging Face's."""
+    name = type(module).__name__
+    if name == "StochasticDepth":
+        return float(getattr(module, "p", 0.0))
+    return float(getattr(module, "drop_prob", 0.0) or 0.0) if name.endswith("DropPath") else 0.0
 
 
 def has_dropout(model: nn.Module, call: Callable[[], Any]) -> bool:
@@ -144,6 +157,11 @@ class Masks(TorchFunctionMode):
         self.recorded = True
 
     # Hooks of the chosen dropout modules.
+    def drop_path(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> Tensor:
+        """Drop a whole residual branch, for all rows or none (stochastic depth)."""
+        x: Tensor = args[0]
+        return x * self._mask(x, _path_rate(module), _PATH)
+
     def open(self, module: nn.Module, args: Any) -> None:
         self.open_modules += 1
 
@@ -215,7 +233,8 @@ class Masks(TorchFunctionMode):
 
     def _mask(self, input: Tensor, p: float, kind: _Kind) -> Tensor:
         if not self.recorded:
-            shape = (*input.shape[:2], *(1 for _ in input.shape[2:])) if kind.channels else tuple(input.shape)
+            kept = 0 if kind.path else 2 if kind.channels else input.ndim
+            shape = (*input.shape[:kept], *(1 for _ in input.shape[kept:]))
             keep = torch.bernoulli(torch.full(shape, 1 - p), generator=self.generator).to(input)
             # What plain dropout keeps makes up for what it drops.
             self.masks.append((keep if kind.alpha or p == 1 else keep / (1 - p), input.shape))

@@ -1,0 +1,218 @@
+"""The model seen from one layer: one number per row, as a function of the units' shifts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from geh_explain.errors import GEHRuntimeError, GEHTypeError
+from geh_explain.layers import Site
+from geh_explain.outputs import Output, read, select
+from geh_explain.points import Rows
+from geh_explain.units import Units, default_units
+
+
+class View(TorchFunctionMode):
+    """Sees every torch call above the cut, and may answer it in torch's place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live = False
+
+    def begin(self) -> None:
+        """Start a forward pass, below the cut."""
+        self.live = False
+
+    def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Answer one call."""
+        return func(*args, **kwargs)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self.handle(func, args, kwargs or {}) if self.live else func(*args, **(kwargs or {}))
+
+
+class _Reached(BaseException):
+    """Ends a forward pass at the layer. Not an Exception, so that no model swallows it."""
+
+
+class Cut:
+    """A borrowed model seen from one layer: one number per row, as a function of the units' shifts.
+
+    At the inputs several input tensors count as one, flattened and side by side.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        site: Site,
+        units: Units | None,
+        output: Output,
+        rows: Rows,
+        columns: list[str] | None = None,
+    ) -> None:
+        self.model, self.site, self.output = model, site, output
+        seen = self.activations(rows)
+        self.shape = tuple(seen.shape[1:])
+        self.device, self.dtype = seen.device, seen.dtype
+        self.units = (units or default_units(self.shape, site.module)).bind(self.shape, site.module, columns)
+        self.count = self.units.count(self.shape)
+        self.view: View | None = None
+        self.calls = 0
+
+    @property
+    def layer(self) -> nn.Module | None:
+        """The layer's module, None at the inputs."""
+        return self.site.module
+
+    @property
+    def name(self) -> str:
+        """The layer's name, empty at the inputs."""
+        return self.site.name
+
+    @property
+    def place(self) -> str:
+        """Where the cut is, in words."""
+        return "the inputs" if self.layer is None else f"layer {self.name!r}"
+
+    def zeros(self, rows: Rows) -> Tensor:
+        """Return the shifts (n, D) at which the Hessian is taken."""
+        return torch.zeros(len(rows), self.count, device=self.device, dtype=self.dtype)
+
+    def activations(self, rows: Rows) -> Tensor:
+        """Return what the layer puts out (n, *shape), without gradients and without the upper half."""
+        if self.layer is None:
+            inputs = rows.inputs
+            return inputs[0] if len(inputs) == 1 else torch.cat([x.flatten(1) for x in inputs], dim=1)
+        found: list[Tensor] = []
+        calls = 0
+
+        def stop(module: nn.Module, args: Any, out: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls > (self.site.call or 0):
+                found.append(self._tensor(out, rows))
+                raise _Reached
+
+        handle = self.layer.register_forward_hook(stop)
+        try:
+            with torch.no_grad():
+                self._call(rows)
+        except _Reached:
+            return found[0]
+        finally:
+            handle.remove()
+        if calls:
+            raise GEHRuntimeError(
+                f"layer={self.name!r}, call={self.site.call}: it is called {calls} time(s) in a forward; take 0 to "
+                f"{calls - 1}."
+            )
+        raise GEHRuntimeError(
+            f"layer={self.name!r} was never reached in the model's forward; choose a layer that these inputs pass "
+            "through (auxiliary heads and unused modules are skipped in eval mode)."
+        )
+
+    def outputs(self, rows: Rows, t: Tensor | None = None) -> Tensor:
+        """Return the explained number of each row (n,), with the units shifted by ``t`` (n, D).
+
+        Without ``t`` this is the plain model. With it, the part above the layer is seen through ``view``, if
+        there is one, and is differentiable if ``t`` is; the part below never is.
+        """
+        value = select(self.all_outputs(rows, t), rows.target)
+        if not bool(torch.isfinite(value).all()):
+            row = rows.start + int((~torch.isfinite(value)).nonzero()[0])
+            raise GEHRuntimeError(
+                f"the model's output is NaN or infinite (the first time at row {row} of the inputs); look at "
+                "model(inputs) there, and leave such rows out."
+            )
+        return value
+
+    def all_outputs(self, rows: Rows, t: Tensor | None = None) -> Tensor:
+        """Return all outputs of each row (n, ...), from which the target selects one."""
+        if t is None:
+            return read(self._call(rows), self.output, len(rows))
+        view = self.view or View()
+        view.begin()
+        with view, torch.set_grad_enabled(t.requires_grad):
+            if self.layer is None:
+                view.live = True
+                raw = self._call(rows, self._shifted(rows.inputs, t))
+            else:
+                raw = self._run_above(rows, t, view)
+            return read(raw, self.output, len(rows))
+
+    def _call(self, rows: Rows, inputs: tuple[Tensor, ...] | None = None) -> Any:
+        """Call the model on copies: one that works in place must not change the user's data."""
+        given = inputs or tuple(x.clone() for x in rows.inputs)
+        extra = tuple(value.clone() if isinstance(value, Tensor) else value for value in rows.extra)
+        names = rows.names
+        positional = (*(() if names else given), *extra[: len(extra) - len(rows.beside.keywords)])
+        keywords = dict(zip(rows.beside.keywords, extra[len(extra) - len(rows.beside.keywords) :], strict=True))
+        return self.model(*positional, **dict(zip(names, given, strict=True) if names else ()), **keywords)
+
+    def _shifted(self, inputs: tuple[Tensor, ...], t: Tensor) -> tuple[Tensor, ...]:
+        shift = self.units.shift(t, self.shape)
+        if len(inputs) == 1:
+            return (inputs[0] + shift,)
+        parts = torch.split(shift, [x[0].numel() for x in inputs], dim=1)
+        return tuple(x + part.reshape(x.shape) for x, part in zip(inputs, parts, strict=True))
+
+    def _run_above(self, rows: Rows, t: Tensor, view: View) -> Any:
+        assert self.layer is not None
+        calls = 0
+
+        def enter(module: nn.Module, args: Any, out: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if self.site.call is not None and calls != self.site.call + 1:
+                return None
+            activations = self._tensor(out, rows)
+            torch.set_grad_enabled(t.requires_grad)
+            view.live = True
+            return self.site.replaced(out, activations + self.units.shift(t, self.shape))
+
+        handle = self.layer.register_forward_hook(enter)
+        try:
+            with torch.no_grad():
+                return self._call(rows)
+        finally:
+            handle.remove()
+            self.calls = calls
+
+    def _tensor(self, out: Any, rows: Rows) -> Tensor:
+        """Check that the layer puts out a floating-point tensor with a row per row."""
+        tensor = self.site.tensor(out)
+        if not tensor.is_floating_point():
+            raise GEHTypeError(f"layer={self.name!r} puts out {tensor.dtype}, which has no derivatives; take another.")
+        if tensor.ndim < 2 or len(tensor) != len(rows):
+            raise GEHRuntimeError(
+                f"layer={self.name!r} puts out shape {tuple(tensor.shape)} for {len(rows)} rows; the first dimension "
+                "must be the rows of the batch (batch_first=True in recurrent and attention layers)."
+            )
+        return tensor
+
+    def check_rows(self, rows: Rows) -> None:
+        """Refuse a model that is random or mixes rows: then a row has no Hessian of its own."""
+        with torch.no_grad():
+            first, again, alone = self.outputs(rows), self.outputs(rows), self.outputs(rows[:1])
+            backwards = self.outputs(rows.backwards()).flip(0)
+        room = 1e-3 * first.abs() + 1e-5 * first.abs().max() + 10 * torch.finfo(first.dtype).eps
+        if bool(((first - again).abs() > room).any()):
+            raise GEHRuntimeError(
+                "model: the same rows gave different outputs twice, so it is not one function; put the networks inside "
+                "a callable into eval mode, or pass posterior=geh_explain.posterior.Stochastic()."
+            )
+        for others, how in ((alone, "alone"), (backwards, "in a batch in reverse order")):
+            apart = (first[: len(others)] - others).abs() > room[: len(others)]
+            if bool(apart.any()):
+                row = int(apart.nonzero()[0])
+                raise GEHRuntimeError(
+                    f"model: it mixes rows: row {row} gives {float(first[row]):.6g} in a batch of {len(rows)} and "
+                    f"{float(others[row]):.6g} {how}, so it has no Hessian of its own. Remove what computes over the "
+                    "batch (batch statistics, softmax or sum over dimension 0, noise per row)."
+                )
