@@ -119,8 +119,8 @@ ELEMENTWISE = [
     Kink("prelu", (doubles(0.3, -0.4),), shape=(2, 2, 3), also=(prelu(0.3, -0.4),), bound=1.4 * LOG2),
     Kink("rrelu", also=(nn.RReLU().eval(), nn.RReLU(inplace=True).eval())),
     Kink("rrelu", (0.1, 0.5), also=(nn.RReLU(0.1, 0.5).eval(),)),
-    Kink("elu", also=(nn.ELU(), nn.ELU(inplace=True)), linear=False),
-    Kink("elu", (1.7,), also=(nn.ELU(1.7),), linear=False),
+    Kink("elu", (1.7,), also=(nn.ELU(1.7), nn.ELU(1.7, inplace=True)), linear=False),
+    Kink("elu", kwargs={"alpha": 0.4}, also=(nn.ELU(0.4),), linear=False),
     Kink("selu", also=(nn.SELU(), nn.SELU(inplace=True)), linear=False),
     Kink("hardsigmoid", also=(nn.Hardsigmoid(), nn.Hardsigmoid(inplace=True)), bound=LOG2 / 6),
     Kink("hardswish", also=(nn.Hardswish(), nn.Hardswish(inplace=True)), bound=LOG2 / 2, linear=False),
@@ -568,6 +568,15 @@ def test_a_smooth_network_is_not_smoothed() -> None:
         result = explain(net, x, smooth=smooth)
         assert result.settings["smoothed"] is None
         assert_scores(result, local_hessians(lambda x: net(x)[:, 0], x))
+
+
+@pytest.mark.parametrize("elu", [nn.ELU(), F.elu, lambda x: F.elu(x, 1.0), lambda x: F.elu_(x, alpha=1.0)])
+def test_an_elu_whose_slope_does_not_jump_is_left_alone(elu: Way) -> None:
+    kink, x = Kink("elu"), points(12, 3)
+    net = Net(kink, elu)
+    result = explain(net, x)
+    assert result.settings["smoothed"] is None
+    assert_scores(result, local_hessians(net, x))
 
 
 @pytest.mark.parametrize("smooth", ["auto", 7.0])

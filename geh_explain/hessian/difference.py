@@ -78,7 +78,7 @@ class Difference(Engine):
         if isinstance(self.baseline, str):
             return self._mean
         try:
-            values = np.broadcast_to(np.asarray(self.baseline, dtype=np.float64), (units,))
+            values = np.broadcast_to(np.asarray(self.baseline, dtype=np.float64), (units,)).copy()
         except (TypeError, ValueError) as error:
             raise GEHTypeError(
                 f"Difference: baseline={self.baseline!r} must be a number, or one for each of the {units} units."
