@@ -2,13 +2,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test test-zoo lint format bench clean
 
 demo: $(READY)  ## train two small networks, explain them, draw the results
 	$(BIN)/geh-explain demo
 
 test: $(READY)  ## run the tests, docstring examples included
 	$(BIN)/python -m pytest
+
+test-zoo: $(READY)  ## explain every classification family of torchvision, and write docs/architectures.md
+	GEH_EXPLAIN_ZOO=1 $(BIN)/python -m pytest tests/test_zoo.py --timeout 1800
 
 lint: $(READY)  ## check style and types
 	$(BIN)/ruff check .
