@@ -31,7 +31,7 @@ def torchvision(part: str = "") -> ModuleType:
         _declare_missing()
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name != "torchvision":
+        if error.name not in ("torchvision", name):
             raise
         raise GEHRuntimeError("torchvision is not installed; pip install 'geh-explain[vision]'.") from error
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
-from torch.func import jacrev, vmap
+from torch.func import jacrev, jvp, vmap
 
 import geh_explain as geh
 from geh_explain.hessian.kernels import softplus
@@ -99,6 +99,14 @@ def test_vectorised_over_directions_it_is_the_same() -> None:
     (rows,) = torch.autograd.grad(first, x, torch.eye(7, dtype=torch.double), is_grads_batched=True)
     slope = torch.sigmoid(2 * x.detach())
     torch.testing.assert_close(rows, torch.diag(2 * slope * (1 - slope)), rtol=1e-14, atol=0)
+
+
+def test_forward_mode_is_the_same() -> None:
+    """A model may take directional derivatives in its own forward."""
+    x, direction = torch.linspace(-3, 3, 7, dtype=torch.double), torch.linspace(1, 2, 7, dtype=torch.double)
+    _, ours = jvp(lambda x: softplus(x, 2.0), (x,), (direction,))
+    _, theirs = jvp(lambda x: F.softplus(x, 2.0), (x,), (direction,))
+    torch.testing.assert_close(ours, theirs, rtol=1e-14, atol=0)
 
 
 def test_a_network_with_softplus_is_explained_as_torch_differentiates_it() -> None:

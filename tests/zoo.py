@@ -123,7 +123,11 @@ def custom(name: str, family: str, layer: str, make: Callable[[Any], nn.Module],
 
 
 def hugging_face(
-    name: str, layer: str, make: Callable[[Any], nn.Module], rows: Callable[[int], Tensor], logits: Callable[..., Tensor]
+    name: str,
+    layer: str,
+    make: Callable[[Any], nn.Module],
+    rows: Callable[[int], Tensor],
+    logits: Callable[..., Tensor],
 ) -> Entry:
     """One of Hugging Face's models: ``make`` takes transformers."""
 
@@ -131,13 +135,29 @@ def hugging_face(
         torchvision()  # transformers imports it, and does not survive operators that do not load
         return make(importlib.import_module("transformers"))
 
-    return Entry(name, "Hugging Face", layer, -1, build, rows, logits, needs="transformers")
+    return Entry(f"hf/{name}", f"{family}, Hugging Face", layer, -1, build, rows, logits, needs="transformers")
 
 
 def _vit(models: Any) -> nn.Module:
     return models.VisionTransformer(
         image_size=32, patch_size=8, num_layers=3, num_heads=4, hidden_dim=32, mlp_dim=64, num_classes=CLASSES
     )
+
+
+def _wide_resnet(models: Any) -> nn.Module:
+    parts = models.resnet
+    return parts.ResNet(parts.Bottleneck, [1, 1, 2, 1], width_per_group=128, num_classes=CLASSES)
+
+
+def _efficientnet_v2(models: Any) -> nn.Module:
+    fused, plain = models.efficientnet.FusedMBConvConfig, models.efficientnet.MBConvConfig
+    stages = [
+        fused(1, 3, 1, 24, 24, 1),
+        fused(4, 3, 2, 24, 32, 2),
+        plain(4, 3, 2, 32, 48, 2),
+        plain(6, 3, 1, 48, 64, 2),
+    ]
+    return models.efficientnet.EfficientNet(stages, dropout=0.2, num_classes=CLASSES, last_channel=256)
 
 
 def _swin(version: int) -> Callable[[Any], nn.Module]:
@@ -201,12 +221,11 @@ def _gpt2(transformers: Any) -> nn.Module:
 
 ENTRIES = [
     vision("alexnet", "AlexNet", "features.6"),
-    vision("vgg11", "VGG", "features.8"),
-    vision("vgg11_bn", "VGG", "features.11"),
+    vision("vgg11_bn", "VGG", "features.11", size=32),
     vision("resnet18", "ResNet", "layer3.0.conv1"),
-    vision("resnet50", "ResNet", "layer3.0"),
-    vision("wide_resnet50_2", "Wide ResNet", "layer3.0.conv2"),
-    vision("resnext50_32x4d", "ResNeXt", "layer3.0.conv2"),
+    vision("resnet50", "ResNet", "layer3.0", size=32),
+    custom("wide_resnet (small)", "Wide ResNet", "layer3.0.conv2", _wide_resnet, size=32, axis=1),
+    vision("resnext50_32x4d", "ResNeXt", "layer3.0.conv2", size=32),
     vision("densenet121", "DenseNet", "features.transition2.conv"),
     vision("googlenet", "GoogLeNet", "inception4a", init_weights=False),
     vision("inception_v3", "Inception", "Mixed_6a", size=96, init_weights=False),
@@ -217,18 +236,16 @@ ENTRIES = [
     vision("shufflenet_v2_x0_5", "ShuffleNet V2", "stage3.1.branch2.0"),
     vision("mnasnet0_5", "MNASNet", "layers.10.0.layers.0"),
     vision("efficientnet_b0", "EfficientNet", "features.4.0.block.0.0"),
-    vision("efficientnet_v2_s", "EfficientNet V2", "features.5.0.block.0.0"),
+    custom("efficientnet_v2 (small)", "EfficientNet V2", "features.3.0.block.0.0", _efficientnet_v2, size=32, axis=1),
     vision("regnet_x_400mf", "RegNet", "trunk_output.block3.block3-0.f.a.0"),
     vision("regnet_y_400mf", "RegNet", "trunk_output.block3.block3-0.f.a.0"),
-    vision("convnext_tiny", "ConvNeXt", "features.5.0.block.3", axis=-1),
-    custom("vit", "ViT", "encoder.layers.encoder_layer_0.mlp.0", _vit, size=32, axis=-1),
-    custom("swin_v1", "Swin", "features.1.0.mlp.0", _swin(1), size=32, axis=-1),
-    custom("swin_v2", "Swin", "features.1.0.mlp.0", _swin(2), size=32, axis=-1),
-    custom("maxvit", "MaxViT", "blocks.1.layers.0.layers.MBconv.layers.conv_a.0", _maxvit, size=64, axis=1),
-    hugging_face("bert", "bert.encoder.layer.0", _bert, sentences, lambda out: out.logits),
-    hugging_face(
-        "vit (Hugging Face)", "vit.layers.0.mlp.fc1", _hugging_face_vit, images(32), lambda out: out.logits
-    ),
-    hugging_face("gpt2", "transformer.h.0.mlp.c_fc", _gpt2, sentences, lambda out: out.logits[:, -1]),
+    vision("convnext_tiny", "ConvNeXt", "features.5.0.block.3", size=32, axis=-1, layer_scale=0.5),
+    custom("vit (small)", "ViT", "encoder.layers.encoder_layer_0.mlp.0", _vit, size=32, axis=-1),
+    custom("swin (small)", "Swin", "features.1.0.mlp.0", _swin(1), size=32, axis=-1),
+    custom("swin_v2 (small)", "Swin V2", "features.1.0.mlp.0", _swin(2), size=32, axis=-1),
+    custom("maxvit (small)", "MaxViT", "blocks.1.layers.0.layers.MBconv.layers.conv_a.0", _maxvit, size=64, axis=1),
+    hugging_face("bert (tiny)", "BERT", "bert.encoder.layer.0", _bert, sentences, lambda out: out.logits),
+    hugging_face("vit (tiny)", "ViT", "vit.layers.0.mlp.fc1", _hugging_face_vit, images(32), lambda out: out.logits),
+    hugging_face("gpt2 (tiny)", "GPT-2", "transformer.h.0.mlp.c_fc", _gpt2, sentences, lambda out: out.logits[:, -1]),
     Entry("lstm", "LSTM", "embedding", -1, LSTMClassifier, sentences),
 ]

@@ -167,9 +167,12 @@ def _bytes_per_row(cut: Cut, rows: Rows) -> int:
             kept[tensor.data_ptr()] = tensor.nbytes
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        # The graph is held until the count is done, or freed tensors would share addresses.
-        graph = _gradient(cut, rows)
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            # The graph is held until the count is done, or freed tensors would share addresses.
+            graph = _gradient(cut, rows)
+    except RuntimeError:  # a model that differentiates inside itself allows no such hooks
+        return _VECTOR_BYTES
     total = sum(kept.values())
     del graph
     return max(1, total // len(rows), cut.count * 8)

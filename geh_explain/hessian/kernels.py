@@ -29,15 +29,25 @@ class _Softplus(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, ctx.beta, ctx.threshold = inputs
         ctx.save_for_backward(x)
+        ctx.save_for_forward(x)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
-        (x,), (gradient,) = ctx.saved_tensors, gradients
-        slope = torch.sigmoid(ctx.beta * x)
-        # Beyond the threshold torch continues in a straight line, which single precision cannot tell apart.
-        if x.dtype == torch.float64 or ctx.threshold < 17:
-            slope = torch.where(ctx.beta * x > ctx.threshold, 1.0, slope)
-        return gradient * slope, None, None
+        return gradients[0] * _slope(ctx), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        tangent: Tensor = tangents[0] * _slope(ctx)
+        return tangent
+
+
+def _slope(ctx: Any) -> Tensor:
+    (x,) = ctx.saved_tensors
+    slope = torch.sigmoid(ctx.beta * x)
+    # Beyond the threshold torch continues in a straight line, which single precision cannot tell apart.
+    if x.dtype == torch.float64 or ctx.threshold < 17:
+        slope = torch.where(ctx.beta * x > ctx.threshold, 1.0, slope)
+    return slope
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -68,4 +78,6 @@ class Kernels(View):
 
     def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         form: Callable[..., Any] = _FORMS.get(func, func)
+        if kwargs.get("inplace") and form is not func:
+            return args[0].copy_(form(args[0].clone(), *args[1:], **kwargs))
         return form(*args, **kwargs)

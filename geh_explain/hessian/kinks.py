@@ -116,27 +116,29 @@ def minimum(beta: float, input: Tensor, other: Tensor) -> Tensor:
 
 
 def amax(beta: float, input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-    return torch.logsumexp(beta * input, dim if dim != () else tuple(range(input.ndim)), keepdim) / beta
+    return torch.logsumexp(beta * input, tuple(range(input.ndim)) if dim == () or dim == [] else dim, keepdim) / beta
 
 
 def amin(beta: float, input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     return -amax(beta, -input, dim, keepdim)
 
 
-def reduce_max(beta: float, input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def reduce_max(beta: float, input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """Stand for torch.max in its three forms: of two tensors, over everything, over one dimension."""
-    if isinstance(dim, Tensor):
-        return maximum(beta, input, dim)
+    other = dim if isinstance(dim, Tensor) else other
+    if other is not None:
+        return maximum(beta, input, other)
     if dim is None:
         return amax(beta, input)
     indices = input.argmax(dim, keepdim)
     return torch.return_types.max((amax(beta, input, dim, keepdim), indices))
 
 
-def reduce_min(beta: float, input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def reduce_min(beta: float, input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """Stand for torch.min in its three forms."""
-    if isinstance(dim, Tensor):
-        return minimum(beta, input, dim)
+    other = dim if isinstance(dim, Tensor) else other
+    if other is not None:
+        return minimum(beta, input, other)
     if dim is None:
         return amin(beta, input)
     indices = input.argmin(dim, keepdim)
@@ -155,7 +157,7 @@ def _max_pool(dimensions: int) -> Callable[..., Any]:
         return_indices: bool = False,
     ) -> Any:
         size, gap = _tuple(kernel_size, dimensions), _tuple(dilation, dimensions)
-        step = size if stride is None or stride == [] else _tuple(stride, dimensions)
+        step = size if stride is None or stride == [] or stride == () else _tuple(stride, dimensions)
         pad = _tuple(padding, dimensions)
         hard, indices = getattr(F, f"max_pool{dimensions}d")(
             input.detach(), size, step, pad, gap, ceil_mode, return_indices=True
@@ -204,7 +206,12 @@ def _soft_maximum(beta: float, values: Tensor, highest: Tensor) -> Tensor:
 
 
 def _tuple(value: int | Sequence[int], dimensions: int) -> tuple[int, ...]:
-    return (value,) * dimensions if isinstance(value, int) else tuple(value)
+    values = (value,) if isinstance(value, int) else tuple(value)
+    return values * dimensions if len(values) == 1 else values
+
+
+def _with_indices(pool: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: pool(*args, **(kwargs | {"return_indices": True}))
 
 
 #: The smooth form of each kinked function, by the name torch calls it (without underscores around it).
@@ -235,7 +242,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "max": reduce_max,
     "min": reduce_min,
     **{f"max_pool{d}d": _max_pool(d) for d in (1, 2, 3)},
-    **{f"max_pool{d}d_with_indices": _max_pool(d) for d in (1, 2, 3)},
+    **{f"max_pool{d}d_with_indices": _with_indices(_max_pool(d)) for d in (1, 2, 3)},
     **{f"adaptive_max_pool{d}d": _adaptive_max_pool(d) for d in (1, 2, 3)},
-    **{f"adaptive_max_pool{d}d_with_indices": _adaptive_max_pool(d) for d in (1, 2, 3)},
+    **{f"adaptive_max_pool{d}d_with_indices": _with_indices(_adaptive_max_pool(d)) for d in (1, 2, 3)},
 }

@@ -7,6 +7,8 @@ as functional calls alike. The network itself is not touched.
 from __future__ import annotations
 
 import math
+import numbers
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,8 +33,9 @@ _MOST_CHANGE, _LEAST_AGREEMENT = 0.1, 0.95
 
 def check_smooth(smooth: Any) -> None:
     """Refuse what is not "auto", None or a positive number."""
-    number = isinstance(smooth, (int, float)) and not isinstance(smooth, bool)
-    if not (smooth is None or smooth == "auto" or (number and 0 < smooth < math.inf)):
+    number = isinstance(smooth, numbers.Real) and not isinstance(smooth, bool)
+    word = smooth is None or (isinstance(smooth, str) and smooth == "auto")
+    if not word and not (number and 0 < smooth < sys.float_info.max):
         raise GEHValueError(
             f"smooth={smooth!r} is unknown; use 'auto', None (never), or a positive number, the beta of the softplus "
             "that stands for ReLU."
@@ -74,7 +77,12 @@ class _Site:
     squares: float = 0.0
 
     def see(self, x: Tensor) -> None:
+        while torch._C._functorch.is_functorch_wrapped_tensor(x):  # inside the model's own vmap or grad
+            x = torch._C._functorch.get_unwrapped(x)
         x = x.detach().double()
+        x = x[torch.isfinite(x)]
+        if not x.numel():
+            return
         count, mean = x.numel(), float(x.mean())
         total, delta = self.count + count, mean - self.mean
         self.squares += float((x - mean).square().sum()) + delta**2 * self.count * count / total
@@ -84,7 +92,7 @@ class _Site:
     def beta(self, smooth: str | float) -> float | None:
         """Return the sharpness of this call, None to leave it as it is."""
         std = math.sqrt(self.squares / max(self.count, 1))
-        if not self.felt or std == 0:
+        if not self.felt or (std == 0 and isinstance(smooth, str)):
             return None
         return _AUTO_SHARPNESS / std if isinstance(smooth, str) else float(smooth)
 
@@ -100,7 +108,8 @@ class _Surveying(_Kinked):
         if self.call > len(self.sites):
             self.sites.append(_Site(name))
         x = args[0] if args else kwargs["input"]
-        other = args[1] if len(args) > 1 and name in ("maximum", "minimum", "max", "min") else None
+        binary = name in ("maximum", "minimum", "max", "min")
+        other = (args[1] if len(args) > 1 else kwargs.get("other")) if binary else None
         entering = (x - other if isinstance(other, Tensor) else x).detach().clone()
         out = func(*args, **kwargs)
         site = self.sites[self.call - 1]
@@ -124,6 +133,8 @@ class Smoothing(_Kinked):
         beta = self.betas[self.call - 1] if self.call <= len(self.betas) else None
         if beta is None:
             return func(*args, **kwargs)
+        if func is torch.adaptive_max_pool1d:
+            kwargs = {**kwargs, "return_indices": True}
         if func.__name__.endswith("_") or kwargs.get("inplace"):
             return args[0].copy_(FORMS[name](beta, args[0].clone(), *args[1:], **kwargs))
         return FORMS[name](beta, *args, **kwargs)

@@ -42,7 +42,10 @@ def why_zero(cut: Cut, rows: Rows) -> str:
             "almost everywhere. Use smooth='auto', or output='probability' if it is a classifier."
         )
     if cut.layer is None:
-        return f"{zero}: the model is additive in the inputs, so that none of them act together."
+        return (
+            f"{zero}: the model is additive in the inputs, so that none of them act together (or bends them at kinks "
+            "that are not seen, such as comparisons; engine='difference' sees those)."
+        )
     return (
         f"{zero}: the path from {cut.name!r} to the output is linear, or bends each unit on its own; choose an earlier "
         "layer or output='probability'."
