@@ -91,7 +91,7 @@ def _points() -> Tensor:
 def _bare_engine(explainer: geh.GEHExplainer, x: Tensor) -> Callable[[], GroupSums]:
     """Return the sums over one group without anything around them: no reading, checks, regions or result."""
     job = explainer._prepare(x, None, None, groups=1, batch_size=None, seed=0)
-    return partial(_sums, job.cut, job.points, job.engine, job.collected.grouping, tqdm(disable=True))
+    return partial(_sums, job, tqdm(disable=True))
 
 
 def _answer(hessians: Callable[[], Tensor]) -> Callable[[], NDArray[np.float64]]:

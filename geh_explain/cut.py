@@ -153,7 +153,15 @@ class Cut:
         names = rows.names
         positional = (*(() if names else given), *extra[: len(extra) - len(rows.beside.keywords)])
         keywords = dict(zip(rows.beside.keywords, extra[len(extra) - len(rows.beside.keywords) :], strict=True))
-        return self.model(*positional, **dict(zip(names, given, strict=True) if names else ()), **keywords)
+        try:
+            return self.model(*positional, **dict(zip(names, given, strict=True) if names else ()), **keywords)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise GEHRuntimeError(
+                "model: it mixes rows: a batch normalisation computes over the batch. Put the networks inside a "
+                "callable into eval mode, and give BatchNorm running statistics."
+            ) from error
 
     def _shifted(self, inputs: tuple[Tensor, ...], t: Tensor) -> tuple[Tensor, ...]:
         shift = self.units.shift(t, self.shape)
@@ -172,6 +180,11 @@ class Cut:
             if self.site.call is not None and calls != self.site.call + 1:
                 return None
             activations = self._tensor(out, rows)
+            if tuple(activations.shape[1:]) != self.shape:
+                raise GEHRuntimeError(
+                    f"layer={self.name!r} puts out {self.shape} and {tuple(activations.shape[1:])} per row in its "
+                    f"calls; choose one of them, layer=Layer({self.name!r}, call=0)."
+                )
             torch.set_grad_enabled(t.requires_grad)
             view.live = True
             return self.site.replaced(out, activations + self.units.shift(t, self.shape))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,32 +16,21 @@ from geh_explain.attach import as_module, borrow, device_and_dtype, half_precisi
 from geh_explain.cut import Cut
 from geh_explain.errors import GEHTypeError, GEHValueError, warn, whole
 from geh_explain.groups import GroupChoice
-from geh_explain.hessian import Difference, Engine, check_engine, choose_engine, why_zero
+from geh_explain.hessian import Engine, check_engine, choose_engine, wants_smoothing
 from geh_explain.hessian.kernels import Kernels
-from geh_explain.hessian.smoothing import check_smooth, describe_change, doubt, smoothing_for
+from geh_explain.hessian.smoothing import check_smooth, describe_change, smoothing_for
 from geh_explain.interactions import Interactions
 from geh_explain.layers import Layer, Site, find_layer
+from geh_explain.memory import free_bytes
+from geh_explain.notes import notes_on
 from geh_explain.outputs import Output, Target, check_output
 from geh_explain.points import Points, Reader
 from geh_explain.posterior import MCDropout, PointEstimate, Posterior
 from geh_explain.posterior.base import steady
 from geh_explain.posterior.dropout import has_dropout
-from geh_explain.run import PILOT_DRAWS, Collected, run
+from geh_explain.run import PILOT_DRAWS, Collected, Job, run
 from geh_explain.units import Units
 from geh_explain.version import __version__
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What one call works on: data, cut model, posterior, engine, groups."""
-
-    points: Points
-    cut: Cut
-    posterior: Posterior
-    engine: Engine
-    reason: str
-    collected: Collected
-    smoothed: dict[str, Any] | None
 
 
 class GEHExplainer:
@@ -98,7 +86,9 @@ class GEHExplainer:
         self.model = as_module(model)
         self.site = find_layer(self.model, layer)
         if units is not None and not isinstance(units, Units):
-            raise GEHTypeError(f"units={units!r} is not a unit set; use one of geh_explain.units, such as Channels().")
+            raise GEHTypeError(
+                f"units={units!r} is not a unit set; use an instance of one of geh_explain.units, such as Channels()."
+            )
         check_output(output)
         check_smooth(smooth)
         check_engine(engine)
@@ -153,10 +143,8 @@ class GEHExplainer:
         with borrow(self.model):
             job = self._prepare(inputs, target, additional_forward_args, groups, batch_size, seed)
             unit_names = _unit_names(names, job)
-            with steady(job.posterior, self.model, seed):
-                factors = survey.unit_factors(job.cut, job.points, scale, batch_size)
-            run(job.cut, job.points, job.posterior, job.engine, job.collected, draws, seed, progress)
-            notes = self._notes(job, groups)
+            self._run(job, draws, scale, batch_size, seed, progress)
+            notes = notes_on(job, chosen=self.posterior is None, by_hand=not isinstance(groups, str))
         if half is not None:
             notes.append(f"model: it is in {half}, and was explained in torch.float32.")
         settings = {
@@ -172,7 +160,7 @@ class GEHExplainer:
         }
         for note in notes:
             warn(note)
-        signed, absolute, noise = job.collected.means(factors)
+        signed, absolute, noise = job.collected.means()
         labels, group_names = job.collected.grouping.labels, job.collected.grouping.names
         return Interactions(signed, absolute, labels, unit_names, group_names, settings, noise)
 
@@ -184,6 +172,7 @@ class GEHExplainer:
         *,
         max_groups: int = survey.MOST_GROUPS,
         draws: int = PILOT_DRAWS,
+        scale: str | Sequence[float] | NDArray[np.floating[Any]] | None = None,
         batch_size: int | None = None,
         seed: int = 0,
         progress: bool = True,
@@ -197,7 +186,7 @@ class GEHExplainer:
         with borrow(self.model):
             job = self._prepare(inputs, target, additional_forward_args, "auto", batch_size, seed, max_groups)
             job.collected.pilot = draws
-            run(job.cut, job.points, job.posterior, job.engine, job.collected, draws, seed, progress)
+            self._run(job, draws, scale, batch_size, seed, progress)
         assert job.collected.choice is not None
         return job.collected.choice
 
@@ -210,7 +199,7 @@ class GEHExplainer:
         batch_size: int | None,
         seed: int,
         most_groups: int = survey.MOST_GROUPS,
-    ) -> _Job:
+    ) -> Job:
         """Read the data, cut the model, and look at both."""
         batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
         device, dtype = device_and_dtype(self.model)
@@ -218,21 +207,36 @@ class GEHExplainer:
         points = reader.gather(inputs, target, additional_forward_args)
         cut = Cut(self.model, self.site, self.units, self.output, points.first, points.columns)
         if cut.count < 2:
+            missing = cut.layer is None and points.first.inputs[0].ndim == 1
             raise GEHValueError(
-                f"units={cut.units!r} at {cut.place}: there is only 1 unit, and an interaction needs two. Choose "
-                "another layer or other units."
+                f"units={cut.units!r} at {cut.place}: there is only 1 unit, and an interaction needs two. "
+                + ("Is the batch dimension missing?" if missing else "Choose another layer or other units.")
             )
+        _check_size(cut)
         posterior = self._posterior(cut, points)
         with steady(posterior, self.model, seed):
             collected = Collected(*survey.find_groups(cut, points, groups, batch_size, seed, most_groups))
-            smoothing = smoothing_for(cut, points, self.smooth, batch_size)
+            smooth = self.smooth if wants_smoothing(self.engine) else None
+            smoothing = smoothing_for(cut, points, smooth, batch_size)
             cut.view = smoothing or Kernels()
             engine, reason = choose_engine(self.engine, cut, points.first)
             if not engine.smooth:
                 cut.view = smoothing = None
             smoothed = None if smoothing is None else describe_change(cut, points, smoothing, batch_size)
             engine.prepare(cut, points, batch_size)
-        return _Job(points, cut, posterior, engine, reason, collected, smoothed)
+        return Job(points, cut, posterior, engine, reason, collected, smoothed)
+
+    def _run(self, job: Job, draws: int, scale: Any, batch_size: int | None, seed: int, progress: bool) -> None:
+        """Compute all draws."""
+        with steady(job.posterior, self.model, seed):
+            job.collected.factors = survey.unit_factors(job.cut, job.points, scale, batch_size)
+
+        def adapt() -> None:
+            job.cut.view = smoothing_for(job.cut, job.points, self.smooth, batch_size) or Kernels()
+
+        # Each member of an ensemble has kinks of its own.
+        each = adapt if job.engine.smooth and getattr(job.posterior, "inputs_only", False) else None
+        run(job, draws, seed, progress, each)
 
     def _posterior(self, cut: Cut, points: Points) -> Posterior:
         if self.posterior is not None:
@@ -240,44 +244,7 @@ class GEHExplainer:
         one = points.first[:1]
         return MCDropout() if has_dropout(self.model, lambda: cut.outputs(one)) else PointEstimate()
 
-    def _notes(self, job: _Job, groups: Any) -> list[str]:
-        """Say what is legal and suspicious."""
-        notes = []
-        if job.smoothed is not None and (words := doubt(job.smoothed)) is not None:
-            notes.append(words)
-        if isinstance(job.engine, Difference) and job.reason != "asked for":
-            notes.append(f"engine='auto' takes mixed differences: {job.reason}")
-        absolute = np.stack(job.collected.absolute)
-        if self.posterior is None and isinstance(job.posterior, PointEstimate):
-            others = "Ensemble(...), WeightSamples(...)" if job.cut.layer is None else "WeightSamples(...)"
-            notes.append(
-                "posterior=None and the model has no dropout: the scores are a point estimate without intervals. Pass "
-                f"posterior={others} or Stochastic() to learn how sure they are."
-            )
-        if job.cut.calls > 1 and job.cut.site.call is None:
-            notes.append(
-                f"layer={job.cut.name!r} is called {job.cut.calls} times in a forward, and its units are moved in all "
-                f"of them together; layer=Layer({job.cut.name!r}, call=0) chooses one call."
-            )
-        if any(isinstance(module, torch.jit.ScriptModule) for module in self.model.modules()):
-            notes.append(
-                "model: parts of it are scripted, so that kinks and dropout inside them are not seen; pass the module "
-                "from before torch.jit.script if there are any."
-            )
-        if not absolute.any():
-            notes.append(why_zero(job.cut, job.points.first))
-        elif len(absolute) > 1 and np.ptp(absolute, axis=0).max() == 0:
-            notes.append(
-                f"posterior={job.posterior!r}: all {len(absolute)} draws gave the same scores, so their intervals have "
-                "no width; check that its samples differ."
-            )
-        grouping = job.collected.grouping
-        alone, count = int((grouping.sizes == 1).sum()), len(grouping.names)
-        if alone and count < len(job.points) and not isinstance(groups, str):
-            notes.append(f"groups: {alone} of {count} groups hold a single point; use fewer groups.")
-        return notes
-
-    def _settings(self, job: _Job) -> dict[str, Any]:
+    def _settings(self, job: Job) -> dict[str, Any]:
         return {
             "geh_explain": __version__,
             "torch": torch.__version__,
@@ -300,6 +267,16 @@ class GEHExplainer:
         }
 
 
+def _check_size(cut: Cut) -> None:
+    """Refuse so many units that not even the sums over a few groups fit into memory."""
+    pairs = cut.count * (cut.count - 1) // 2
+    if 8 * pairs * 2 * survey.MOST_GROUPS > free_bytes(torch.device("cpu")):
+        raise GEHValueError(
+            f"units={cut.units!r} at {cut.place}: {cut.count:,} units have {pairs:,} pairs, which do not fit into "
+            "memory. Choose fewer: units=Subset([...]), Channels() or Patches(size), or a later layer."
+        )
+
+
 def _check_posterior(posterior: Any, site: Site) -> None:
     if posterior is None:
         return
@@ -316,7 +293,7 @@ def _check_posterior(posterior: Any, site: Site) -> None:
         )
 
 
-def _unit_names(names: Sequence[str] | None, job: _Job) -> list[str]:
+def _unit_names(names: Sequence[str] | None, job: Job) -> list[str]:
     cut = job.cut
     if names is None:
         given = cut.units.names(cut.shape, cut.name or "x", job.points.columns)

@@ -181,6 +181,9 @@ class GroupChoice:
     scores: Floats
     chosen: int
 
+    def __repr__(self) -> str:
+        return f"GroupChoice(chosen={self.chosen}, of 1 to {len(self.scores)} groups)"
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the distances against the number of groups, with the chosen one marked."""
         from geh_explain.plots.delta import delta

@@ -131,8 +131,8 @@ class Interactions:
         """Return all pairs as a DataFrame, the strongest first.
 
         A pair is significant if its Gaussian interval at ``level`` excludes 0 or, with ``fdr``, by the
-        Benjamini-Hochberg rule on its p-value at that false discovery rate. With a single draw the
-        uncertainty columns are missing values.
+        Benjamini-Hochberg rule on its one-sided p-value at that false discovery rate, which may call more pairs
+        significant than the interval does. With a single draw the uncertainty columns are missing values.
         """
         import pandas as pd
 

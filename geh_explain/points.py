@@ -124,7 +124,7 @@ class Reader:
 
     def gather(self, inputs: Any, target: Any = None, additional_forward_args: Any = None) -> Points:
         """Read ``inputs`` of any supported kind."""
-        target = _usable(target, None)
+        target = _usable(target.to_numpy() if hasattr(target, "to_numpy") else target, None)
         extra = self._extra(additional_forward_args)
         if isinstance(inputs, (Dataset, DataLoader)):
             loader = in_order(inputs) if isinstance(inputs, DataLoader) else DataLoader(inputs, batch_size=256)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -30,11 +32,12 @@ class Collected:
     """The sums of the draws so far, and the groups they are over.
 
     With a ``tree`` the number of groups is open: sums are over its finest regions until ``pilot`` draws are
-    there, which settle it.
+    there, which settle it. ``factors`` (D,) are what units are multiplied by.
     """
 
     grouping: Grouping
     tree: RegionTree | None = None
+    factors: Floats | None = None
     pilot: int = PILOT_DRAWS
     signed: list[Floats] = field(default_factory=list)
     absolute: list[Floats] = field(default_factory=list)
@@ -55,18 +58,24 @@ class Collected:
         tree, self.tree = self.tree, None
         if tree is None:
             return
-        draws = np.stack(self.signed, axis=1)  # (regions, draws, pairs), all of which the curve takes at once
+        # (regions, draws, pairs), all of which the curve takes at once
+        draws = np.stack(self.signed, axis=1) * self._pair_factors()
         self.choice = groups.choose(groups.curve(tree, draws, len(self.grouping.labels)).mean(axis=1))
         self.signed = [tree.merge(signed, self.choice.chosen) for signed in self.signed]
         self.variance = [tree.merge(variance, self.choice.chosen) for variance in self.variance]
         self.grouping = groups.from_tree(tree, self.grouping.labels, self.choice.chosen)
 
-    def means(self, factors: Floats) -> tuple[Floats, Floats, Floats | None]:
+    def _pair_factors(self) -> Floats | float:
+        if self.factors is None:
+            return 1.0
+        return np.asarray(np.outer(self.factors, self.factors)[np.triu_indices(len(self.factors), 1)])
+
+    def means(self) -> tuple[Floats, Floats, Floats | None]:
         """Return signed group means (K, M, P), absolute means (K, P) and the former's standard errors, if any.
 
         Each unit is multiplied by its factor.
         """
-        pair_factors = np.outer(factors, factors)[np.triu_indices(len(factors), 1)]
+        pair_factors = self._pair_factors()
         sizes = np.maximum(self.grouping.sizes, 1)[:, None]
         signed = np.stack(self.signed) / sizes * pair_factors
         absolute = np.stack(self.absolute) / len(self.grouping.labels) * np.abs(pair_factors)
@@ -75,43 +84,53 @@ class Collected:
         return signed, absolute, np.sqrt(np.stack(self.variance)) / sizes * np.abs(pair_factors)
 
 
-def run(
-    cut: Cut,
-    points: Points,
-    posterior: Posterior,
-    engine: Engine,
-    into: Collected,
-    draws: int,
-    seed: int,
-    progress: bool,
-) -> None:
-    """Compute up to ``draws`` draws and put their sums ``into`` a collection."""
-    known = posterior.__len__() if hasattr(posterior, "__len__") else draws
-    total = min(draws, known) * len(points)
+@dataclass(frozen=True)
+class Job:
+    """What one call of the explainer works on: data, cut model, posterior, engine, groups."""
+
+    points: Points
+    cut: Cut
+    posterior: Posterior
+    engine: Engine
+    reason: str
+    collected: Collected
+    smoothed: dict[str, Any] | None
+
+
+def run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], None] | None = None) -> None:
+    """Compute up to ``draws`` draws and collect their sums.
+
+    ``adapt`` is called inside each draw, for what depends on the network that answers in it.
+    """
+    known = job.posterior.__len__() if hasattr(job.posterior, "__len__") else draws
+    total = min(draws, known) * len(job.points)
     with tqdm(total=total, desc="explaining", unit="row", unit_scale=True, disable=not progress, leave=False) as bar:
-        for number, draw in enumerate(posterior.draws(cut.model, draws, seed) or ()):
+        for number, draw in enumerate(islice(job.posterior.draws(job.cut.model, draws, seed) or (), draws)):
             if not isinstance(draw, AbstractContextManager):
                 raise GEHTypeError(
-                    f"posterior={posterior!r}: draw {number} is a {type(draw).__name__}; draws must yield context "
+                    f"posterior={job.posterior!r}: draw {number} is a {type(draw).__name__}; draws must yield context "
                     "managers (see contextlib.contextmanager), inside which the model is one function."
                 )
             with draw:
-                engine.start(seed_of_draw(seed, number))
+                job.engine.start(seed_of_draw(seed, number))
                 # The first forward of a draw has one row, see Posterior.
-                cut.outputs(points.first[:1])
+                job.cut.outputs(job.points.first[:1])
                 if number == 0:
-                    cut.check_rows(points.first)
-                into.take(_sums(cut, points, engine, into.grouping, bar))
+                    job.cut.check_rows(job.points.first)
+                if adapt is not None:
+                    adapt()
+                job.collected.take(_sums(job, bar))
             bar.set_postfix_str(f"draw {number + 1}", refresh=False)
-    if not into.signed:
-        raise GEHValueError(f"posterior={posterior!r} gave no draws for n={draws}; it must yield at least one.")
-    into.settle()
+    if not job.collected.signed:
+        raise GEHValueError(f"posterior={job.posterior!r} gave no draws for n={draws}; it must yield at least one.")
+    job.collected.settle()
 
 
-def _sums(cut: Cut, points: Points, engine: Engine, grouping: Grouping, bar: Any) -> GroupSums:
-    sums = GroupSums.zeros(len(grouping.names), cut.count)
-    for rows in points.batches():
-        for chunk in rows.split(engine.chunk_rows(cut, rows)):
-            engine.add(sums, cut, chunk, grouping.labels[chunk.start : chunk.start + len(chunk)])
+def _sums(job: Job, bar: Any) -> GroupSums:
+    labels = job.collected.grouping.labels
+    sums = GroupSums.zeros(len(job.collected.grouping.names), job.cut.count)
+    for rows in job.points.batches():
+        for chunk in rows.split(job.engine.chunk_rows(job.cut, rows)):
+            job.engine.add(sums, job.cut, chunk, labels[chunk.start : chunk.start + len(chunk)])
             bar.update(len(chunk))
     return sums

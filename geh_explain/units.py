@@ -241,10 +241,12 @@ class Heads(Units):
 
 
 class FeatureGroups(Units):
-    """Columns that move together, such as the columns of one one-hot variable.
+    """Columns that move together, such as the measurements of one instrument.
 
     ``groups`` maps a name to its columns, by index or by name (of a DataFrame). Columns in no group
-    stay where they are; with ``rest=True`` each of them is a unit of its own.
+    stay where they are; with ``rest=True`` each of them is a unit of its own. All columns of a group move up
+    together: for the columns of a one-hot variable that is no change of category, and opposite effects cancel.
+    Explain those one by one, with ``engine="difference"``, which lets each jump between 0 and 1.
 
     >>> FeatureGroups({"size": [0, 1], "place": [2, 3]}).count((5,))
     2

@@ -35,6 +35,8 @@ class Entry:
     rows: Callable[[int], Tensor]
     #: Picks the logits (n, classes) from what the model returns.
     logits: Callable[[Any], Tensor] = lambda out: out
+    #: Kinked functions between the layer and the output, as torch calls them.
+    kinks: tuple[str, ...] = ()
     units: tuple[int, ...] = (0, 3, 5, 8, 11)
     target: int = 1
     needs: str = "torch"
@@ -108,22 +110,29 @@ class LSTMClassifier(nn.Module):
         return self.head(states[:, -1])
 
 
-def vision(name: str, family: str, layer: str, *, size: int = 64, axis: int = 1, **settings: Any) -> Entry:
+def vision(name: str, family: str, layer: str, *kinks: str, size: int = 64, axis: int = 1, **settings: Any) -> Entry:
     """One of torchvision's models by name."""
 
     def build() -> nn.Module:
         return getattr(torchvision("models"), name)(weights=None, num_classes=CLASSES, **settings)
 
-    return Entry(name, family, layer, axis, build, images(size), needs="torchvision")
+    return Entry(name, family, layer, axis, build, images(size), kinks=kinks, needs="torchvision")
 
 
-def custom(name: str, family: str, layer: str, make: Callable[[Any], nn.Module], *, size: int, axis: int) -> Entry:
+def custom(
+    name: str, family: str, layer: str, *kinks: str, make: Callable[[Any], nn.Module], size: int = 32, axis: int = -1
+) -> Entry:
     """One of torchvision's families in a size of our own: ``make`` takes torchvision.models."""
-    return Entry(name, family, layer, axis, lambda: make(torchvision("models")), images(size), needs="torchvision")
+
+    def build() -> nn.Module:
+        return make(torchvision("models"))
+
+    return Entry(name, family, layer, axis, build, images(size), kinks=kinks, needs="torchvision")
 
 
 def hugging_face(
     name: str,
+    family: str,
     layer: str,
     make: Callable[[Any], nn.Module],
     rows: Callable[[int], Tensor],
@@ -220,30 +229,32 @@ def _gpt2(transformers: Any) -> nn.Module:
 
 
 ENTRIES = [
-    vision("alexnet", "AlexNet", "features.6"),
-    vision("vgg11_bn", "VGG", "features.11", size=32),
-    vision("resnet18", "ResNet", "layer3.0.conv1"),
-    vision("resnet50", "ResNet", "layer3.0", size=32),
-    custom("wide_resnet (small)", "Wide ResNet", "layer3.0.conv2", _wide_resnet, size=32, axis=1),
-    vision("resnext50_32x4d", "ResNeXt", "layer3.0.conv2", size=32),
-    vision("densenet121", "DenseNet", "features.transition2.conv"),
-    vision("googlenet", "GoogLeNet", "inception4a", init_weights=False),
-    vision("inception_v3", "Inception", "Mixed_6a", size=96, init_weights=False),
-    vision("squeezenet1_1", "SqueezeNet", "features.7.squeeze"),
-    vision("mobilenet_v2", "MobileNet V2", "features.8.conv.0.0"),
-    vision("mobilenet_v3_small", "MobileNet V3", "features.6.block.0.0"),
-    vision("mobilenet_v3_large", "MobileNet V3", "features.8.block.1"),
-    vision("shufflenet_v2_x0_5", "ShuffleNet V2", "stage3.1.branch2.0"),
-    vision("mnasnet0_5", "MNASNet", "layers.10.0.layers.0"),
+    vision("alexnet", "AlexNet", "features.6", "relu", "max_pool2d"),
+    vision("vgg11_bn", "VGG", "features.11", "relu", "max_pool2d", size=32),
+    vision("resnet18", "ResNet", "layer3.0.conv1", "relu", size=32),
+    vision("resnet50", "ResNet", "layer3.0", "relu", size=32),
+    custom("wide_resnet (small)", "Wide ResNet", "layer3.0.conv2", "relu", make=_wide_resnet, axis=1),
+    vision("resnext50_32x4d", "ResNeXt", "layer3.0.conv2", "relu", size=32),
+    vision("densenet121", "DenseNet", "features.transition2.conv", "relu"),
+    vision("googlenet", "GoogLeNet", "inception4a", "relu", "max_pool2d", init_weights=False),
+    vision("inception_v3", "Inception", "Mixed_6a", "relu", "max_pool2d", size=96, init_weights=False),
+    vision("squeezenet1_1", "SqueezeNet", "features.7.squeeze", "relu", "max_pool2d"),
+    vision("mobilenet_v2", "MobileNet V2", "features.8.conv.0.0", "hardtanh"),  # what nn.ReLU6 calls
+    vision("mobilenet_v3_small", "MobileNet V3", "features.6.block.0.0", "hardswish", "hardsigmoid", "relu"),
+    vision("mobilenet_v3_large", "MobileNet V3", "features.8.block.1", "hardswish", "hardsigmoid", "relu"),
+    vision("shufflenet_v2_x0_5", "ShuffleNet V2", "stage3.1.branch2.0", "relu"),
+    vision("mnasnet0_5", "MNASNet", "layers.10.0.layers.0", "relu"),
     vision("efficientnet_b0", "EfficientNet", "features.4.0.block.0.0"),
-    custom("efficientnet_v2 (small)", "EfficientNet V2", "features.3.0.block.0.0", _efficientnet_v2, size=32, axis=1),
-    vision("regnet_x_400mf", "RegNet", "trunk_output.block3.block3-0.f.a.0"),
-    vision("regnet_y_400mf", "RegNet", "trunk_output.block3.block3-0.f.a.0"),
+    custom("efficientnet_v2 (small)", "EfficientNet V2", "features.3.0.block.0.0", make=_efficientnet_v2, axis=1),
+    vision("regnet_x_400mf", "RegNet", "trunk_output.block3.block3-0.f.a.0", "relu"),
+    vision("regnet_y_400mf", "RegNet", "trunk_output.block3.block3-0.f.a.0", "relu"),
     vision("convnext_tiny", "ConvNeXt", "features.5.0.block.3", size=32, axis=-1, layer_scale=0.5),
-    custom("vit (small)", "ViT", "encoder.layers.encoder_layer_0.mlp.0", _vit, size=32, axis=-1),
-    custom("swin (small)", "Swin", "features.1.0.mlp.0", _swin(1), size=32, axis=-1),
-    custom("swin_v2 (small)", "Swin V2", "features.1.0.mlp.0", _swin(2), size=32, axis=-1),
-    custom("maxvit (small)", "MaxViT", "blocks.1.layers.0.layers.MBconv.layers.conv_a.0", _maxvit, size=64, axis=1),
+    custom("vit (small)", "ViT", "encoder.layers.encoder_layer_0.mlp.0", make=_vit),
+    custom("swin (small)", "Swin", "features.1.0.mlp.0", make=_swin(1)),
+    custom("swin_v2 (small)", "Swin V2", "features.1.0.mlp.0", make=_swin(2)),
+    custom(
+        "maxvit (small)", "MaxViT", "blocks.1.layers.0.layers.MBconv.layers.conv_a.0", make=_maxvit, size=64, axis=1
+    ),
     hugging_face("bert (tiny)", "BERT", "bert.encoder.layer.0", _bert, sentences, lambda out: out.logits),
     hugging_face("vit (tiny)", "ViT", "vit.layers.0.mlp.fc1", _hugging_face_vit, images(32), lambda out: out.logits),
     hugging_face("gpt2 (tiny)", "GPT-2", "transformer.h.0.mlp.c_fc", _gpt2, sentences, lambda out: out.logits[:, -1]),

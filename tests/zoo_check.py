@@ -40,6 +40,11 @@ class Row:
     seconds: float
 
     @property
+    def functions(self) -> dict[str, int]:
+        """Return how often each kinked function was smoothed."""
+        return {} if self.smoothed is None else self.smoothed["functions"]
+
+    @property
     def change(self) -> float | None:
         """Return by how much smoothing moved the output, relative to its spread."""
         return None if self.smoothed is None else self.smoothed["relative_change"]

@@ -15,7 +15,17 @@ from geh_explain.hessian.stein import Stein
 from geh_explain.hessian.zero import why_zero
 from geh_explain.points import Rows
 
-__all__ = ["Difference", "Engine", "Exact", "GroupSums", "Stein", "check_engine", "choose_engine", "why_zero"]
+__all__ = [
+    "Difference",
+    "Engine",
+    "Exact",
+    "GroupSums",
+    "Stein",
+    "check_engine",
+    "choose_engine",
+    "wants_smoothing",
+    "why_zero",
+]
 
 _BY_NAME: dict[str, type[Engine]] = {"exact": Exact, "difference": Difference, "stein": Stein}
 
@@ -30,6 +40,11 @@ def check_engine(engine: Any) -> None:
             f"engine={engine!r} is not an engine; use a word such as 'auto', or an instance from geh_explain.hessian, "
             "such as Difference(step=0.5)."
         )
+
+
+def wants_smoothing(engine: str | Engine) -> bool:
+    """Tell whether ``engine`` takes second derivatives, or may turn out to."""
+    return engine.smooth if isinstance(engine, Engine) else engine == "auto" or _BY_NAME[engine].smooth
 
 
 def choose_engine(engine: str | Engine, cut: Cut, rows: Rows) -> tuple[Engine, str]:

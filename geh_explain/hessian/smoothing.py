@@ -132,7 +132,7 @@ class Smoothing(_Kinked):
     def kinked(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         beta = self.betas[self.call - 1] if self.call <= len(self.betas) else None
         if beta is None:
-            return func(*args, **kwargs)
+            return Kernels.handle(self, func, args, kwargs)
         if func is torch.adaptive_max_pool1d:
             kwargs = {**kwargs, "return_indices": True}
         if func.__name__.endswith("_") or kwargs.get("inplace"):

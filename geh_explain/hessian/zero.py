@@ -43,8 +43,9 @@ def why_zero(cut: Cut, rows: Rows) -> str:
         )
     if cut.layer is None:
         return (
-            f"{zero}: the model is additive in the inputs, so that none of them act together (or bends them at kinks "
-            "that are not seen, such as comparisons; engine='difference' sees those)."
+            f"{zero}: the model is additive in the inputs, so that none of them act together; or it is flat at these "
+            "points, or bends at kinks that are not seen, such as comparisons (engine='difference' sees those), or the "
+            "directions of the units cancel."
         )
     return (
         f"{zero}: the path from {cut.name!r} to the output is linear, or bends each unit on its own; choose an earlier "

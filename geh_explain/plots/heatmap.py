@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geh_explain.plots import palette
-from geh_explain.plots.axes import axes_or_new
+from geh_explain.plots.axes import axes_or_new, label_units, shorten
 
 if TYPE_CHECKING:
     from geh_explain.interactions import Interactions
@@ -23,15 +23,15 @@ def heatmap(result: Interactions, measure: str = "geh", *, level: float = 0.95, 
     shown = np.sort(strongest)
     mean = scores.mean[np.ix_(shown, shown)]
     count = len(shown)
-    side = min(12.0, 3.2 + 0.32 * count)
+    names = [shorten(result.names[i]) for i in shown]
+    side = min(12.0, 2.6 + 0.32 * count) + 0.08 * max(map(len, names))
     ax = axes_or_new(ax, (side * 1.15, side))
     values = np.where(np.eye(count, dtype=bool), np.nan, mean)
     image = ax.imshow(values, cmap=palette.STRENGTH, vmin=0)
     ax.set_facecolor(palette.NONE)
     ax.figure.colorbar(image, ax=ax, shrink=0.8, label=f"{measure.upper()} (posterior mean)")
-    names = [result.names[i] for i in shown]
-    ax.set_xticks(range(count), names, rotation=90 if max(map(len, names)) > 3 or count > 20 else 0)
-    ax.set_yticks(range(count), names)
+    label_units(ax.xaxis, range(count), names, rotation=90 if max(map(len, names)) > 3 or count > 20 else 0)
+    label_units(ax.yaxis, range(count), names)
     ax.tick_params(length=0)
     if len(scores.draws) > 1:
         low = scores.interval(level)[0][np.ix_(shown, shown)]

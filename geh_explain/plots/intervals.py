@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geh_explain.plots import palette
-from geh_explain.plots.axes import axes_or_new
+from geh_explain.plots.axes import axes_or_new, label_units, shorten
 
 if TYPE_CHECKING:
     from geh_explain.interactions import Interactions
@@ -33,7 +33,8 @@ def intervals(
     else:
         ax.plot(table["mean"], height, "o", color=palette.UNSURE)
         ax.set_title("Strongest pairs (one draw: no intervals)", fontsize=10)
-    ax.set_yticks(height, [f"{i} × {j}" for i, j in zip(table["unit_i"], table["unit_j"], strict=True)])
+    pairs_of_names = zip(map(shorten, table["unit_i"]), map(shorten, table["unit_j"]), strict=True)
+    label_units(ax.yaxis, height, [f"{i} × {j}" for i, j in pairs_of_names])
     ax.set_xlabel(f"{measure.upper()}")
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)

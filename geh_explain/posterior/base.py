@@ -12,7 +12,7 @@ from torch import nn
 
 @runtime_checkable
 class Posterior(Protocol):
-    """A distribution over functions. This one method is all that a user's own needs.
+    """A distribution over functions. This one method is all that a posterior of your own needs.
 
     ``draws`` yields at most ``n`` context managers. Inside each, ``model`` is one fixed function: every
     row, batch and derivative sees the same weights or masks. The first forward inside a draw has a
@@ -21,6 +21,24 @@ class Posterior(Protocol):
     Two things more may be said: ``inputs_only = True`` by a posterior whose hidden units do not correspond
     from draw to draw, and ``steady(model, seed)``, a context manager, by one whose model is random
     outside its draws.
+
+    >>> import contextlib, torch, geh_explain as geh
+    >>> class Shaken:
+    ...     def draws(self, model, n, seed):
+    ...         generator = torch.Generator().manual_seed(seed)
+    ...         for _ in range(n):
+    ...             yield self.shaken(model.weight, torch.randn(model.weight.shape, generator=generator))
+    ...     @contextlib.contextmanager
+    ...     def shaken(self, weight, noise):
+    ...         before = weight.data
+    ...         weight.data = before + 0.1 * noise
+    ...         try:
+    ...             yield
+    ...         finally:
+    ...             weight.data = before  # the very same tensor
+    >>> explainer = geh.GEHExplainer(torch.nn.Linear(3, 2), output="probability", posterior=Shaken())
+    >>> explainer.explain(torch.randn(30, 3), target=0, groups=1, draws=10, progress=False).geh.draws.shape
+    (10, 3)
     """
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:

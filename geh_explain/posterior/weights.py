@@ -44,10 +44,20 @@ class WeightSamples:
         """Yield the first ``n`` samples, or all where there are fewer. A callable decides its own randomness."""
         if callable(self.samples):
             for draw in range(n):
-                yield _loaded(model, self.samples(draw), draw)
+                yield _loaded(model, self._call(draw), draw)
         else:
             for draw, sample in enumerate(self.samples[:n]):
                 yield _loaded(model, sample, draw)
+
+    def _call(self, draw: int) -> StateDict:
+        assert callable(self.samples)
+        try:
+            return self.samples(draw)
+        except LookupError as error:
+            raise GEHValueError(
+                f"WeightSamples: the callable has no sample for k={draw} ({error!r}); ask for fewer draws, or pass a "
+                "list."
+            ) from error
 
     def __repr__(self) -> str:
         return f"WeightSamples({self.samples!r})" if callable(self.samples) else f"WeightSamples({len(self.samples)})"

@@ -1,0 +1,97 @@
+"""What is legal and suspicious about a run, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from geh_explain.hessian import Difference
+from geh_explain.hessian.smoothing import doubt
+from geh_explain.hessian.zero import why_zero
+from geh_explain.posterior import MCDropout, PointEstimate
+from geh_explain.run import Job
+
+
+def notes_on(job: Job, *, chosen: bool, by_hand: bool) -> list[str]:
+    """Return what a user should know; ``chosen`` posteriors and groups that are not ``by_hand`` are ours."""
+    found = [
+        None if job.smoothed is None else doubt(job.smoothed),
+        _engine(job),
+        _recurrent_dropout(job, chosen),
+        _no_posterior(job) if chosen else None,
+        _several_calls(job),
+        _scripted(job),
+        _no_scores_or_spread(job),
+        _lone_points(job) if by_hand else None,
+    ]
+    return [note for note in found if note is not None]
+
+
+def _engine(job: Job) -> str | None:
+    if not isinstance(job.engine, Difference) or job.reason == "asked for":
+        return None
+    return f"engine='auto' takes mixed differences: {job.reason}"
+
+
+def _recurrent_dropout(job: Job, chosen: bool) -> str | None:
+    layers = [
+        name
+        for name, module in job.cut.model.named_modules()
+        if isinstance(module, nn.RNNBase) and module.dropout > 0 and module.num_layers > 1
+    ]
+    if not layers or not (chosen or isinstance(job.posterior, MCDropout)):
+        return None
+    return (
+        f"posterior={job.posterior!r}: the dropout between the layers of {layers[0]!r} is inside torch's own kernel "
+        "and is not drawn; put layers and nn.Dropout one after the other instead."
+    )
+
+
+def _no_posterior(job: Job) -> str | None:
+    if not isinstance(job.posterior, PointEstimate):
+        return None
+    others = "Ensemble(...), WeightSamples(...)" if job.cut.layer is None else "WeightSamples(...)"
+    return (
+        "posterior=None and the model has no dropout that can be drawn: the scores are a point estimate without "
+        f"intervals. Pass posterior={others} or Stochastic() to learn how sure they are."
+    )
+
+
+def _several_calls(job: Job) -> str | None:
+    cut = job.cut
+    if cut.calls < 2 or cut.site.call is not None:
+        return None
+    return (
+        f"layer={cut.name!r} is called {cut.calls} times in a forward, and its units are moved in all of them "
+        f"together; layer=Layer({cut.name!r}, call=0) chooses one call."
+    )
+
+
+def _scripted(job: Job) -> str | None:
+    if not any(isinstance(module, torch.jit.ScriptModule) for module in job.cut.model.modules()):
+        return None
+    return (
+        "model: parts of it are scripted, so that kinks and dropout inside them are not seen; pass the module from "
+        "before torch.jit.script if there are any."
+    )
+
+
+def _no_scores_or_spread(job: Job) -> str | None:
+    absolute = np.stack(job.collected.absolute)
+    if not absolute.any():
+        return why_zero(job.cut, job.points.first)
+    if len(absolute) < 2 or np.ptp(absolute, axis=0).max() > 0:
+        return None
+    return (
+        f"posterior={job.posterior!r}: all {len(absolute)} draws gave the same scores, so their intervals have no "
+        "width; check that its samples differ."
+    )
+
+
+def _lone_points(job: Job) -> str | None:
+    grouping = job.collected.grouping
+    alone, count = int((grouping.sizes == 1).sum()), len(grouping.names)
+    if not alone or count == len(job.points):
+        return None
+    return f"groups: {alone} of {count} groups hold a single point; use fewer groups."
