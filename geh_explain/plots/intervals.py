@@ -28,14 +28,14 @@ def intervals(
             if len(part):
                 reach = np.stack([part["mean"] - part["low"], part["high"] - part["mean"]])
                 ax.errorbar(part["mean"], height[chosen], xerr=reach, fmt="o", color=colour, label=label, capsize=2)
-        ax.legend(frameon=False, loc="lower right")
+        ax.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0), borderaxespad=2, ncols=2)
         ax.set_title(f"Strongest pairs, {level:.0%} credible intervals", fontsize=10)
     else:
         ax.plot(table["mean"], height, "o", color=palette.UNSURE)
         ax.set_title("Strongest pairs (one draw: no intervals)", fontsize=10)
     pairs_of_names = zip(map(shorten, table["unit_i"]), map(shorten, table["unit_j"]), strict=True)
     label_units(ax.yaxis, height, [f"{i} × {j}" for i, j in pairs_of_names])
-    ax.set_xlabel(f"{measure.upper()}")
+    ax.set_xlabel(measure.upper(), loc="left")
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     return ax
