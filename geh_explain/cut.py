@@ -112,6 +112,12 @@ class Cut:
                 f"layer={self.name!r}, call={self.site.call}: it is called {calls} time(s) in a forward; take 0 to "
                 f"{calls - 1}."
             )
+        parent = self.name.rpartition(".")[0]
+        if parent and isinstance(self.model.get_submodule(parent), nn.MultiheadAttention):
+            raise GEHRuntimeError(
+                f"layer={self.name!r} was never reached: nn.MultiheadAttention uses its weights without calling it; "
+                f"take layer={parent!r}, whose output is the same."
+            )
         raise GEHRuntimeError(
             f"layer={self.name!r} was never reached in the model's forward; choose a layer that these inputs pass "
             "through (auxiliary heads and unused modules are skipped in eval mode)."

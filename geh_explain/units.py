@@ -99,8 +99,8 @@ class Channels(Units):
     """A whole feature map moves together: one unit per channel.
 
     ``dim`` is the channel dimension of the layer's output, counted with the batch dimension (1 for
-    convolutions, -1 for channels-last layers). None decides by the layer's type, and takes 1 for
-    images and -1 for sequences where the type does not tell.
+    convolutions, -1 for channels-last layers). None decides by what the layer is made of, and takes 1 for
+    images and -1 for sequences where that does not tell.
 
     >>> Channels(dim=1).count((16, 7, 7))
     16
@@ -113,9 +113,7 @@ class Channels(Units):
 
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Channels:
         if self.dim is None:
-            last = isinstance(module, _CHANNELS_LAST)
-            first = isinstance(module, _CHANNELS_FIRST) or (len(shape) >= 3 and not last)
-            return Channels(1 if first or len(shape) == 1 else -1)
+            return Channels(1 if len(shape) == 1 or _channels_first(shape, module) else -1)
         rank = len(shape) + 1
         if not (1 <= self.dim < rank or -rank < self.dim <= -1):
             raise GEHValueError(
@@ -137,6 +135,15 @@ class Channels(Units):
 
     def __repr__(self) -> str:
         return "Channels()" if self.dim is None else f"Channels(dim={self.dim})"
+
+
+def _channels_first(shape: Shape, module: nn.Module | None) -> bool:
+    """Guess from what a layer is made of whether its channels stand in dimension 1 or in the last one."""
+    parts = [] if module is None else [part for part in module.modules() if type(part).__name__ != "LayerNorm2d"]
+    if any(isinstance(part, _CHANNELS_FIRST) for part in parts) or type(module).__name__ == "LayerNorm2d":
+        return True
+    # Transformer blocks on maps (Swin's, say) are made of linear layers only.
+    return len(shape) >= 3 and not any(isinstance(part, _CHANNELS_LAST) for part in parts)
 
 
 class Patches(Units):

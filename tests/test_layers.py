@@ -297,6 +297,42 @@ def test_tokens_and_heads_are_sums_of_directions():
     assert explain(model, x, units=geh.units.Heads(2)).geh.mean == pytest.approx(along(model, x, heads), abs=1e-12)
 
 
+def test_channels_stand_where_the_layers_parts_put_them():
+    channels = geh.units.Channels()
+    swin = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU())
+    convnext = nn.Sequential(nn.Conv2d(8, 8, 3, groups=8, padding=1), nn.LayerNorm(8), nn.Linear(8, 8))
+    layer_norm_2d = type("LayerNorm2d", (nn.LayerNorm,), {})(8)
+    for module, shape, dim in (
+        (swin, (4, 4, 8), -1),
+        (convnext, (8, 4, 4), 1),
+        (layer_norm_2d, (8, 4, 4), 1),
+        (nn.Linear(8, 8), (4, 4, 8), -1),
+        (nn.ReLU(), (8, 4, 4), 1),
+        (nn.ReLU(), (5, 8), -1),
+        (nn.Conv1d(8, 8, 1), (8, 5), 1),
+        (nn.Conv2d(8, 8, 1), (8, 4, 4), 1),
+    ):
+        assert channels.bind(shape, module, None).dim == dim
+
+
+def test_a_projection_that_attention_never_calls_points_to_the_attention():
+    model = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    with pytest.raises(geh.GEHError, match=r"take layer='self_attn'"):
+        explain(model, torch.randn(3, 5, 4), "self_attn.out_proj", target=(0, 0))
+
+
+def test_kinks_of_what_does_not_depend_on_the_units_are_left_alone():
+    class Biased(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = nn.Parameter(torch.linspace(-1, 1, 3).double())
+
+        def forward(self, x):
+            return (x.tanh() + torch.relu(self.bias)).prod(1)
+
+    assert explain(Biased(), points(10, 3)).settings["smoothed"] is None
+
+
 def test_units_that_do_not_fit_are_refused_in_words():
     for units, words in (
         (geh.units.Patches(2), "no image"),

@@ -72,14 +72,13 @@ class _Site:
 
     name: str
     felt: bool = False
+    moved: bool = False
     count: int = 0
     mean: float = 0.0
     squares: float = 0.0
 
     def see(self, x: Tensor) -> None:
-        while torch._C._functorch.is_functorch_wrapped_tensor(x):  # inside the model's own vmap or grad
-            x = torch._C._functorch.get_unwrapped(x)
-        x = x.detach().double()
+        x = x.double()
         x = x[torch.isfinite(x)]
         if not x.numel():
             return
@@ -89,12 +88,23 @@ class _Site:
         self.mean += delta * count / total
         self.count = total
 
+    def forget(self) -> None:
+        """Start counting anew."""
+        self.count, self.mean, self.squares = 0, 0.0, 0.0
+
     def beta(self, smooth: str | float) -> float | None:
         """Return the sharpness of this call, None to leave it as it is."""
         std = math.sqrt(self.squares / max(self.count, 1))
-        if not self.felt or (std == 0 and isinstance(smooth, str)):
+        if not self.felt or not self.moved or (std == 0 and isinstance(smooth, str)):
             return None
         return _AUTO_SHARPNESS / std if isinstance(smooth, str) else float(smooth)
+
+
+def _plain(x: Tensor) -> Tensor:
+    """Return the values of a tensor, also of one inside the model's own vmap or grad."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    return x.detach()
 
 
 class _Surveying(_Kinked):
@@ -103,6 +113,7 @@ class _Surveying(_Kinked):
     def __init__(self) -> None:
         super().__init__()
         self.sites: list[_Site] = []
+        self.before: list[Tensor] | None = []
 
     def kinked(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self.call > len(self.sites):
@@ -110,16 +121,26 @@ class _Surveying(_Kinked):
         x = args[0] if args else kwargs["input"]
         binary = name in ("maximum", "minimum", "max", "min")
         other = (args[1] if len(args) > 1 else kwargs.get("other")) if binary else None
-        entering = (x - other if isinstance(other, Tensor) else x).detach().clone()
+        entering = _plain(x - other if isinstance(other, Tensor) else x).clone()
         out = func(*args, **kwargs)
         site = self.sites[self.call - 1]
+        if self.before is not None:
+            self._compare(site, entering)
         site.see(entering)
         if name == "elu":
             site.felt = (args[1] if len(args) > 1 else kwargs.get("alpha", 1.0)) != 1  # ELU itself has no kink
         else:
             # A clamp that never clamps, say one for safety before a logarithm, has no kink to smooth.
-            site.felt |= not name.startswith("cl") or not torch.equal(out, entering)
+            site.felt |= not name.startswith("cl") or not torch.equal(_plain(out), entering)
         return out
+
+    def _compare(self, site: _Site, entering: Tensor) -> None:
+        """Notice whether what enters depends on the units: the first pass notes it, the next ones compare."""
+        assert self.before is not None
+        if self.call > len(self.before):
+            self.before.append(entering)
+        else:
+            site.moved |= not torch.equal(self.before[self.call - 1], entering)
 
 
 class Smoothing(_Kinked):
@@ -148,7 +169,11 @@ def smoothing_for(cut: Cut, points: Points, smooth: str | float | None, batch_si
     try:
         cut.outputs(points.first, cut.zeros(points.first))
         if seen.sites:
-            seen.sites.clear()
+            # Kinks of what does not depend on the units, such as the bias of positions, are left alone.
+            cut.outputs(points.first, cut.zeros(points.first) + 0.01)
+            seen.before = None
+            for site in seen.sites:
+                site.forget()
             for rows in points.pieces(batch_size):
                 cut.outputs(rows, cut.zeros(rows))
     finally:
