@@ -84,7 +84,7 @@ def geh(local: Array, labels: Sequence[int] | Array) -> Array:
 
 
 def rank_weighted_distances(scores: Array) -> list[float]:
-    """Delta^2 for M = 2, 3, ... from the scores (M, P) of 1, 2, ... groups (METHOD.md, section 1)."""
+    """Delta^2 for M = 2, 3, ... from the scores (M, P) of 1, 2, ... groups."""
     found = []
     for fewer, more in pairwise(scores):
         total = 0.0

@@ -44,12 +44,11 @@ class Exact(Engine):
 
     def differentiable(self, cut: Cut, rows: Rows) -> bool:
         """Tell whether the outputs have gradients; raise :class:`NoSecondDerivative` if those have none."""
-        t = cut.zeros(rows).requires_grad_()
-        if not cut.outputs(rows, t).requires_grad:
-            return False
-        t, gradient = _gradient(cut, rows)
-        if gradient is not None:
-            _backward(gradient.sum(), t)
+        rows = rows[:4]
+        self._row_bytes, t, gradient = _measured_gradient(cut, rows)
+        if gradient is None:
+            return cut.outputs(rows, t).requires_grad
+        _backward(gradient.sum(), t)
         return True
 
     def add(self, sums: GroupSums, cut: Cut, rows: Rows, labels: NDArray[np.int64]) -> None:
@@ -100,7 +99,7 @@ class Exact(Engine):
         if self.batch_size is not None:
             return self.batch_size
         if not self._row_bytes:
-            self._row_bytes = _bytes_per_row(cut, rows[:4])
+            self._row_bytes = _measured_gradient(cut, rows[:4])[0]
         # Twice: the second backward holds about as much again as the graph it walks.
         return max(1, min(_MOST_ROWS, chunk_bytes(cut.device) // (2 * self._row_bytes)))
 
@@ -158,8 +157,8 @@ def _backward(
     return gradient
 
 
-def _bytes_per_row(cut: Cut, rows: Rows) -> int:
-    """Measure what autograd keeps per row for the forward and the first backward pass."""
+def _measured_gradient(cut: Cut, rows: Rows) -> tuple[int, Tensor, Tensor | None]:
+    """Return the bytes per row that autograd keeps for the forward and the first backward pass, and the gradient."""
     kept: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
@@ -169,10 +168,9 @@ def _bytes_per_row(cut: Cut, rows: Rows) -> int:
 
     try:
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            # The graph is held until the count is done, or freed tensors would share addresses.
-            graph = _gradient(cut, rows)
+            t, gradient = _gradient(cut, rows)
+    except NoSecondDerivative:
+        raise
     except RuntimeError:  # a model that differentiates inside itself allows no such hooks
-        return _VECTOR_BYTES
-    total = sum(kept.values())
-    del graph
-    return max(1, total // len(rows), cut.count * 8)
+        return _VECTOR_BYTES, *_gradient(cut, rows)
+    return max(1, sum(kept.values()) // len(rows), cut.count * 8), t, gradient
