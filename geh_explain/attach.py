@@ -77,9 +77,11 @@ def borrow(model: nn.Module) -> Iterator[None]:
     halves = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.dtype in _HALF]
     saved = [tensor.data for tensor in halves]
     generators = _generator_states()
-    fast_path = torch.backends.mha.get_fastpath_enabled()
+    fast_path, cudnn = torch.backends.mha.get_fastpath_enabled(), torch.backends.cudnn.enabled
     try:
         torch.backends.mha.set_fastpath_enabled(False)
+        # cuDNN's recurrent kernels cannot be differentiated twice; its convolutions can.
+        torch.backends.cudnn.enabled = cudnn and not any(isinstance(module, nn.RNNBase) for module, _ in modes)
         for module, _ in modes:
             module.training = False
         for tensor in halves:
@@ -88,6 +90,7 @@ def borrow(model: nn.Module) -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
+        torch.backends.cudnn.enabled = cudnn
         for module, training in modes:
             module.training = training
         for tensor, data in zip(halves, saved, strict=True):

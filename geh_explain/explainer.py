@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from geh_explain.attach import as_module, borrow, device_and_dtype, half_precisi
 from geh_explain.cut import Cut
 from geh_explain.errors import GEHTypeError, GEHValueError, warn, whole
 from geh_explain.groups import GroupChoice
-from geh_explain.hessian import Engine, check_engine, choose_engine, wants_smoothing
+from geh_explain.hessian import Difference, Engine, check_engine, choose_engine, wants_smoothing
 from geh_explain.hessian.kernels import Kernels
 from geh_explain.hessian.smoothing import check_smooth, describe_change, smoothing_for
 from geh_explain.interactions import Interactions
@@ -31,6 +32,8 @@ from geh_explain.posterior.dropout import has_dropout
 from geh_explain.run import PILOT_DRAWS, Collected, Job, run
 from geh_explain.units import Units
 from geh_explain.version import __version__
+
+_log = logging.getLogger(__name__)
 
 
 class GEHExplainer:
@@ -143,6 +146,9 @@ class GEHExplainer:
         with borrow(self.model):
             job = self._prepare(inputs, target, additional_forward_args, groups, batch_size, seed)
             unit_names = _unit_names(names, job)
+            if isinstance(job.engine, Difference) and job.engine.jumps:
+                jumping = ", ".join(unit_names[unit] for unit in sorted(job.engine.jumps))
+                _log.info("units with two values among the points, which jump between them: %s", jumping)
             self._run(job, draws, scale, batch_size, seed, progress)
             notes = notes_on(job, chosen=self.posterior is None, by_hand=not isinstance(groups, str))
         if half is not None:
@@ -259,6 +265,7 @@ class GEHExplainer:
             "engine": job.engine.name,
             "engine_settings": repr(job.engine),
             "engine_reason": job.reason,
+            "jumping_units": sorted(job.engine.jumps) if isinstance(job.engine, Difference) else None,
             "smooth": _describe(self.smooth),
             "smoothed": job.smoothed,
             "device": str(job.cut.device),

@@ -93,7 +93,7 @@ def test_no_more_evaluations_than_pairs_and_units_need():
     assert seen <= rows * (units * (units - 1) // 2 + units + 1) + looks
 
 
-def test_binary_columns_jump_to_their_other_value():
+def test_binary_columns_jump_to_their_other_value(caplog):
     x = normal(60, 3)
     x[:, 0] = (x[:, 0] > 0).double()
     x[:, 2] = torch.where(x[:, 2] > 0, 5.0, -1.0)
@@ -103,7 +103,10 @@ def test_binary_columns_jump_to_their_other_value():
         outside.append(bool((~torch.isin(x[:, 0], torch.tensor([0.0, 1.0]).double())).any()))
         return torch.where(x[:, 0] > 0.5, x[:, 1] * 4, x[:, 1]) + x[:, 0] * x[:, 2].clamp(0, 3)
 
-    result = explain(model, x, "difference")
+    with caplog.at_level("INFO", "geh_explain"):
+        result = explain(model, x, "difference")
+    assert "jump between them: x0, x2" in caplog.text
+    assert result.settings["jumping_units"] == [0, 2]
     assert not any(outside)
     # From 0 to 1 the slope in x1 grows by 3; x2 lifts x0's effect by 3 over a jump of 6.
     assert result.geh.draws[0] == pytest.approx([3, 0.5, 0], abs=1e-9)
