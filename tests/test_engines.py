@@ -112,8 +112,26 @@ def test_binary_columns_jump_to_their_other_value(caplog):
     assert result.geh.draws[0] == pytest.approx([3, 0.5, 0], abs=1e-9)
     declared = explain(model, x, Difference(discrete=[0, 2]))
     assert np.array_equal(declared.signed, result.signed)
-    with pytest.raises(geh.GEHError, match=r"discrete unit 1 has 3 values"):
+    x = torch.cat([x, x + 100])  # 120 different values
+    with pytest.raises(geh.GEHError, match=r"discrete unit 1 has 101 values or more"):
         explain(model, x, Difference(discrete=[1]))
+
+
+def test_categories_coded_as_numbers_jump_from_level_to_level():
+    x = normal(90, 2)
+    x[:, 0] = torch.tensor([0.0, 1.0, 4.0]).double().repeat(30)
+    outside = []
+
+    def model(x: Tensor) -> Tensor:
+        outside.append(bool((~torch.isin(x[:, 0], torch.tensor([0.0, 1.0, 4.0]).double())).any()))
+        slopes = {0.0: 1.0, 1.0: 3.0, 4.0: -3.0}
+        return sum((x[:, 0] == level) * slope * x[:, 1] for level, slope in slopes.items())
+
+    groups = np.arange(90) % 3
+    result = explain(model, x, Difference(discrete=[0]), groups=groups)
+    assert not any(outside)
+    # From 0 to 1 the slope grows by 2; from 1 to 4, and back, it falls by 6 over 3.
+    assert result.signed[0, :, 0] == pytest.approx([2, -2, -2], abs=1e-9)
 
 
 def test_towards_a_baseline_a_saturated_conjunction_is_seen():

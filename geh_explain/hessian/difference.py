@@ -20,6 +20,8 @@ from geh_explain.points import Points, Rows
 
 #: Rows of one call of the model: enough to keep it busy.
 _CALL_ROWS = 8192
+#: A discrete unit has no more levels than this.
+_MOST_LEVELS = 100
 
 
 class Difference(Engine):
@@ -33,8 +35,9 @@ class Difference(Engine):
         None for steps of that length; else where each unit is moved to: a number, ``"mean"``, or one number
         per unit. With 0 hidden units are switched off.
     discrete
-        Units that jump to their other value instead: ``"detect"`` takes those with exactly two values among the
-        points, or give their indices; () for none.
+        Units that jump from level to level instead: ``"detect"`` takes those with exactly two values among the
+        points; or give their indices, for categories coded as numbers too (each jumps to the next level that
+        occurs, the last one back); () for none.
 
     >>> import numpy as np, torch, geh_explain as geh
     >>> def black_box(x):  # any predictor of arrays; its first column is binary
@@ -63,7 +66,7 @@ class Difference(Engine):
             raise GEHValueError(f"Difference: discrete={discrete!r} is unknown; use 'detect' or a list of indices.")
         self.step, self.baseline, self.discrete = step, baseline, discrete
         self.batch_size: int | None = None
-        self.jumps: dict[int, tuple[float, float]] = {}
+        self.jumps: dict[int, NDArray[np.float64]] = {}
 
     def prepare(self, cut: Cut, points: Points, batch_size: int | None) -> None:
         """Find the centre and width of each unit, and the two values of discrete ones."""
@@ -85,7 +88,7 @@ class Difference(Engine):
             ) from error
         return values
 
-    def _find_jumps(self, cut: Cut, points: Points, batch_size: int | None) -> dict[int, tuple[float, float]]:
+    def _find_jumps(self, cut: Cut, points: Points, batch_size: int | None) -> dict[int, NDArray[np.float64]]:
         if self._target is not None:
             return {}
         wanted = range(cut.count) if isinstance(self.discrete, str) else self.discrete
@@ -98,17 +101,17 @@ class Difference(Engine):
                 break
             seen = cut.units.values(cut.activations(rows)).double().cpu().numpy()
             for unit in list(values):
-                values[unit].update(np.unique(seen[:, unit])[:3].tolist())
+                values[unit].update(np.unique(seen[:, unit])[: _MOST_LEVELS + 1].tolist())
                 if len(values[unit]) > 2 and isinstance(self.discrete, str):
                     del values[unit]
         jumps = {}
         for unit, levels in values.items():
-            if len(levels) == 2:
-                jumps[unit] = (min(levels), max(levels))
+            if 2 <= len(levels) <= _MOST_LEVELS:
+                jumps[unit] = np.array(sorted(levels))
             elif not isinstance(self.discrete, str):
                 raise GEHValueError(
-                    f"Difference: discrete unit {unit} has {len(levels)} values among the points; a jump needs exactly "
-                    "2. Encode categories with more as one column each."
+                    f"Difference: discrete unit {unit} has {len(levels)} values or more among the points; a discrete "
+                    f"one has 2 to {_MOST_LEVELS}."
                 )
         return jumps
 
@@ -141,8 +144,10 @@ class Difference(Engine):
         centre, width = torch.as_tensor(self._mean).to(values), torch.as_tensor(self._std).to(values)
         # Towards the centre: the moved points stay where data are, and the error of first order cancels on average.
         steps = torch.where(values > centre, -1.0, 1.0) * self.step * width
-        for unit, (low, high) in self.jumps.items():
-            steps[:, unit] = (low + high) - 2 * values[:, unit]
+        for unit, levels in self.jumps.items():
+            known = torch.as_tensor(levels).to(values)
+            here = (values[:, unit, None] - known).abs().argmin(dim=1)
+            steps[:, unit] = known[torch.where(here + 1 < len(known), here + 1, here - 1)] - known[here]
         return steps
 
     def _moved(self, cut: Cut, rows: Rows, steps: Tensor, first: Tensor, second: Tensor) -> Tensor:
