@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -32,8 +31,6 @@ from geh_explain.posterior.dropout import has_dropout
 from geh_explain.run import PILOT_DRAWS, Collected, Job, run
 from geh_explain.units import Units
 from geh_explain.version import __version__
-
-_log = logging.getLogger(__name__)
 
 
 class GEHExplainer:
@@ -146,9 +143,6 @@ class GEHExplainer:
         with borrow(self.model):
             job = self._prepare(inputs, target, additional_forward_args, groups, batch_size, seed)
             unit_names = _unit_names(names, job)
-            if isinstance(job.engine, Difference) and job.engine.jumps:
-                jumping = ", ".join(unit_names[unit] for unit in sorted(job.engine.jumps))
-                _log.info("units with two values among the points, which jump between them: %s", jumping)
             self._run(job, draws, scale, batch_size, seed, progress)
             notes = notes_on(job, chosen=self.posterior is None, by_hand=not isinstance(groups, str))
         if half is not None:

@@ -18,6 +18,7 @@ def notes_on(job: Job, *, chosen: bool, by_hand: bool) -> list[str]:
     found = [
         None if job.smoothed is None else doubt(job.smoothed),
         _engine(job),
+        _jumping(job),
         _recurrent_dropout(job, chosen),
         _no_posterior(job) if chosen else None,
         _several_calls(job),
@@ -32,6 +33,16 @@ def _engine(job: Job) -> str | None:
     if not isinstance(job.engine, Difference) or job.reason == "asked for":
         return None
     return f"engine='auto' takes mixed differences: {job.reason}"
+
+
+def _jumping(job: Job) -> str | None:
+    if not isinstance(job.engine, Difference) or job.engine.discrete != "detect" or not job.engine.jumps:
+        return None
+    names = job.cut.units.names(job.cut.shape, job.cut.name or "x", job.points.columns)
+    return (
+        f"engine='difference': {', '.join(names[unit] for unit in sorted(job.engine.jumps))} have two values among the "
+        "points and jump between them; Difference(discrete=[...]) declares such units, discrete=() none."
+    )
 
 
 def _recurrent_dropout(job: Job, chosen: bool) -> str | None:

@@ -169,6 +169,25 @@ def _token_hessian(model, embedded) -> np.ndarray:
     return np.abs(total / len(embedded)) * ~np.eye(embedded.shape[1], dtype=bool)
 
 
+def test_recurrent_layers_run_without_cudnn_and_it_is_switched_on_again():
+    seen = []
+
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = nn.GRU(3, 4, batch_first=True).double()
+
+        def forward(self, x):
+            seen.append(torch.backends.cudnn.enabled)
+            return self.rnn(x)[0][:, -1].prod(1)
+
+    before = torch.backends.cudnn.enabled
+    explain(Recurrent(), points(4, 2, 3), units=geh.units.Tokens())
+    assert seen
+    assert not any(seen)
+    assert torch.backends.cudnn.enabled == before
+
+
 def test_token_ids_at_the_inputs_point_to_the_embedding():
     with pytest.raises(geh.GEHError, match="embedding"):
         explain(nn.Sequential(nn.Embedding(5, 3), nn.Flatten()), torch.ones(4, 2, dtype=torch.long), target=0)

@@ -43,7 +43,10 @@ class Difference(Engine):
     >>> def black_box(x):  # any predictor of arrays; its first column is binary
     ...     return np.where(x[:, 0] > 0.5, 3.0 * x[:, 1], 0.0)
     >>> explainer = geh.GEHExplainer(
-    ...     lambda x: black_box(x.numpy()), engine=geh.hessian.Difference(), posterior=geh.posterior.PointEstimate())
+    ...     lambda x: black_box(x.numpy()),
+    ...     engine=geh.hessian.Difference(discrete=[0]),
+    ...     posterior=geh.posterior.PointEstimate(),
+    ... )
     >>> x = np.stack([np.arange(100) % 2, np.linspace(-1, 1, 100)], axis=1)
     >>> float(explainer.explain(x, groups=1, progress=False).geh.mean[0, 1].round(6))
     3.0
