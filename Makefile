@@ -12,7 +12,7 @@ test: $(READY)  ## run the tests, docstring examples included
 
 test-zoo: $(READY)  ## explain every classification family of torchvision, and write docs/architectures.md
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[zoo]"
-	GEH_EXPLAIN_ZOO=1 $(BIN)/python -m pytest tests/test_zoo.py --timeout 1800
+	GEH_EXPLAIN_ZOO=1 $(BIN)/python -m pytest tests/test_zoo.py tests/test_onnx.py --timeout 1800
 
 lint: $(READY)  ## check style and types
 	$(BIN)/ruff check .

@@ -13,7 +13,7 @@ from geh_explain.errors import GEHRuntimeError, GEHTypeError
 from geh_explain.layers import Site
 from geh_explain.outputs import Output, read, select
 from geh_explain.points import Rows
-from geh_explain.units import Units, default_units
+from geh_explain.units import Units, default_units, guesses_layout, telling
 
 
 class View(TorchFunctionMode):
@@ -26,6 +26,10 @@ class View(TorchFunctionMode):
     def begin(self) -> None:
         """Start a forward pass, below the cut."""
         self.live = False
+
+    def enter(self, before: tuple[Tensor, ...], after: tuple[Tensor, ...]) -> None:
+        """Cross the cut: the tensors ``before`` it go on as ``after``, with the units shifted."""
+        self.live = True
 
     def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Answer one call."""
@@ -60,7 +64,11 @@ class Cut:
         seen = self.activations(rows)
         self.shape = tuple(seen.shape[1:])
         self.device, self.dtype = seen.device, seen.dtype
-        self.units = (units or default_units(self.shape, site.module)).bind(self.shape, site.module, columns)
+        self.layout = telling(model, site.module, self.shape)
+        #: Whether nothing told which dimension of the layer holds its channels.
+        self.guessed = len(self.shape) > 1 and site.module is not None and self.layout is None and guesses_layout(units)
+        like = self.layout or site.module
+        self.units = (units or default_units(self.shape, site.module)).bind(self.shape, like, columns)
         self.count = self.units.count(self.shape)
         self.view: View | None = None
         self.calls = 0
@@ -146,8 +154,9 @@ class Cut:
         view.begin()
         with view, torch.set_grad_enabled(t.requires_grad):
             if self.layer is None:
-                view.live = True
-                raw = self._call(rows, self._shifted(rows.inputs, t))
+                shifted = self._shifted(rows.inputs, t)
+                view.enter(rows.inputs, shifted)
+                raw = self._call(rows, shifted)
             else:
                 raw = self._run_above(rows, t, view)
             return read(raw, self.output, len(rows))
@@ -192,8 +201,10 @@ class Cut:
                     f"calls; choose one of them, layer=Layer({self.name!r}, call=0)."
                 )
             torch.set_grad_enabled(t.requires_grad)
-            view.live = True
-            return self.site.replaced(out, activations + self.units.shift(t, self.shape))
+            view.live = False
+            shifted = activations + self.units.shift(t, self.shape)
+            view.enter((activations,), (shifted,))
+            return self.site.replaced(out, shifted)
 
         handle = self.layer.register_forward_hook(enter)
         try:

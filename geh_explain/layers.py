@@ -132,6 +132,11 @@ def _tensors(out: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
         yield from _tensors(value, (*path, key))
 
 
+def tensors_in(out: Any) -> list[Tensor]:
+    """Return all tensors in what a module puts out, however it is packed."""
+    return [tensor for _, tensor in _tensors(out)]
+
+
 def _listed(out: Any) -> str:
     found = [f"{path[0] if len(path) == 1 else path!r}: {tuple(value.shape)}" for path, value in _tensors(out)]
     return ", ".join(found) or "none"

@@ -20,8 +20,10 @@ def notes_on(job: Job, *, chosen: bool, by_hand: bool) -> list[str]:
         _engine(job),
         _jumping(job),
         _recurrent_dropout(job, chosen),
+        _left_out(job),
         _no_posterior(job) if chosen else None,
         _several_calls(job),
+        _guessed_channels(job),
         _scripted(job),
         _no_scores_or_spread(job),
         _lone_points(job) if by_hand else None,
@@ -59,6 +61,15 @@ def _recurrent_dropout(job: Job, chosen: bool) -> str | None:
     )
 
 
+def _left_out(job: Job) -> str | None:
+    if not isinstance(job.posterior, MCDropout) or not job.posterior.left_out:
+        return None
+    return (
+        f"posterior={job.posterior!r}: {', '.join(job.posterior.left_out)} drop in train mode only and do other things "
+        "there too, so that their dropout is not drawn; call dropout in eval mode as well, with training=self.training."
+    )
+
+
 def _no_posterior(job: Job) -> str | None:
     if not isinstance(job.posterior, PointEstimate):
         return None
@@ -76,6 +87,16 @@ def _several_calls(job: Job) -> str | None:
     return (
         f"layer={cut.name!r} is called {cut.calls} times in a forward, and its units are moved in all of them "
         f"together; layer=Layer({cut.name!r}, call=0) chooses one call."
+    )
+
+
+def _guessed_channels(job: Job) -> str | None:
+    cut = job.cut
+    if not cut.guessed:
+        return None
+    return (
+        f"units: nothing tells which dimension of layer {cut.name!r}, (batch, {', '.join(map(str, cut.shape))}), holds "
+        f"its channels, and {cut.units!r} was taken; pass units=Channels(dim=...) to say it."
     )
 
 

@@ -61,7 +61,7 @@ def positions(cut: Cut, points: Points, batch_size: int | None) -> Iterator[Floa
     for rows in points.pieces(batch_size):
         activations = cut.activations(rows)
         if cut.layer is not None and activations.ndim > 2:
-            activations = Channels().bind(cut.shape, cut.layer, None).values(activations)
+            activations = Channels().bind(cut.shape, cut.layout, None).values(activations)
         yield activations.flatten(1).double().cpu().numpy()
 
 

@@ -36,7 +36,14 @@ _CHANNELS_FIRST = (
     nn.modules.pooling._AdaptiveMaxPoolNd,
 )
 #: Layers that act on the last dimension.
-_CHANNELS_LAST = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.MultiheadAttention, nn.TransformerEncoderLayer)
+_CHANNELS_LAST = (
+    nn.Linear,
+    nn.LayerNorm,
+    nn.Embedding,
+    nn.MultiheadAttention,
+    nn.TransformerEncoderLayer,
+    nn.RNNBase,
+)
 
 
 class Units(ABC):
@@ -99,8 +106,8 @@ class Channels(Units):
     """A whole feature map moves together: one unit per channel.
 
     ``dim`` is the channel dimension of the layer's output, counted with the batch dimension (1 for
-    convolutions, -1 for channels-last layers). None decides by what the layer is made of, and takes 1 for
-    images and -1 for sequences where that does not tell.
+    convolutions, -1 for channels-last layers). None decides by what the layer is made of, or its neighbours if it
+    is a bare activation, and takes 1 for images and -1 for sequences where nothing tells, with a warning.
 
     >>> Channels(dim=1).count((16, 7, 7))
     16
@@ -138,12 +145,44 @@ class Channels(Units):
 
 
 def _channels_first(shape: Shape, module: nn.Module | None) -> bool:
-    """Guess from what a layer is made of whether its channels stand in dimension 1 or in the last one."""
-    parts = [] if module is None else [part for part in module.modules() if type(part).__name__ != "LayerNorm2d"]
+    """Tell from what a layer is made of whether its channels stand in dimension 1 or in the last one."""
+    told = None if module is None else _told(module)
+    return len(shape) >= 3 if told is None else told
+
+
+def _told(module: nn.Module) -> bool | None:
+    """Return whether a layer's channels stand in dimension 1, None if what it is made of does not tell."""
+    parts = [part for part in module.modules() if type(part).__name__ != "LayerNorm2d"]
     if any(isinstance(part, _CHANNELS_FIRST) for part in parts) or type(module).__name__ == "LayerNorm2d":
         return True
     # Transformer blocks on maps (Swin's, say) are made of linear layers only.
-    return len(shape) >= 3 and not any(isinstance(part, _CHANNELS_LAST) for part in parts)
+    return False if any(isinstance(part, _CHANNELS_LAST) for part in parts) else None
+
+
+def telling(model: nn.Module, module: nn.Module | None, shape: Shape) -> nn.Module | None:
+    """Return the layer that tells where the channels of ``module`` stand: itself, or the nearest neighbour that fits.
+
+    A bare activation says nothing, but a layer with as many channels as it has in the right place does. Returns None
+    where nothing tells.
+    """
+    if module is None or _told(module) is not None:
+        return module
+    modules = list(model.modules())
+    here = next(number for number, other in enumerate(modules) if other is module)
+    for other in (*reversed(modules[:here]), *modules[here + 1 :]):
+        # A module that holds others, such as the whole model, says nothing about this place.
+        told = _told(other) if not any(True for _ in other.children()) else None
+        if told is not None and _width(other) == shape[0 if told else -1]:
+            return other
+    return None
+
+
+def _width(module: nn.Module) -> int | None:
+    """Return how many channels a layer puts out, None if it does not say."""
+    for name in ("out_channels", "out_features", "num_features", "num_channels", "embedding_dim", "embed_dim"):
+        if isinstance(getattr(module, name, None), int):
+            return int(getattr(module, name))
+    return module.normalized_shape[-1] if isinstance(module, nn.LayerNorm) else None
 
 
 class Patches(Units):
@@ -365,6 +404,13 @@ class Subset(Units):
     def __repr__(self) -> str:
         of = "" if self.of is None else f", of={self.of!r}"
         return f"Subset({self.indices!r}{of})"
+
+
+def guesses_layout(units: Units | None) -> bool:
+    """Tell whether ``units`` leave it open which dimension of a layer holds its channels."""
+    if isinstance(units, Subset):
+        return guesses_layout(units.of)
+    return units is None or (isinstance(units, Channels) and units.dim is None)
 
 
 def default_units(shape: Shape, module: nn.Module | None) -> Units:

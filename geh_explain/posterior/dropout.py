@@ -4,59 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
-from types import FunctionType
+from functools import partial
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import nn
 
-from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
+from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.posterior.base import seed_of_draw
-
-#: What a dropped value of alpha dropout becomes: the limit of SELU at minus infinity.
-_ALPHA = -1.7580993408473766
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """One kind of dropout: are whole channels dropped, or everything, and is it the self-normalising form?"""
-
-    channels: bool
-    alpha: bool
-    path: bool = False
-
-
-_PATH = _Kind(False, False, path=True)
-_ELEMENTS, _CHANNELS = _Kind(False, False), _Kind(True, False)
-_ALPHA_ELEMENTS, _ALPHA_CHANNELS = _Kind(False, True), _Kind(True, True)
-
-#: Every function that drops something, as modules, functional calls and bare torch calls reach it.
-_FUNCTIONS: dict[Callable[..., Any], _Kind] = {
-    F.dropout: _ELEMENTS,
-    F.dropout1d: _CHANNELS,
-    F.dropout2d: _CHANNELS,
-    F.dropout3d: _CHANNELS,
-    F.alpha_dropout: _ALPHA_ELEMENTS,
-    F.feature_alpha_dropout: _ALPHA_CHANNELS,
-    torch.dropout: _ELEMENTS,
-    torch.dropout_: _ELEMENTS,
-    torch.feature_dropout: _CHANNELS,
-    torch.feature_dropout_: _CHANNELS,
-    torch.alpha_dropout: _ALPHA_ELEMENTS,
-    torch.alpha_dropout_: _ALPHA_ELEMENTS,
-    torch.feature_alpha_dropout: _ALPHA_CHANNELS,
-    torch.feature_alpha_dropout_: _ALPHA_CHANNELS,
-}
+from geh_explain.posterior.masks import Masks, NoDropout, path_rate
+from geh_explain.posterior.train_only import TrainOnly
 
 
 class MCDropout:
     """Dropout as a posterior: each draw drops one fixed set of nodes, for all rows alike.
 
     The model stays in eval mode, so that batch normalisation keeps its statistics; dropout modules and
-    functional calls are both seen. ``modules`` restricts it to some dropout modules.
+    functional calls are both seen, also those a model makes in train mode only. ``modules`` restricts it to some
+    dropout modules.
 
     >>> import torch, geh_explain as geh
     >>> from torch import nn
@@ -73,6 +37,8 @@ class MCDropout:
             if not modules or not all(isinstance(module, nn.Module) for module in modules):
                 raise GEHTypeError("MCDropout: modules must be some modules of the model, in a list, or None for all.")
         self.modules = modules
+        #: Classes of modules that drop in train mode only and do other things there too, so that they are left out.
+        self.left_out: list[str] = []
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
         """Yield ``n`` draws of the masks."""
@@ -80,19 +46,25 @@ class MCDropout:
         for module in self.modules or ():
             if module not in own:
                 raise GEHValueError(f"MCDropout: modules has {module}, which is not part of the model.")
+        train_only = TrainOnly(model)
+        self.left_out = train_only.mixed
         for draw in range(n):
-            yield self._dropped(model, seed_of_draw(seed, draw))
+            yield self._dropped(model, seed_of_draw(seed, draw), train_only)
 
     @contextmanager
-    def _dropped(self, model: nn.Module, seed: int) -> Iterator[None]:
+    def _dropped(self, model: nn.Module, seed: int, train_only: TrainOnly) -> Iterator[None]:
         masks = Masks(seed, everywhere=self.modules is None)
         with ExitStack() as stack:
             for module in self.modules or ():
                 stack.callback(module.register_forward_pre_hook(masks.open).remove)
                 stack.callback(module.register_forward_hook(masks.close, always_call=True).remove)
             for module in model.modules():
-                if self.modules is None and _path_rate(module):
+                if self.modules is None and path_rate(module):
                     stack.callback(module.register_forward_hook(masks.drop_path).remove)
+            if self.modules is None:
+                look = partial(train_only.start, masks)
+                stack.callback(model.register_forward_pre_hook(look, with_kwargs=True).remove)
+                stack.enter_context(train_only.on())
             stack.callback(model.register_forward_pre_hook(masks.start, with_kwargs=True).remove)
             stack.callback(model.register_forward_hook(masks.finish).remove)
             stack.enter_context(masks)
@@ -102,170 +74,11 @@ class MCDropout:
         return "MCDropout()" if self.modules is None else f"MCDropout(modules={self.modules!r})"
 
 
-def _path_rate(module: nn.Module) -> float:
-    """Return the rate at which a module drops whole residual branches: torchvision's, timm's, Hugging Face's."""
-    name = type(module).__name__
-    if name == "StochasticDepth":
-        return float(getattr(module, "p", 0.0))
-    return float(getattr(module, "drop_prob", 0.0) or 0.0) if name.endswith("DropPath") else 0.0
-
-
 def has_dropout(model: nn.Module, call: Callable[[], Any]) -> bool:
     """Tell whether ``call``, which runs the model on one row, drops anything."""
     try:
-        with MCDropout()._dropped(model, seed=0):
+        with MCDropout()._dropped(model, 0, TrainOnly(model)):
             call()
     except NoDropout:
         return False
     return True
-
-
-class NoDropout(GEHRuntimeError):
-    """MC dropout was asked for, and the model drops nothing."""
-
-
-class Masks(TorchFunctionMode):
-    """Draws the masks in the first forward, of a single row, and replays them by order of call."""
-
-    def __init__(self, seed: int, everywhere: bool) -> None:
-        super().__init__()
-        # Masks are drawn on the CPU, so that a seed means the same on every device.
-        self.generator = torch.Generator().manual_seed(seed)
-        self.open_modules = int(everywhere)
-        self.masks: list[tuple[Tensor, torch.Size]] = []
-        self.recorded = False
-        self.call = 0
-
-    # Hooks of the whole model: a forward begins and ends.
-    def start(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.call = 0
-        rows = [len(value) for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.ndim]
-        if not self.recorded and rows and rows[0] != 1:
-            raise GEHRuntimeError(
-                "MCDropout: the first forward inside a draw must have a single row, from which the masks of all rows "
-                "are drawn; call model(inputs[:1]) first."
-            )
-
-    def finish(self, module: nn.Module, args: Any, out: Any) -> None:
-        if not self.recorded and not self.masks:
-            raise NoDropout(
-                "posterior=MCDropout(): the model dropped nothing in its forward, so draws have no spread. It has no "
-                "dropout with 0 < p, or applies it only in train mode (functional attention with dropout_p, say), in a "
-                "scripted or compiled part, or inside an RNN. Use Ensemble, WeightSamples or Stochastic, or "
-                "posterior=None for the point estimate."
-            )
-        self.recorded = True
-
-    # Hooks of the chosen dropout modules.
-    def drop_path(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> Tensor:
-        """Drop a whole residual branch, for all rows or none (stochastic depth)."""
-        x: Tensor = args[0]
-        return x * self._mask(x, _path_rate(module), _PATH)
-
-    def open(self, module: nn.Module, args: Any) -> None:
-        self.open_modules += 1
-
-    def close(self, module: nn.Module, args: Any, out: Any) -> None:
-        self.open_modules -= 1
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if not self.open_modules:
-            return func(*args, **kwargs)
-        if func is F.multi_head_attention_forward:
-            # Its own dropout is invisible from outside, and switched off by training=False.
-            with self:
-                return _open_attention(*args, **{**kwargs, "training": True})
-        if func is F.scaled_dot_product_attention:
-            return self._attend(*args, **kwargs)
-        kind = _FUNCTIONS.get(func)
-        return func(*args, **kwargs) if kind is None else self._drop(kind, func.__name__.endswith("_"), *args, **kwargs)
-
-    def _attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Tensor:
-        """Attend with a recorded mask on the attention weights, written out as torch documents it."""
-        if dropout_p == 0:
-            return F.scaled_dot_product_attention(
-                query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
-            )
-        if enable_gqa:
-            key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
-            value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
-        scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
-        if is_causal:
-            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        if attn_mask is not None and attn_mask.dtype == torch.bool:
-            scores = scores.masked_fill(~attn_mask, -float("inf"))
-        elif attn_mask is not None:
-            scores = scores + attn_mask
-        return self._drop(_ELEMENTS, False, scores.softmax(-1), dropout_p) @ value
-
-    def _drop(
-        self,
-        kind: _Kind,
-        in_place: bool,
-        input: Tensor,
-        p: float = 0.5,
-        training: bool = True,
-        inplace: bool = False,
-        train: bool = True,
-    ) -> Tensor:
-        if p == 0:
-            return input
-        keep = self._mask(input, p, kind)
-        if kind.alpha:
-            scale = 0.0 if p == 1 else ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5
-            dropped = scale * (input * keep + _ALPHA * (1 - keep)) - scale * _ALPHA * p
-        else:
-            dropped = input * keep
-        return input.copy_(dropped) if in_place or inplace else dropped
-
-    def _mask(self, input: Tensor, p: float, kind: _Kind) -> Tensor:
-        if not self.recorded:
-            kept = 0 if kind.path else 2 if kind.channels else input.ndim
-            shape = (*input.shape[:kept], *(1 for _ in input.shape[kept:]))
-            keep = torch.bernoulli(torch.full(shape, 1 - p), generator=self.generator).to(input)
-            # What plain dropout keeps makes up for what it drops.
-            self.masks.append((keep if kind.alpha or p == 1 else keep / (1 - p), input.shape))
-            return self.masks[-1][0]
-        if self.call >= len(self.masks):
-            raise GEHRuntimeError(
-                "MCDropout: the model called dropout more often than in the draw's first forward; its forward must not "
-                "depend on the data or the batch size."
-            )
-        mask, seen = self.masks[self.call]
-        self.call += 1
-        return _for_rows(mask, seen, input.shape)
-
-
-#: F.multi_head_attention_forward as if no mode were active at its door, so that its inner calls are seen.
-_open_attention = FunctionType(
-    F.multi_head_attention_forward.__code__,
-    {**F.multi_head_attention_forward.__globals__, "has_torch_function": lambda tensors: False},
-    argdefs=F.multi_head_attention_forward.__defaults__,
-)
-
-
-def _for_rows(mask: Tensor, seen: torch.Size, shape: torch.Size) -> Tensor:
-    """Repeat a mask recorded at ``seen`` for an input of ``shape``: the batch dimension is the one that grew.
-
-    Rows may share their dimension with something else, such as (batch * heads, L, S) in attention.
-    """
-    if len(seen) != len(shape) or any(now % then for now, then in zip(shape, seen, strict=True)):
-        raise GEHRuntimeError(
-            f"MCDropout: a dropout saw the shape {tuple(seen)} for one row and now {tuple(shape)}; rows must all have "
-            "the same shape."
-        )
-    times = [now // then if size > 1 else 1 for now, then, size in zip(shape, seen, mask.shape, strict=True)]
-    return mask if all(time == 1 for time in times) else mask.repeat(times)

@@ -1,0 +1,224 @@
+"""Models with a past to lend, posteriors to explain them with, and a look at every trace that may be left."""
+
+import random
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.overrides import _get_current_function_mode_stack
+
+import geh_explain as geh
+from geh_explain import posterior as posteriors
+
+DRAWS = 3
+
+
+# What is looked at
+
+
+def tensor_state(tensor):
+    grad = None if tensor.grad is None else (id(tensor.grad), tensor.grad.tolist())
+    return id(tensor), tensor.data_ptr(), tensor.requires_grad, tensor.dtype, tensor.tolist(), grad
+
+
+def entry_state(value):
+    """Everything a module's ``__dict__`` can hold: tables (of hooks, parameters, modules), tensors, flags, objects."""
+    if isinstance(value, torch.Tensor):
+        return tensor_state(value)
+    if isinstance(value, dict):
+        return [(key, entry_state(entry)) for key, entry in value.items()]
+    if isinstance(value, (bool, int, float, str, set, type(None))):
+        return value
+    return id(value)
+
+
+def model_state(*models):
+    return {
+        (number, name, key): entry_state(value)
+        for number, model in enumerate(models)
+        for name, module in model.named_modules()
+        for key, value in module.__dict__.items()
+    }
+
+
+def world_state():
+    return {
+        "torch": torch.get_rng_state().tolist(),
+        "numpy": [part.tolist() if isinstance(part, np.ndarray) else part for part in np.random.get_state()],
+        "random": random.getstate(),
+        "gradients": torch.is_grad_enabled(),
+        "inference": torch.is_inference_mode_enabled(),
+        "fast path": torch.backends.mha.get_fastpath_enabled(),
+        "flash": torch.backends.cuda.flash_sdp_enabled(),
+        "memory efficient": torch.backends.cuda.mem_efficient_sdp_enabled(),
+        "math": torch.backends.cuda.math_sdp_enabled(),
+        "function modes": [id(mode) for mode in _get_current_function_mode_stack()],
+        "dtype": torch.get_default_dtype(),
+    }
+
+
+@contextmanager
+def untouched(*models):
+    """Fail if the block leaves a trace in the models or in the world around them."""
+    keep_alive = [dict(module.__dict__) for model in models for module in model.modules()]
+    keep_alive += [[*model.parameters(), *model.buffers()] for model in models]
+    before = {**model_state(*models), **world_state()}
+    yield
+    after = {**model_state(*models), **world_state()}
+    assert list(after) == list(before)
+    assert {key: (before[key], after[key]) for key in before if before[key] != after[key]} == {}
+    del keep_alive
+
+
+# Who is borrowed
+
+
+class Fuse:
+    """Blows at one call: raises ``error`` when it is called for the ``blows``-th time."""
+
+    def __init__(self):
+        self.calls, self.blows, self.error = 0, 0, None
+
+    def __call__(self, value=None):
+        self.calls += 1
+        if self.calls == self.blows:
+            raise self.error
+        return value
+
+
+def nothing(*args):
+    """Hook that only looks."""
+
+
+class Lived(nn.Module):
+    """A network with a past: mixed modes, a frozen bias, gradients, batch statistics and its owner's hooks."""
+
+    def __init__(self, fuse=None, hidden=5):
+        super().__init__()
+        self.first, self.norm, self.drop = nn.Linear(3, hidden), nn.BatchNorm1d(hidden), nn.Dropout(0.3)
+        self.middle, self.last = nn.Linear(hidden, 4), nn.Linear(4, 1)
+        self.kink = nn.LeakyReLU(inplace=True)
+        self.fuse = fuse or Fuse()
+        self.double()
+        self(torch.randn(20, 3, dtype=torch.double)).sum().backward()  # leaves gradients and running statistics
+        self.fuse.calls = 0
+        self.last.bias.grad = None
+        self.middle.bias.requires_grad_(False)
+        self.eval()
+        self.drop.train()
+        self.last.train()
+        self.middle.register_forward_hook(nothing)
+        self.middle.register_forward_pre_hook(nothing)
+        self.middle.register_full_backward_hook(nothing)
+        self.last.register_forward_hook(nothing, always_call=True)
+        self.norm.register_forward_hook(lambda module, args, kwargs, out: None, with_kwargs=True)
+        self.register_forward_pre_hook(lambda module, args, kwargs: None, with_kwargs=True)
+        self.register_full_backward_pre_hook(nothing)
+        self.register_state_dict_pre_hook(nothing)
+
+    def below(self, x):
+        return self.first(x)
+
+    def forward(self, x):
+        hidden = self.drop(torch.tanh(self.norm(self.below(x))))
+        if not self.training:  # what fails there, where hidden dropout is looked for, is no error
+            self.fuse()
+        return self.last(torch.tanh(self.middle(hidden)))
+
+
+class Noisy(Lived):
+    """Draws its own weights."""
+
+    def below(self, x):
+        weight = self.first.weight + 0.1 * torch.randn_like(self.first.weight)
+        return self.first(x) + x @ (weight - self.first.weight).T * (1 + random.random() + np.random.rand())
+
+
+class Own:
+    """A user's own posterior: the first layer is scaled."""
+
+    def draws(self, model, n, seed):
+        for draw in range(n):
+            yield self.scaled(model.first, 1 + draw)
+
+    @contextmanager
+    def scaled(self, layer, factor):
+        handle = layer.register_forward_hook(lambda module, args, out: out * factor)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+
+def samples_of(model):
+    entries = {name: value for name, value in model.state_dict().items() if value.is_floating_point()}
+    return [{name: value * (1 + 0.1 * k) for name, value in entries.items()} for k in range(DRAWS)]
+
+
+def automatic(fuse):
+    return Lived(fuse), None, ()
+
+
+def dropout(fuse):
+    return Lived(fuse), posteriors.MCDropout(), ()
+
+
+def dropout_of_one_module(fuse):
+    model = Lived(fuse)
+    return model, posteriors.MCDropout(modules=[model.drop]), ()
+
+
+def weights(fuse):
+    model = Lived(fuse)
+    return model, posteriors.WeightSamples(samples_of(model)), ()
+
+
+def weights_on_call(fuse):
+    model = Lived(fuse)
+    samples = samples_of(model)
+    return model, posteriors.WeightSamples(lambda k: samples[k]), ()
+
+
+def ensemble(fuse):
+    members = [Lived(fuse), Lived(fuse, hidden=7), Lived(fuse)]
+    return members[0], posteriors.Ensemble(members), members
+
+
+def ensemble_of_others(fuse):
+    members = [Lived(fuse, hidden=6), Lived(fuse, hidden=7)]
+    return Lived(fuse), posteriors.Ensemble(members), members
+
+
+def stochastic(fuse):
+    return Noisy(fuse), posteriors.Stochastic(), ()
+
+
+def own(fuse):
+    return Lived(fuse), Own(), ()
+
+
+def point(fuse):
+    return Lived(fuse), posteriors.PointEstimate(), ()
+
+
+AT_LAYERS = [automatic, dropout, dropout_of_one_module, weights, weights_on_call, stochastic, own, point]
+CASES = [(case, layer) for case in AT_LAYERS for layer in (None, "first", "middle")]
+CASES += [(ensemble, None), (ensemble_of_others, None)]
+each_case = pytest.mark.parametrize(("case", "layer"), CASES, ids=[f"{c.__name__}-{n or 'inputs'}" for c, n in CASES])
+marks = [
+    pytest.mark.usefixtures("seeded"),
+    # torch remarks that a user's full backward hook at the cut sees no gradients of its inputs; that is so by design.
+    pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning"),
+]
+
+
+def points(rows=12):
+    return torch.randn(rows, 3, dtype=torch.double, generator=torch.Generator().manual_seed(1))
+
+
+def explain(model, posterior, layer=None, inputs=None, output="probability", groups=2, **options):
+    explainer = geh.GEHExplainer(model, layer, posterior=posterior, output=output)
+    inputs = points() if inputs is None else inputs
+    return explainer.explain(inputs, groups=groups, draws=DRAWS, progress=False, **options)

@@ -1,0 +1,65 @@
+"""A call with everything in order but what the test changes, and the error in words that must follow."""
+
+from contextlib import contextmanager
+
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import geh_explain as geh
+from geh_explain.posterior import PointEstimate
+
+ROWS = 24
+
+
+class Net(nn.Module):
+    def __init__(self, outputs=1, activation=nn.Tanh):
+        super().__init__()
+        self.encoder, self.act, self.head = nn.Linear(3, 5), activation(), nn.Linear(5, outputs)
+        self.unused = nn.Linear(3, 5)
+
+    def forward(self, x):
+        return self.head(self.act(self.encoder(x)))
+
+
+class Applied(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def points(rows=ROWS):
+    return torch.randn(rows, 3, generator=torch.Generator().manual_seed(1))
+
+
+def frame():
+    return pd.DataFrame(points().numpy(), columns=["age", "size", "rooms"])
+
+
+def explain(model=None, inputs=None, layer=None, *, explainer=None, **options):
+    """Explain a small network, with everything in order but what the test changes."""
+    options = {"groups": 2, "draws": 2, "progress": False, **options}
+    explainer = {"posterior": PointEstimate(), **(explainer or {})}
+    model = Net() if model is None else model
+    return geh.GEHExplainer(model, layer, **explainer).explain(points() if inputs is None else inputs, **options)
+
+
+@contextmanager
+def refused(kind, *words):
+    """Expect an error of this package that is also of a usual ``kind`` and whose message has all ``words``."""
+    with pytest.raises(geh.GEHError) as caught:
+        yield
+    assert isinstance(caught.value, kind)
+    missing = [word for word in words if word not in str(caught.value)]
+    assert not missing, f"{missing} not in: {caught.value}"
+
+
+def cases(table):
+    """Spread a table {name: (function, kind of error, words ...)} over tests."""
+    return pytest.mark.parametrize(
+        ("call", "kind", "words"), [(c, k, w) for c, k, *w in table.values()], ids=list(table)
+    )

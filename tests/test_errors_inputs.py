@@ -1,0 +1,172 @@
+"""Wrong inputs end in words, and so do loaders that give other rows in a later pass."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from refusing import ROWS, Applied, Net, cases, explain, frame, points, refused
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+import geh_explain as geh
+from geh_explain.posterior import PointEstimate
+
+pytestmark = pytest.mark.usefixtures("seeded")
+
+
+# Inputs
+
+
+def with_bad_value(value, row=7):
+    inputs = points()
+    inputs[row, 2] = value
+    return inputs
+
+
+def as_frame(inputs):
+    return pd.DataFrame(inputs.numpy(), columns=["age", "size", "rooms"])
+
+
+def as_loader(inputs):
+    return DataLoader(TensorDataset(inputs), batch_size=5)
+
+
+class Empty(Dataset):
+    def __len__(self):
+        return 0
+
+    def __getitem__(self, index):
+        raise IndexError
+
+
+@cases(
+    {
+        "whole numbers": (torch.ones(4, 3, dtype=torch.long), TypeError, "inputs", "int64", ".float()", "embedding"),
+        "whole number array": (np.ones((4, 3), int), TypeError, "inputs", "int64", "embedding"),
+        "text array": (np.array([["a", "b", "c"]]), TypeError, "inputs", "not numbers", "float32"),
+        "object array": (np.array([[1.0, None, 2.0]], dtype=object), TypeError, "inputs", "object", "float32"),
+        "NaN": (with_bad_value(torch.nan), ValueError, "inputs", "row 7", "column 2", "impute"),
+        "NaN in an array": (with_bad_value(torch.nan).numpy(), ValueError, "inputs", "row 7", "column 2"),
+        "NaN in a frame": (as_frame(with_bad_value(torch.nan)), ValueError, "inputs", "row 7", "column 'rooms'"),
+        "NaN in a loader": (as_loader(with_bad_value(torch.nan, 17)), ValueError, "inputs", "row 17", "column 2"),
+        "infinity": (with_bad_value(torch.inf), ValueError, "inputs", "row 7", "infinite"),
+        "missing values": (
+            pd.DataFrame({"age": pd.array([1, None, 3], dtype="Int64"), "size": 1.0, "rooms": 2.0}),
+            *(ValueError, "inputs", "row 1", "column 'age'"),
+        ),
+        "text column": (frame().assign(age="old"), TypeError, "inputs", "['age']", "get_dummies"),
+        "category": (frame().assign(age=pd.Categorical(["a"] * ROWS)), TypeError, "inputs", "['age']", "get_dummies"),
+        "dates": (frame().assign(age=pd.Timestamp("2020-01-01")), TypeError, "inputs", "['age']", "numbers"),
+        "no rows": (torch.empty(0, 3), ValueError, "inputs", "empty"),
+        "no rows in an array": (np.empty((0, 3), np.float32), ValueError, "inputs", "empty"),
+        "no rows in a frame": (frame().iloc[:0], ValueError, "inputs", "empty"),
+        "no rows in a loader": (as_loader(torch.empty(0, 3)), ValueError, "inputs", "empty"),
+        "no rows in a dataset": (Empty(), ValueError, "inputs", "empty"),
+        "no columns": (torch.empty(5, 0), ValueError, "inputs", "needs two"),
+        "scalar": (torch.tensor(1.0), ValueError, "inputs", "first dimension is the rows"),
+        "empty tuple": ((), ValueError, "inputs=()", "at least one tensor"),
+        "tuple of unequal lengths": ((points(), points(4)), ValueError, "inputs", "[24, 4] rows", "agree"),
+        "list": ([[1.0, 2.0, 3.0]], TypeError, "inputs", "list", "tensor"),
+        "empty dict": ({}, ValueError, "inputs", "empty", "tensor"),
+        "nothing": (None, TypeError, "inputs", "NoneType", "tensor"),
+        "loader of dicts": (DataLoader([{"x": 1.0}]), TypeError, "inputs", "dict", "tensor"),
+    }
+)
+def test_wrong_inputs_are_refused(call, kind, words):
+    with refused(kind, *words):
+        geh.GEHExplainer(Net(), posterior=PointEstimate()).explain(call, groups=1, progress=False)
+
+
+UNUSUAL = {
+    "backwards": lambda x: x[::-1],
+    "every other": lambda x: x[:, ::2],
+    "of the other endianness": lambda x: x.astype(">f4"),
+    "long doubles": lambda x: x.astype(np.longdouble),
+    "half precision": lambda x: x.astype(np.float16),
+}
+
+
+@pytest.mark.parametrize("layout", UNUSUAL)
+def test_an_array_in_an_unusual_layout_is_read(layout):
+    array = UNUSUAL[layout](points().numpy())
+    usual = torch.tensor(np.ascontiguousarray(array, dtype=np.float32))
+    model = Applied(lambda x: (x * x.flip(1)).sum(1).sin())
+    expected = explain(model, usual, explainer={"posterior": PointEstimate()}).signed
+    assert np.allclose(explain(model, array).signed, expected, rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["array", "frame", "frame of doubles"])
+def test_what_is_read_only_is_read_without_a_warning_of_torch(kind):
+    array = points().numpy().copy()
+    array.flags.writeable = False
+    given = {"array": array, "frame": pd.DataFrame(array), "frame of doubles": pd.DataFrame(array.astype(float))}[kind]
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        explain(Net(), given)
+    finally:
+        torch.set_warn_always(always)
+
+
+# Loaders too large to keep
+
+
+class Streaming(IterableDataset):
+    """Gives what ``rows(pass)`` says, pass by pass."""
+
+    def __init__(self, rows):
+        self.rows, self.passes = rows, 0
+
+    def __iter__(self):
+        self.passes += 1
+        return iter(self.rows(self.passes))
+
+
+@pytest.fixture
+def streamed(monkeypatch):
+    monkeypatch.setattr("geh_explain.points.KEEP_SHARE", 0)
+
+
+def whole_points():
+    return torch.arange(3.0 * ROWS).reshape(ROWS, 3) % 7
+
+
+def permuted(number):
+    return whole_points()[torch.randperm(ROWS, generator=torch.Generator().manual_seed(number))]
+
+
+@pytest.mark.usefixtures("streamed")
+@pytest.mark.parametrize("batch_size", [5, ROWS])
+@pytest.mark.parametrize(
+    "rows",
+    [lambda number: points() + number, permuted, lambda number: points() if number < 3 else points().flip(1)],
+    ids=["others", "permuted", "other columns"],
+)
+def test_a_loader_that_gives_other_rows_later_is_refused(rows, batch_size):
+    with refused(RuntimeError, "inputs", "loader", "first pass", "pass a tensor"):
+        explain(inputs=DataLoader(Streaming(rows), batch_size=batch_size))
+
+
+@pytest.mark.usefixtures("streamed")
+@pytest.mark.parametrize("later", [8, 10, 50])
+def test_a_loader_that_gives_another_number_of_rows_later_is_refused(later):
+    data = points(50)
+    loader = DataLoader(Streaming(lambda number: data[: 20 if number < 3 else later]), batch_size=5)
+    with refused(RuntimeError, "inputs", "loader", "first pass"):
+        explain(inputs=loader)
+
+
+@pytest.mark.usefixtures("streamed")
+def test_a_loader_that_can_be_read_once_is_refused():
+    rows = iter(points())
+    with refused((RuntimeError, ValueError), "inputs", "loader"):
+        explain(inputs=DataLoader(Streaming(lambda number: rows), batch_size=5))
+
+
+@pytest.mark.usefixtures("streamed")
+@pytest.mark.parametrize("own", [False, True], ids=["global generator", "own generator"])
+def test_a_shuffling_loader_repeats_itself_when_it_is_streamed(own):
+    generator = torch.Generator().manual_seed(3) if own else None
+    loader = DataLoader(TensorDataset(points()), batch_size=5, shuffle=True, generator=generator)
+    model, before = Net(), generator.get_state() if own else None
+    assert np.allclose(explain(model, loader).aeh.mean, explain(model).aeh.mean, rtol=1e-4)
+    assert not own or torch.equal(generator.get_state(), before)

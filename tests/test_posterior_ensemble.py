@@ -1,0 +1,57 @@
+"""An ensemble: each draw is one of its members, explained as if it were alone."""
+
+import numpy as np
+import pytest
+from drawing import dropping, explain, local_hessians, network, points
+from torch import nn
+
+import geh_explain as geh
+from geh_explain.posterior import Ensemble, PointEstimate
+
+pytestmark = pytest.mark.usefixtures("seeded")
+
+
+def test_an_ensemble_is_its_members_explained_one_by_one():
+    members = [network(hidden=4), dropping(), lambda x: x[:, 0] * x[:, 1] ** 2 + x[:, 2]]
+    inputs = points()
+    draws = local_hessians(network(), inputs, Ensemble(members))
+    alone = [local_hessians(member, inputs, PointEstimate())[0] for member in members]
+    assert np.array_equal(draws, np.stack(alone))
+
+
+def test_the_model_itself_may_be_a_member():
+    members = [network(), network(hidden=4)]
+    inputs = points()
+    draws = local_hessians(members[0], inputs, Ensemble(members))
+    assert np.array_equal(draws[0], local_hessians(members[0], inputs, PointEstimate())[0])
+    assert np.array_equal(draws[1], local_hessians(members[1], inputs, PointEstimate())[0])
+
+
+def test_a_member_may_contain_the_model():
+    model = network()
+    member = nn.Sequential(model, nn.Tanh())
+    inputs = points()
+    draws = local_hessians(model, inputs, Ensemble([model, member]))
+    assert np.array_equal(draws[1], local_hessians(member, inputs, PointEstimate())[0])
+
+
+def test_an_ensemble_gives_as_many_draws_as_it_has_members():
+    members = [network() for _ in range(5)]
+    assert len(explain(members[0], Ensemble(members), draws=100).signed) == 5
+    assert len(explain(members[0], Ensemble(nn.ModuleList(members)), draws=3).signed) == 3
+
+
+@pytest.mark.parametrize("layer", ["0", "2"])
+def test_an_ensemble_has_no_hidden_units_to_compare(layer):
+    members = [network(), network()]
+    with pytest.raises(geh.GEHError, match=rf"layer='{layer}'.*do not correspond.*(MCDropout|WeightSamples)") as error:
+        geh.GEHExplainer(members[0], layer, posterior=Ensemble(members))
+    assert isinstance(error.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    "models", [[], network(), 5, None, [3], ["net"]], ids=["empty", "one", "5", "None", "[3]", "text"]
+)
+def test_an_ensemble_is_a_list_of_networks(models):
+    with pytest.raises(geh.GEHError, match="model"):
+        Ensemble(models)

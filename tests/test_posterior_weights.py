@@ -1,0 +1,165 @@
+"""Samples of the weights: each draw is the model with one sample loaded, and a wrong sample is named."""
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+from drawing import explain, local_hessians, network, points, same
+from torch import nn
+
+import geh_explain as geh
+from geh_explain.posterior import Ensemble, PointEstimate, WeightSamples
+
+pytestmark = pytest.mark.usefixtures("seeded")
+
+
+# What a sample stands for
+
+
+def perturbed(model, number=4):
+    entries = model.state_dict()
+    return [{name: value + 0.3 * torch.randn_like(value) for name, value in entries.items()} for _ in range(number)]
+
+
+def explained_copies(model, samples, inputs, layer=None):
+    """Return what the posterior should give: each sample loaded into a copy of the model."""
+    found = []
+    for sample in samples:
+        copy = deepcopy(model)
+        copy.load_state_dict(sample, strict=False)
+        found.append(local_hessians(copy, inputs, PointEstimate(), layer)[0])
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("layer", [None, "0"])
+def test_samples_are_copies_of_the_model_with_those_weights_loaded(layer):
+    model, inputs = network(), points()
+    samples = perturbed(model)
+    expected = explained_copies(model, samples, inputs, layer)
+    assert np.array_equal(local_hessians(model, inputs, WeightSamples(samples), layer), expected)
+    assert np.array_equal(local_hessians(model, inputs, WeightSamples(tuple(samples)), layer), expected)
+    assert np.array_equal(local_hessians(model, inputs, WeightSamples(lambda k: samples[k]), layer, draws=4), expected)
+
+
+def test_a_callable_is_asked_for_every_draw_by_number():
+    model, asked = network(), []
+    samples = perturbed(model, 5)
+
+    def sample(k):
+        asked.append(k)
+        return samples[k]
+
+    explain(model, WeightSamples(sample), draws=5)
+    assert asked == [0, 1, 2, 3, 4]
+
+
+def test_fewer_draws_are_the_first_samples():
+    model, inputs = network(), points()
+    samples = perturbed(model, 4)
+    all_draws = local_hessians(model, inputs, WeightSamples(samples), draws=100)
+    assert len(all_draws) == 4
+    assert np.array_equal(local_hessians(model, inputs, WeightSamples(samples), draws=2), all_draws[:2])
+
+
+def test_a_sample_may_hold_some_of_the_weights_only():
+    model, inputs = network(), points()
+    samples = [{"2.weight": sample["2.weight"]} for sample in perturbed(model)]
+    samples[1] = {"0.bias": torch.randn(6, dtype=torch.double)}  # entries of one draw do not stay for the next
+    expected = explained_copies(model, samples, inputs)
+    assert np.array_equal(local_hessians(model, inputs, WeightSamples(samples)), expected)
+
+
+def test_a_sample_may_hold_batch_statistics():
+    model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 1)).double().eval()
+    inputs = points()
+    samples = []
+    for k in range(3):
+        sample = {name: value.clone() for name, value in model.state_dict().items()}
+        sample["1.running_mean"] += k
+        sample["1.running_var"] *= 1 + k
+        samples.append(sample)
+    draws = local_hessians(model, inputs, WeightSamples(samples))
+    assert np.array_equal(draws, explained_copies(model, samples, inputs))
+    assert not same(draws[0], draws[1])
+
+
+def test_samples_of_a_frozen_model_in_another_precision_are_taken():
+    model, inputs = network().requires_grad_(False), points()
+    samples = [{name: value.float().requires_grad_() for name, value in sample.items()} for sample in perturbed(model)]
+    draws = local_hessians(model, inputs, WeightSamples(samples))
+    assert np.array_equal(draws, explained_copies(model, samples, inputs))
+
+
+def test_tied_weights_are_taken_under_both_of_their_names():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(3, 3).double(), nn.Linear(3, 3).double()
+            self.second.weight = self.first.weight
+
+        def forward(self, x):
+            return torch.tanh(self.second(torch.tanh(self.first(x)))).sum(1)
+
+    model, inputs = Tied(), points()
+    samples = [{name: value * (1 + 0.2 * k) for name, value in model.state_dict().items()} for k in range(3)]
+    draws = local_hessians(model, inputs, WeightSamples(samples))
+    assert np.array_equal(draws, explained_copies(model, samples, inputs))
+
+
+def test_samples_without_spread_are_warned_of():
+    model = network()
+    samples = [model.state_dict()] * 3
+    with pytest.warns(geh.GEHWarning, match=r"posterior=WeightSamples.*same scores.*no\s+width") as caught:
+        explain(model, WeightSamples(samples))
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("posterior", [Ensemble, WeightSamples])
+def test_one_sample_alone_is_not_called_a_posterior_without_spread(posterior):
+    model = network()
+    single = posterior([model]) if posterior is Ensemble else posterior([model.state_dict()])
+    assert len(explain(model, single).signed) == 1
+
+
+# Wrong samples
+
+
+WRONG_SAMPLES = {
+    "unknown name": ({"module.0.weight": torch.zeros(6, 3)}, r"sample 1.*module\.0\.weight.*Strip prefixes"),
+    "wrong shape": ({"0.weight": torch.zeros(3, 6)}, r"0\.weight.*sample 1.*\(3, 6\).*\(6, 3\)"),
+    "broadcastable shape": ({"0.weight": torch.zeros(1, 3)}, r"0\.weight.*sample 1.*\(1, 3\).*\(6, 3\)"),
+    "not a tensor": ({"0.weight": np.zeros((6, 3))}, r"0\.weight.*sample 1.*ndarray"),
+    "NaN": ({"0.bias": torch.full((6,), torch.nan)}, r"0\.bias.*sample 1.*NaN"),
+    "infinite": ({"0.bias": torch.full((6,), torch.inf)}, r"0\.bias.*sample 1.*infinite"),
+    "empty": ({}, "sample 1.*state dict"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_SAMPLES)
+@pytest.mark.parametrize("as_callable", [False, True])
+def test_a_wrong_sample_is_named(wrong, as_callable):
+    sample, message = WRONG_SAMPLES[wrong]
+    model = network()
+    samples = [model.state_dict(), sample]
+    posterior = WeightSamples((lambda k: samples[k]) if as_callable else samples)
+    with pytest.raises(geh.GEHError, match=message):
+        explain(model, posterior)
+
+
+def test_weights_that_overflow_in_the_models_precision_are_named():
+    model = network().float()
+    sample = {"0.bias": torch.full((6,), 1e300, dtype=torch.double)}
+    with pytest.raises(geh.GEHError, match=r"0\.bias.*sample 0"):
+        explain(model, WeightSamples([sample]))
+
+
+@pytest.mark.parametrize("samples", [[], {}, {"0.weight": torch.zeros(1)}, "weights", [1], 5, None], ids=repr)
+def test_samples_are_a_list_of_state_dicts(samples):
+    with pytest.raises(geh.GEHError, match=r"samples.*state dict"):
+        WeightSamples(samples)
+
+
+def test_a_callable_must_return_state_dicts():
+    with pytest.raises(geh.GEHError, match=r"sample 0.*NoneType.*state dict"):
+        explain(network(), WeightSamples(lambda k: None))
