@@ -139,7 +139,7 @@ class Cut:
         """
         value = select(self.all_outputs(rows, t), rows.target)
         if not bool(torch.isfinite(value).all()):
-            row = rows.start + int((~torch.isfinite(value)).nonzero()[0])
+            row = rows.number(int((~torch.isfinite(value)).nonzero()[0]))
             raise GEHRuntimeError(
                 f"the model's output is NaN or infinite (the first time at row {row} of the inputs); look at "
                 "model(inputs) there, and leave such rows out."

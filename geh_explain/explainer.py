@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from geh_explain import survey
+from geh_explain import screening, survey
 from geh_explain.attach import as_module, borrow, device_and_dtype, half_precision
 from geh_explain.cut import Cut
 from geh_explain.errors import GEHTypeError, GEHValueError, warn, whole
@@ -21,7 +21,7 @@ from geh_explain.hessian.kernels import Kernels
 from geh_explain.hessian.smoothing import check_smooth, describe_change, smoothing_for
 from geh_explain.interactions import Interactions
 from geh_explain.layers import Layer, Site, find_layer
-from geh_explain.memory import free_bytes
+from geh_explain.memory import budget_bytes
 from geh_explain.notes import notes_on
 from geh_explain.outputs import Output, Target, check_output
 from geh_explain.points import Points, Reader
@@ -29,7 +29,7 @@ from geh_explain.posterior import MCDropout, PointEstimate, Posterior
 from geh_explain.posterior.base import steady
 from geh_explain.posterior.dropout import has_dropout
 from geh_explain.run import PILOT_DRAWS, Collected, Job, run
-from geh_explain.units import Units
+from geh_explain.units import Subset, Units
 from geh_explain.version import __version__
 
 
@@ -58,9 +58,10 @@ class GEHExplainer:
         stand for them. ``"auto"`` chooses the sharpness from what enters each kink, a float is the beta of
         the softplus that stands for ReLU, None leaves kinks as they are.
     engine
-        How local interactions are computed: ``"exact"`` (two backward passes), ``"difference"`` (mixed differences,
-        for black boxes and discrete inputs), ``"stein"`` (gradients under noise), an instance of one of these from
-        :mod:`geh_explain.hessian`, or ``"auto"``: exact where the model can be differentiated twice, else differences.
+        How local interactions are computed: ``"structured"`` (the fast way, for networks of linear maps and
+        elementwise functions), ``"exact"`` (two backward passes), ``"difference"`` (mixed differences, for black boxes
+        and discrete inputs), ``"stein"`` (gradients under noise), an instance of one of these from
+        :mod:`geh_explain.hessian`, or ``"auto"``: the first of these that fits.
 
     Examples
     --------
@@ -107,6 +108,8 @@ class GEHExplainer:
         names: Sequence[str] | None = None,
         scale: str | Sequence[float] | NDArray[np.floating[Any]] | None = None,
         batch_size: int | None = None,
+        eah_points: int | None = None,
+        memory: float | None = None,
         seed: int = 0,
         progress: bool = True,
     ) -> Interactions:
@@ -133,6 +136,12 @@ class GEHExplainer:
             array multiplies by what it says; None leaves the units of measure as they are.
         batch_size
             Rows at a time; None chooses it from the free memory.
+        eah_points
+            From how many points, chosen anew for each draw, EAH is measured; None for all of them, or for very many
+            units as many as do not slow the rest down. AEH and GEH are always over all points.
+        memory
+            How many GB the work and its result may take; None for half of what is free. Where the draws of all pairs do
+            not fit, their means and standard deviations are kept only.
         seed
             Same seed, same draws.
         progress
@@ -141,7 +150,9 @@ class GEHExplainer:
         draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
         half = half_precision(self.model)
         with borrow(self.model):
-            job = self._prepare(inputs, target, additional_forward_args, groups, batch_size, seed)
+            job = self._prepare(
+                inputs, target, additional_forward_args, groups, batch_size, seed, eah_points=eah_points, memory=memory
+            )
             unit_names = _unit_names(names, job)
             self._run(job, draws, scale, batch_size, seed, progress)
             notes = notes_on(job, chosen=self.posterior is None, by_hand=not isinstance(groups, str))
@@ -152,17 +163,18 @@ class GEHExplainer:
             "target": _describe(target),
             "groups": _describe(groups),
             "group_count": len(job.collected.grouping.names),
-            "draws": len(job.collected.signed),
+            "draws": job.collected.count,
+            "draws_kept": job.collected.moments is None,
             "scale": _describe(scale),
             "batch_size": _describe(batch_size),
+            "eah_points": min(job.engine.absolute_points or len(job.points), len(job.points)),
             "seed": seed,
             "warnings": notes,
         }
         for note in notes:
             warn(note)
-        signed, absolute, noise = job.collected.means()
-        labels, group_names = job.collected.grouping.labels, job.collected.grouping.names
-        return Interactions(signed, absolute, labels, unit_names, group_names, settings, noise)
+        grouping = job.collected.grouping
+        return Interactions(job.collected.draws(), grouping.labels, unit_names, grouping.names, settings)
 
     def choose_groups(
         self,
@@ -190,6 +202,57 @@ class GEHExplainer:
         assert job.collected.choice is not None
         return job.collected.choice
 
+    def screen(
+        self,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        keep: int = 50,
+        draws: int = 10,
+        scale: str | Sequence[float] | NDArray[np.floating[Any]] | None = "std",
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Subset:
+        """Return the ``keep`` units that matter most, the strongest first, to explain next.
+
+        Units are ranked by their mean absolute gradient over points and draws, times what ``scale`` says (their
+        standard deviation by default), or by the dropout rate the model has learned for each input, where it has.
+        The cost does not grow with the number of pairs. A unit that matters only where another one moves has a
+        gradient too, so that interactions are not lost; one whose effect no point shows is.
+
+        >>> import torch, geh_explain as geh
+        >>> model = lambda x: x[:, 3] * x[:, 70] + x[:, 5]
+        >>> x = torch.randn(50, 100)
+        >>> explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
+        >>> sorted(explainer.screen(x, keep=3, progress=False).indices)
+        [3, 5, 70]
+        """
+        keep, draws, seed = whole("keep", keep, 1), whole("draws", draws, 1), whole("seed", seed, 0)
+        batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
+        with borrow(self.model):
+            points, cut = self._cut(inputs, target, additional_forward_args)
+            posterior = self._posterior(cut, points)
+            importance = screening.learned_rates(cut)
+            if importance is None:
+                with steady(posterior, self.model, seed):
+                    factors = np.abs(survey.unit_factors(cut, points, scale, batch_size))
+                importance = factors * screening.expected_gradients(
+                    cut, points, posterior, draws, batch_size, seed, progress
+                )
+            else:
+                importance = 1 - importance
+        strongest = np.argsort(-importance, kind="stable")[:keep]
+        return Subset(strongest, cut.units, importance[strongest])
+
+    def _cut(self, inputs: Any, target: Target, additional_forward_args: Any) -> tuple[Points, Cut]:
+        """Read the data and cut the model."""
+        device, dtype = device_and_dtype(self.model)
+        reader = Reader(floating=self.site.module is None, device=device, dtype=dtype)
+        points = reader.gather(inputs, target, additional_forward_args)
+        return points, Cut(self.model, self.site, self.units, self.output, points.first, points.columns)
+
     def _prepare(
         self,
         inputs: Any,
@@ -198,24 +261,29 @@ class GEHExplainer:
         groups: Any,
         batch_size: int | None,
         seed: int,
-        most_groups: int = survey.MOST_GROUPS,
+        most_groups: int | None = None,
+        eah_points: int | None = None,
+        memory: float | None = None,
     ) -> Job:
         """Read the data, cut the model, and look at both."""
         batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
-        device, dtype = device_and_dtype(self.model)
-        reader = Reader(floating=self.site.module is None, device=device, dtype=dtype)
-        points = reader.gather(inputs, target, additional_forward_args)
-        cut = Cut(self.model, self.site, self.units, self.output, points.first, points.columns)
+        eah_points = None if eah_points is None else whole("eah_points", eah_points, 1)
+        points, cut = self._cut(inputs, target, additional_forward_args)
         if cut.count < 2:
             missing = cut.layer is None and points.first.inputs[0].ndim == 1
             raise GEHValueError(
                 f"units={cut.units!r} at {cut.place}: there is only 1 unit, and an interaction needs two. "
                 + ("Is the batch dimension missing?" if missing else "Choose another layer or other units.")
             )
-        _check_size(cut)
+        budget = budget_bytes(memory)
+        _check_size(cut, budget)
         posterior = self._posterior(cut, points)
         with steady(posterior, self.model, seed):
-            collected = Collected(*survey.find_groups(cut, points, groups, batch_size, seed, most_groups))
+            most = most_groups or min(survey.MOST_GROUPS, max(2, budget // (32 * _pairs(cut))))
+            collected = Collected(*survey.find_groups(cut, points, groups, batch_size, seed, most))
+            # A quarter of the memory is for what is kept of the draws, and as much for one chunk of work.
+            collected.limit = budget / 4
+            collected.pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * _pairs(cut) * len(collected.grouping.names))))
             smooth = self.smooth if wants_smoothing(self.engine) else None
             smoothing = smoothing_for(cut, points, smooth, batch_size)
             cut.view = smoothing or Kernels()
@@ -223,11 +291,13 @@ class GEHExplainer:
             if not engine.smooth:
                 cut.view = smoothing = None
             smoothed = None if smoothing is None else describe_change(cut, points, smoothing, batch_size)
+            engine.absolute_points, engine.memory = eah_points, None if memory is None else budget
             engine.prepare(cut, points, batch_size)
         return Job(points, cut, posterior, engine, reason, collected, smoothed)
 
     def _run(self, job: Job, draws: int, scale: Any, batch_size: int | None, seed: int, progress: bool) -> None:
         """Compute all draws."""
+        job.collected.expected = draws
         with steady(job.posterior, self.model, seed):
             job.collected.factors = survey.unit_factors(job.cut, job.points, scale, batch_size)
 
@@ -245,6 +315,7 @@ class GEHExplainer:
         return MCDropout() if has_dropout(self.model, lambda: cut.outputs(one)) else PointEstimate()
 
     def _settings(self, job: Job) -> dict[str, Any]:
+        engine, reason = job.engine.outcome(job.reason)
         return {
             "geh_explain": __version__,
             "torch": torch.__version__,
@@ -256,9 +327,9 @@ class GEHExplainer:
             "units": repr(job.cut.units),
             "output": _describe(self.output),
             "posterior": repr(job.posterior),
-            "engine": job.engine.name,
+            "engine": engine,
             "engine_settings": repr(job.engine),
-            "engine_reason": job.reason,
+            "engine_reason": reason,
             "jumping_units": sorted(job.engine.jumps) if isinstance(job.engine, Difference) else None,
             "smooth": _describe(self.smooth),
             "smoothed": job.smoothed,
@@ -268,13 +339,17 @@ class GEHExplainer:
         }
 
 
-def _check_size(cut: Cut) -> None:
-    """Refuse so many units that not even the sums over a few groups fit into memory."""
-    pairs = cut.count * (cut.count - 1) // 2
-    if 8 * pairs * 2 * survey.MOST_GROUPS > free_bytes(torch.device("cpu")):
+def _pairs(cut: Cut) -> int:
+    return cut.count * (cut.count - 1) // 2
+
+
+def _check_size(cut: Cut, budget: int) -> None:
+    """Refuse so many units that not even the means of a few groups fit into memory."""
+    if 8 * _pairs(cut) * 24 > budget:
         raise GEHValueError(
-            f"units={cut.units!r} at {cut.place}: {cut.count:,} units have {pairs:,} pairs, which do not fit into "
-            "memory. Choose fewer: units=Subset([...]), Channels() or Patches(size), or a later layer."
+            f"units={cut.units!r} at {cut.place}: {cut.count:,} units have {_pairs(cut):,} pairs, which do not fit "
+            f"into memory ({budget / 1e9:.1f} GB). Choose fewer: units=explainer.screen(inputs) finds those that "
+            "matter; or take Channels() or Patches(size), or a later layer."
         )
 
 

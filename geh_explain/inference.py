@@ -37,9 +37,9 @@ def width(level: float) -> float:
     return 2.0 if level == 0.95 else float(ndtri((1 + level) / 2))
 
 
-def gaussian_interval(draws: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return mean -+ ``width(level)`` standard deviations over the draws (axis 0)."""
-    mean, reach = draws.mean(axis=0), width(level) * draws.std(axis=0, ddof=1)
+def gaussian_interval(mean: Floats, std: Floats, level: float) -> tuple[Floats, Floats]:
+    """Return mean -+ ``width(level)`` standard deviations."""
+    reach = width(level) * std
     return mean - reach, mean + reach
 
 
@@ -53,13 +53,11 @@ def quantile_interval(draws: Floats, level: float) -> tuple[Floats, Floats]:
 def bayesian_p_value(mean: Floats, std: Floats) -> Floats:
     """Return Phi(-mean / std), the Gaussian posterior probability of a score below 0.
 
-        This reproduces the paper's Table 2. A score that is 0 in every draw gets 1.
+    This reproduces the paper's Table 2. A score that is 0 in every draw gets 1.
 
-        >>> import numbers
-
-    import numpy as np
-        >>> float(bayesian_p_value(np.array([0.901]), np.array([0.330]))[0].round(3))
-        0.003
+    >>> import numpy as np
+    >>> float(bayesian_p_value(np.array([0.901]), np.array([0.330]))[0].round(3))
+    0.003
     """
     from scipy.special import ndtr
 
@@ -70,11 +68,9 @@ def bayesian_p_value(mean: Floats, std: Floats) -> Floats:
 def benjamini_hochberg(p_values: Floats, rate: float) -> NDArray[np.bool_]:
     """Tell which tests to call significant so that the expected false discovery rate is at most ``rate``.
 
-        >>> import numbers
-
-    import numpy as np
-        >>> benjamini_hochberg(np.array([0.01, 0.02, 0.04, 0.5]), rate=0.05).tolist()
-        [True, True, False, False]
+    >>> import numpy as np
+    >>> benjamini_hochberg(np.array([0.01, 0.02, 0.04, 0.5]), rate=0.05).tolist()
+    [True, True, False, False]
     """
     from scipy.stats import false_discovery_control
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -13,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain import inference, measures
-from geh_explain.errors import GEHTypeError, GEHValueError, whole
+from geh_explain.errors import GEHTypeError, GEHValueError, warn, whole
+from geh_explain.scores import Moments, Scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,101 +26,118 @@ Floats = NDArray[np.float64]
 
 _FORMAT = "geh_explain.Interactions/1"
 _MEASURES = ("geh", "aeh", "eah")
+_FORMULAS = {"geh": measures.geh, "aeh": measures.aeh}
+#: The arrays of a file: of all draws, or of their moments.
+_DRAW_ARRAYS = ("signed", "absolute", "noise")
+_MOMENT_ARRAYS = ("count", *(f"{name}_{part}" for name in (*_MEASURES, "signed") for part in ("mean", "squares")))
 
 
-class Scores:
-    """One measure of all pairs: its posterior draws, and what follows from them.
+@dataclass(frozen=True)
+class Draws:
+    """All that was computed: everything in a result follows from it.
 
-    ``draws`` (K, P) holds one row per draw; pairs are in row-major order i < j. Matrices (D, D) are
-    symmetric with a zero diagonal.
+    ``signed`` (K, M, P) holds the mean local interaction of each draw, group and pair; ``absolute`` (K, P)
+    the mean absolute one. ``noise`` (K, M, P) holds the standard errors of ``signed`` where the engine estimates it
+    (Stein's), else None; scores are corrected for it.
     """
 
-    def __init__(self, draws: Floats, units: int) -> None:
-        self.draws = draws
-        self._units = units
+    signed: Floats
+    absolute: Floats
+    noise: Floats | None = None
 
-    @cached_property
-    def mean(self) -> Floats:
-        """Posterior mean (D, D)."""
-        return measures.matrix(self.draws.mean(axis=0), self._units)
+    def scores(self, measure: str, sizes: NDArray[np.int64]) -> Floats:
+        """Return the draws (K, P) of a measure."""
+        if measure == "eah":
+            return self.absolute
+        weights = sizes[:, None]
+        variance = 0.0 if self.noise is None else (self.noise * weights) ** 2
+        return _FORMULAS[measure](self.signed * weights, int(sizes.sum()), variance)
 
-    @cached_property
-    def std(self) -> Floats:
-        """Posterior standard deviation (D, D); NaN where there is a single draw."""
-        return measures.matrix(self.pair_std(), self._units)
 
-    def interval(self, level: float = 0.95, kind: str = "gaussian") -> tuple[Floats, Floats]:
-        """Return the ends (low, high), each (D, D), of the credible intervals.
+@dataclass(frozen=True)
+class DrawMoments:
+    """What is left of the draws where they do not fit into memory: means and standard deviations over them.
 
-        ``kind`` is "gaussian" (mean -+ 2 standard deviations for 95 %, as in the paper) or "quantile".
-        """
-        low, high = self.pair_interval(level, kind)
-        return measures.matrix(low, self._units), measures.matrix(high, self._units)
+    They are those of the three measures (P,) and of the signed group means (M, P).
+    """
 
-    def pair_std(self) -> Floats:
-        """Return the posterior standard deviation (P,)."""
-        if len(self.draws) < 2:
-            return np.full(self.draws.shape[1], np.nan)
-        return np.asarray(self.draws.std(axis=0, ddof=1))
+    geh: Moments = field(default_factory=Moments)
+    aeh: Moments = field(default_factory=Moments)
+    eah: Moments = field(default_factory=Moments)
+    signed: Moments = field(default_factory=Moments)
 
-    def pair_interval(self, level: float = 0.95, kind: str = "gaussian") -> tuple[Floats, Floats]:
-        """Return the ends (low, high), each (P,), of the credible intervals."""
-        if kind not in ("gaussian", "quantile"):
-            raise GEHValueError(f"kind={kind!r} is unknown; use 'gaussian' or 'quantile'.")
-        if len(self.draws) < 2:
-            raise GEHValueError(
-                f"an interval needs at least 2 posterior draws, and this result has {len(self.draws)}; explain with "
-                "draws=100 and a posterior (MCDropout, Ensemble, WeightSamples, Stochastic)."
-            )
-        interval = inference.gaussian_interval if kind == "gaussian" else inference.quantile_interval
-        return interval(self.draws, level)
-
-    def __repr__(self) -> str:
-        return f"Scores(draws={self.draws.shape[0]}, units={self._units})"
+    def add(self, draws: Draws, sizes: NDArray[np.int64]) -> None:
+        """See one more draw, or several."""
+        for measure in _MEASURES:
+            for scores in draws.scores(measure, sizes):
+                getattr(self, measure).add(scores)
+        for signed in draws.signed:
+            self.signed.add(signed)
 
 
 class Interactions:
-    """Pairwise interactions of units, with their uncertainty.
-
-    ``signed`` (K, M, P) holds the mean local interaction of each draw, group and pair; ``absolute`` (K, P)
-    the mean absolute one. Everything else follows from these two. ``noise`` (K, M, P) holds the standard errors
-    of ``signed`` where the engine estimates it (Stein's), else None; scores are corrected for it.
-    """
+    """Pairwise interactions of units, with their uncertainty."""
 
     def __init__(
         self,
-        signed: Floats,
-        absolute: Floats,
+        draws: Draws | DrawMoments,
         labels: NDArray[np.int64],
         names: list[str],
         group_names: list[str],
         settings: dict[str, Any],
-        noise: Floats | None = None,
     ) -> None:
-        self.signed, self.absolute = signed, absolute
+        self._draws = draws
         self.labels, self.names, self.group_names = labels, names, group_names
-        self.settings, self.noise = settings, noise
+        self.settings = settings
         self.sizes = np.bincount(labels, minlength=len(group_names))
 
-    @cached_property
-    def _sums(self) -> tuple[Floats, int, Floats | float]:
-        sizes = self.sizes[:, None]
-        return self.signed * sizes, len(self.labels), 0.0 if self.noise is None else (self.noise * sizes) ** 2
+    @property
+    def signed(self) -> Floats:
+        """The mean local interaction of each draw, group and pair (K, M, P)."""
+        return self._kept.signed
+
+    @property
+    def absolute(self) -> Floats:
+        """The mean absolute local interaction of each draw and pair (K, P)."""
+        return self._kept.absolute
+
+    @property
+    def noise(self) -> Floats | None:
+        """Standard errors of ``signed`` where the engine estimates it, else None."""
+        return self._draws.noise if isinstance(self._draws, Draws) else None
+
+    @property
+    def _kept(self) -> Draws:
+        if isinstance(self._draws, Draws):
+            return self._draws
+        self.geh.draws  # noqa: B018, raises with the remedy
+        raise AssertionError
+
+    def _scores(self, measure: str) -> Scores:
+        if isinstance(self._draws, Draws):
+            return Scores(self._draws.scores(measure, self.sizes), len(self.names))
+        return Scores(getattr(self._draws, measure), len(self.names))
 
     @cached_property
     def geh(self) -> Scores:
         """Group expected Hessian: signs cancel within a group, not between groups."""
-        return Scores(measures.geh(*self._sums), len(self.names))
+        return self._scores("geh")
 
     @cached_property
     def aeh(self) -> Scores:
         """Absolute expected Hessian: signs cancel over all points."""
-        return Scores(measures.aeh(*self._sums), len(self.names))
+        return self._scores("aeh")
 
     @cached_property
     def eah(self) -> Scores:
         """Expected absolute Hessian: nothing cancels."""
-        return Scores(self.absolute, len(self.names))
+        some = self.settings.get("eah_points", len(self.labels))
+        if some < len(self.labels):
+            warn(
+                f"eah: measured on {some} of {len(self.labels)} points in each draw, as every point needs all pairs of "
+                f"{len(self.names)} units; explain(eah_points={len(self.labels)}) takes all points."
+            )
+        return self._scores("eah")
 
     def scores(self, measure: str = "geh") -> Scores:
         """Return the scores of a measure by its name."""
@@ -140,8 +159,8 @@ class Interactions:
         inference.check_level(level)
         if fdr is not None:
             inference.check_rate(fdr)
-        mean, std = scores.draws.mean(axis=0), scores.pair_std()
-        if len(scores.draws) < 2:
+        mean, std = scores.pair_mean(), scores.pair_std()
+        if scores.count < 2:
             low = high = p_value = np.full(len(mean), np.nan)
             significant: Any = pd.array([pd.NA] * len(mean), dtype="boolean")
         else:
@@ -174,14 +193,16 @@ class Interactions:
         """
         import pandas as pd
 
-        draws = self.signed[:, :, self.pair(i, j)]
+        pair = self.pair(i, j)
         inference.check_level(level)
-        if len(draws) < 2:
-            std = low = high = np.full(draws.shape[1], np.nan)
+        if isinstance(self._draws, Draws):
+            # A group is to its draws what a pair is.
+            regions = Scores(self._draws.signed[:, :, pair], len(self.names))
+            mean, std = regions.pair_mean(), regions.pair_std()
         else:
-            std = draws.std(axis=0, ddof=1)
-            low, high = inference.gaussian_interval(draws, level)
-        columns = {"size": self.sizes, "mean": draws.mean(axis=0), "std": std, "low": low, "high": high}
+            mean, std = self._draws.signed.mean[:, pair], self._draws.signed.std[:, pair]
+        low, high = inference.gaussian_interval(mean, std, level)
+        columns = {"size": self.sizes, "mean": mean, "std": std, "low": low, "high": high}
         return pd.DataFrame(columns, index=pd.Index(self.group_names, name="group"))
 
     def pair(self, i: int | str, j: int | str) -> int:
@@ -216,8 +237,7 @@ class Interactions:
         path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
         about = {"format": _FORMAT, "names": self.names, "group_names": self.group_names, "settings": self.settings}
         text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
-        arrays: dict[str, Any] = {"signed": self.signed, "absolute": self.absolute, "labels": self.labels}
-        np.savez_compressed(path, about=text, **arrays if self.noise is None else arrays | {"noise": self.noise})
+        np.savez_compressed(path, about=text, labels=self.labels, **_arrays(self._draws))
         return path
 
     @classmethod
@@ -227,8 +247,8 @@ class Interactions:
             raise GEHValueError(f"path={path!r} is not a file.")
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-                names = ("signed", "absolute", "labels", "about", *(["noise"] if "noise" in stored else []))
-                arrays = {name: stored[name] for name in names}
+                known = ("labels", "about", *_DRAW_ARRAYS, *_MOMENT_ARRAYS)
+                arrays = {name: stored[name] for name in known if name in stored}
             about = json.loads(arrays.pop("about").tobytes().decode())
             return cls(**_checked(about, **arrays))
         except Exception as error:  # zip, zlib, numpy and JSON each have several kinds for damaged data
@@ -244,7 +264,7 @@ class Interactions:
         return f"<p>{escape(self._summary())}</p>{table}"
 
     def _summary(self) -> str:
-        draws, groups, pairs = len(self.signed), len(self.group_names), self.absolute.shape[1]
+        draws, groups, pairs = self.geh.count, len(self.group_names), len(self.geh.pair_mean())
         place, posterior = self.settings.get("place", "units"), self.settings.get("posterior", "unknown")
         text = (
             f"Interactions between {len(self.names)} units of {place}: {pairs} pairs, {len(self.labels)} points in "
@@ -255,7 +275,19 @@ class Interactions:
         return text + f"; {int(self.table()['significant'].sum())} significant at 95 %"
 
 
-def _checked(about: Any, signed: Any, absolute: Any, labels: Any, noise: Any = None) -> dict[str, Any]:
+def _arrays(draws: Draws | DrawMoments) -> dict[str, Any]:
+    """Return the arrays of a file."""
+    if isinstance(draws, Draws):
+        return {name: value for name in _DRAW_ARRAYS if (value := getattr(draws, name)) is not None}
+    moments = {name: getattr(draws, name) for name in (*_MEASURES, "signed")}
+    return {
+        "count": np.array(draws.geh.count),
+        **{f"{name}_mean": each.mean for name, each in moments.items()},
+        **{f"{name}_squares": each.squares for name, each in moments.items()},
+    }
+
+
+def _checked(about: Any, labels: Any, **arrays: Any) -> dict[str, Any]:
     """Check that the parts of a file belong together, and return them as arguments."""
     if not isinstance(about, dict) or about.get("format") != _FORMAT:
         raise ValueError(f"its format is not {_FORMAT!r}")
@@ -265,17 +297,36 @@ def _checked(about: Any, signed: Any, absolute: Any, labels: Any, noise: Any = N
     if not all(isinstance(name, str) for name in (*names, *group_names)) or len(set(names)) < len(names):
         raise ValueError("its names are not text, or not all different")
     pairs, groups = len(names) * (len(names) - 1) // 2, len(group_names)
+    draws = _checked_draws(groups, pairs, **arrays) if "signed" in arrays else _checked_moments(groups, pairs, **arrays)
+    if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
+        raise ValueError("its labels are malformed")
+    if labels.min() < 0 or labels.max() >= groups:
+        raise ValueError("its labels name unknown groups")
+    return {"draws": draws, "labels": labels} | {key: about[key] for key in ("names", "group_names", "settings")}
+
+
+def _checked_draws(groups: int, pairs: int, signed: Any, absolute: Any, noise: Any = None) -> Draws:
     fits = signed.ndim == 3 and signed.shape[1:] == (groups, pairs) and absolute.shape == (len(signed), pairs)
-    if not fits or len(signed) < 1 or labels.ndim != 1 or len(labels) < 1:
+    if not fits or len(signed) < 1:
         raise ValueError("its arrays do not fit together")
-    if signed.dtype != np.float64 or absolute.dtype != np.float64 or labels.dtype != np.int64:
+    if signed.dtype != np.float64 or absolute.dtype != np.float64:
         raise ValueError("its arrays have other types than saved ones")
     if not (np.isfinite(signed).all() and np.isfinite(absolute).all() and (absolute >= 0).all()):
         raise ValueError("its scores are not finite, or negative where they cannot be")
     if noise is not None and (noise.shape != signed.shape or noise.dtype != np.float64 or not (noise >= 0).all()):
         raise ValueError("its standard errors do not fit")
-    if labels.min() < 0 or labels.max() >= groups:
-        raise ValueError("its labels name unknown groups")
-    return {"signed": signed, "absolute": absolute, "labels": labels, "noise": noise} | {
-        key: about[key] for key in ("names", "group_names", "settings")
+    return Draws(signed, absolute, noise)
+
+
+def _checked_moments(groups: int, pairs: int, count: Any, **arrays: Any) -> DrawMoments:
+    if count.shape != () or count.dtype != np.int64 or count < 1 or set(arrays) != set(_MOMENT_ARRAYS) - {"count"}:
+        raise ValueError("its arrays do not fit together")
+    for name, array in arrays.items():
+        if array.shape != ((groups, pairs) if name.startswith("signed") else (pairs,)) or array.dtype != np.float64:
+            raise ValueError("its arrays do not fit together")
+        if not np.isfinite(array).all() or (not name == "signed_mean" and not (array >= 0).all()):
+            raise ValueError("its scores are not finite, or negative where they cannot be")
+    parts = {
+        name: Moments(int(count), arrays[f"{name}_mean"], arrays[f"{name}_squares"]) for name in (*_MEASURES, "signed")
     }
+    return DrawMoments(**parts)

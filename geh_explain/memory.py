@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numbers
 import os
+from typing import Any
 
 import torch
+
+from geh_explain.errors import GEHValueError
 
 #: Bytes one chunk of work may take: enough to keep the cores busy, little beside a model's own needs.
 CHUNK_BYTES = 512 * 2**20
@@ -25,6 +29,18 @@ def free_bytes(device: torch.device) -> int:
         return 2 * 2**30
 
 
-def chunk_bytes(device: torch.device) -> int:
-    """Return the budget of one chunk: a constant where memory is plentiful, so that runs repeat exactly."""
-    return min(CHUNK_BYTES, free_bytes(device) // 4)
+def budget_bytes(memory: Any) -> int:
+    """Return how many bytes ``memory`` (in GB) allows; None allows half of what is free."""
+    if memory is None:
+        return free_bytes(torch.device("cpu")) // 2
+    if isinstance(memory, bool) or not isinstance(memory, numbers.Real) or not 0 < float(memory) < float("inf"):
+        raise GEHValueError(f"memory={memory!r} must be a positive number of GB, or None for half of what is free.")
+    return int(float(memory) * 1e9)
+
+
+def chunk_bytes(device: torch.device, memory: int | None = None) -> int:
+    """Return the budget of one chunk: a constant where memory is plentiful, so that runs repeat exactly.
+
+    ``memory`` is what the user allows in all, in bytes.
+    """
+    return min(CHUNK_BYTES, (free_bytes(device) if memory is None else memory) // 4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -110,14 +109,14 @@ def _scripted(job: Job) -> str | None:
 
 
 def _no_scores_or_spread(job: Job) -> str | None:
-    absolute = np.stack(job.collected.absolute)
-    if not absolute.any():
+    largest, spread = job.collected.spread()
+    if largest == 0:
         return why_zero(job.cut, job.points.first)
-    if len(absolute) < 2 or np.ptp(absolute, axis=0).max() > 0:
+    if job.collected.count < 2 or spread > 0:
         return None
     return (
-        f"posterior={job.posterior!r}: all {len(absolute)} draws gave the same scores, so their intervals have no "
-        "width; check that its samples differ."
+        f"posterior={job.posterior!r}: all {job.collected.count} draws gave the same scores, so their intervals have "
+        "no width; check that its samples differ."
     )
 
 

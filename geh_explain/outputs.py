@@ -48,7 +48,7 @@ def read(raw: Any, output: Output, rows: int) -> Tensor:
             "rows of the batch. Use output=callable to reshape it, and no mean or sum over the batch."
         )
     if output == "probability":
-        return value.sigmoid() if value[0].numel() == 1 else value.softmax(dim=1)
+        return value.sigmoid() if value.shape[1:].numel() == 1 else value.softmax(dim=1)
     return value
 
 
@@ -81,14 +81,14 @@ def _hint(value: Any) -> str:
 def select(value: Tensor, target: Target) -> Tensor:
     """Pick one number per row from ``value`` (rows, ...), by Captum's rules for ``target``."""
     rows = len(value)
-    if target is None and value[0].numel() == 1:
+    if target is None and value.shape[1:].numel() == 1:
         return value.reshape(rows)
     value = value[:, None] if value.ndim == 1 else value
     shape = tuple(value.shape[1:])
     if target is None:
         last = ", ".join(str(size - 1) for size in shape)
         raise GEHValueError(
-            f"target=None, but the model has {value[0].numel()} outputs per row (shape {shape}); "
+            f"target=None, but the model has {value.shape[1:].numel()} outputs per row (shape {shape}); "
             f"say which one to explain, target=0 to {last if len(shape) == 1 else f'({last})'}."
         )
     index = _index(target, rows)

@@ -76,9 +76,14 @@ class Rows:
     beside: Beside
     start: int = 0
     names: tuple[str, ...] = ()
+    times: int = 1
 
     def __len__(self) -> int:
         return len(self.inputs[0])
+
+    def number(self, row: int) -> int:
+        """Return which of all points stands in a row."""
+        return self.start + row % (len(self) // self.times)
 
     def __getitem__(self, rows: slice) -> Rows:
         """Return a part of these rows, with everything that belongs to a row cut alike."""
@@ -88,7 +93,7 @@ class Rows:
     def repeat(self, times: int) -> Rows:
         """Return these rows several times over, all of them and then all of them again."""
         inputs = tuple(torch.cat([x] * times) for x in self.inputs)
-        return replace(self, inputs=inputs, beside=self.beside.repeat(times))
+        return replace(self, inputs=inputs, beside=self.beside.repeat(times), times=self.times * times)
 
     def backwards(self) -> Rows:
         """Return these rows in reverse order."""

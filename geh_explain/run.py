@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from geh_explain import groups
+from geh_explain import groups, measures
 from geh_explain.cut import Cut
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.groups import GroupChoice, Grouping, RegionTree
 from geh_explain.hessian import Engine, GroupSums
+from geh_explain.interactions import DrawMoments, Draws
 from geh_explain.points import Points
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.base import seed_of_draw
@@ -32,26 +33,41 @@ class Collected:
     """The sums of the draws so far, and the groups they are over.
 
     With a ``tree`` the number of groups is open: sums are over its finest regions until ``pilot`` draws are
-    there, which settle it. ``factors`` (D,) are what units are multiplied by.
+    there, which settle it. ``factors`` (D,) are what units are multiplied by. Where ``expected`` draws would take more
+    than ``limit`` bytes, only their ``moments`` are kept.
     """
 
     grouping: Grouping
     tree: RegionTree | None = None
     factors: Floats | None = None
     pilot: int = PILOT_DRAWS
-    signed: list[Floats] = field(default_factory=list)
-    absolute: list[Floats] = field(default_factory=list)
-    variance: list[Floats] = field(default_factory=list)
+    expected: int = 1
+    limit: float = float("inf")
     choice: GroupChoice | None = None
+    sampled: bool = False
+    moments: DrawMoments | None = None
+    _signed: list[Floats] = field(default_factory=list)
+    _absolute: list[Floats] = field(default_factory=list)
+    _variance: list[Floats] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How many draws are there."""
+        return len(self._signed) + (0 if self.moments is None else self.moments.geh.count)
 
     def take(self, sums: GroupSums) -> None:
-        """Take the sums of one more draw."""
-        self.signed.append(sums.signed.numpy())
-        self.absolute.append(sums.absolute.numpy())
-        if sums.variance is not None:
-            self.variance.append(sums.variance.numpy())
-        if len(self.signed) == self.pilot:
-            self.settle()
+        """Take the sums of one more draw, or of several."""
+        counted = len(self.grouping.labels) - sums.skipped
+        self.sampled |= sums.skipped > 0
+        for draw in range(len(sums.signed)):
+            self._signed.append(sums.signed[draw].numpy())
+            self._absolute.append(sums.absolute[draw].numpy() / counted)
+            if sums.variance is not None:
+                self._variance.append(sums.variance[draw].numpy())
+            if self.count == self.pilot:
+                self.settle()
+        if self.tree is None:
+            self._fold()
 
     def settle(self) -> None:
         """Choose the number of groups from the draws so far, if it is still open, and merge to it."""
@@ -59,29 +75,50 @@ class Collected:
         if tree is None:
             return
         # (regions, draws, pairs), all of which the curve takes at once
-        draws = np.stack(self.signed, axis=1) * self._pair_factors()
+        draws = np.stack(self._signed, axis=1) * self._pair_factors()
         self.choice = groups.choose(groups.curve(tree, draws, len(self.grouping.labels)).mean(axis=1))
-        self.signed = [tree.merge(signed, self.choice.chosen) for signed in self.signed]
-        self.variance = [tree.merge(variance, self.choice.chosen) for variance in self.variance]
+        del draws
+        self._signed = [tree.merge(signed, self.choice.chosen) for signed in self._signed]
+        self._variance = [tree.merge(variance, self.choice.chosen) for variance in self._variance]
         self.grouping = groups.from_tree(tree, self.grouping.labels, self.choice.chosen)
 
+    def _fold(self) -> None:
+        """Keep the moments of the draws only, if all of them would not fit."""
+        if self.moments is None and self.expected * self._signed[0].nbytes > self.limit:
+            self.moments = DrawMoments()
+        while self.moments is not None and self._signed:
+            self.moments.add(self._means(1), self.grouping.sizes)
+            for kept in (self._signed, self._absolute, self._variance):
+                del kept[:1]
+
     def _pair_factors(self) -> Floats | float:
-        if self.factors is None:
+        if self.factors is None or (self.factors == 1).all():
             return 1.0
         return np.asarray(np.outer(self.factors, self.factors)[np.triu_indices(len(self.factors), 1)])
 
-    def means(self) -> tuple[Floats, Floats, Floats | None]:
-        """Return signed group means (K, M, P), absolute means (K, P) and the former's standard errors, if any.
+    def draws(self) -> Draws | DrawMoments:
+        """Return the means of all draws, or their moments; each unit is multiplied by its factor."""
+        return self._means(len(self._signed)) if self.moments is None else self.moments
 
-        Each unit is multiplied by its factor.
-        """
+    def spread(self) -> tuple[float, float]:
+        """Return the largest absolute interaction, and the largest difference of it between draws."""
+        if self.moments is not None:
+            return float(self.moments.eah.mean.max()), float(self.moments.eah.squares.max())
+        absolute = np.stack(self._absolute)
+        return float(absolute.max()), float(np.ptp(absolute, axis=0).max())
+
+    def _means(self, count: int) -> Draws:
         pair_factors = self._pair_factors()
         sizes = np.maximum(self.grouping.sizes, 1)[:, None]
-        signed = np.stack(self.signed) / sizes * pair_factors
-        absolute = np.stack(self.absolute) / len(self.grouping.labels) * np.abs(pair_factors)
-        if not self.variance:
-            return signed, absolute, None
-        return signed, absolute, np.sqrt(np.stack(self.variance)) / sizes * np.abs(pair_factors)
+        signed = np.stack(self._signed[:count]) / sizes * pair_factors
+        absolute = np.stack(self._absolute[:count]) * np.abs(pair_factors)
+        noise = np.stack(self._variance[:count]) if self._variance else None
+        if noise is not None:
+            noise = np.sqrt(noise) / sizes * np.abs(pair_factors)
+        if self.sampled:
+            # An estimate from some of the points, which the group means bound from below.
+            absolute = np.maximum(absolute, measures.geh(signed * sizes, len(self.grouping.labels)))
+        return Draws(signed, absolute, noise)
 
 
 @dataclass(frozen=True)
@@ -105,6 +142,7 @@ def run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], Non
     known = job.posterior.__len__() if hasattr(job.posterior, "__len__") else draws
     total = min(draws, known) * len(job.points)
     with tqdm(total=total, desc="explaining", unit="row", unit_scale=True, disable=not progress, leave=False) as bar:
+        at_once = 1
         for number, draw in enumerate(islice(job.posterior.draws(job.cut.model, draws, seed) or (), draws)):
             if not isinstance(draw, AbstractContextManager):
                 raise GEHTypeError(
@@ -119,18 +157,49 @@ def run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], Non
                     job.cut.check_rows(job.points.first)
                 if adapt is not None:
                     adapt()
+                if number == 0 or adapt is not None:
+                    job.engine.adapt(job.cut, job.points.first)
                 job.collected.take(_sums(job, bar))
+                if number == 0 and adapt is None:
+                    at_once = _draws_at_once(job)
             bar.set_postfix_str(f"draw {number + 1}", refresh=False)
-    if not job.collected.signed:
+            if at_once > 1:
+                _run_together(job, draws, seed, at_once, bar)
+                break
+    if not job.collected.count:
         raise GEHValueError(f"posterior={job.posterior!r} gave no draws for n={draws}; it must yield at least one.")
     job.collected.settle()
 
 
-def _sums(job: Job, bar: Any) -> GroupSums:
+def _draws_at_once(job: Job) -> int:
+    """Return how many draws of all points fit into one chunk: a few points alone do not keep the machine busy."""
+    samples = job.engine.absolute_points is not None and job.engine.absolute_points < len(job.points)
+    if not hasattr(job.posterior, "together") or not job.engine.takes_several_draws or samples:
+        return 1
+    return job.engine.chunk_rows(job.cut, job.points.first) // len(job.points)
+
+
+def _run_together(job: Job, draws: int, seed: int, at_once: int, bar: Any) -> None:
+    """Compute the draws after the first one, several of them at a time."""
+    done = job.collected.count
+    while done < draws:
+        # The pilot draws settle the groups, which the sums are over.
+        stop = min(draws, done + at_once, draws if job.collected.tree is None else job.collected.pilot)
+        with job.posterior.together(job.cut.model, range(done, stop), seed):  # type: ignore[attr-defined]
+            job.engine.start(seed_of_draw(seed, done))
+            job.cut.outputs(job.points.first[:1])
+            job.collected.take(_sums(job, bar, stop - done))
+        done = stop
+        bar.set_postfix_str(f"draw {done}", refresh=False)
+
+
+def _sums(job: Job, bar: Any, draws: int = 1) -> GroupSums:
     labels = job.collected.grouping.labels
-    sums = GroupSums.zeros(len(job.collected.grouping.names), job.cut.count)
+    sums = GroupSums.zeros(len(job.collected.grouping.names), job.cut.count, draws)
     for rows in job.points.batches():
-        for chunk in rows.split(job.engine.chunk_rows(job.cut, rows)):
-            job.engine.add(sums, job.cut, chunk, labels[chunk.start : chunk.start + len(chunk)])
-            bar.update(len(chunk))
+        for chunk in rows.split(max(1, job.engine.chunk_rows(job.cut, rows) // draws)):
+            own = labels[chunk.start : chunk.start + len(chunk)]
+            job.engine.add(sums, job.cut, chunk.repeat(draws) if draws > 1 else chunk, own)
+            bar.update(len(chunk) * draws)
+    job.engine.finish(sums, job.cut)
     return sums

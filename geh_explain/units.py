@@ -366,7 +366,12 @@ class Subset(Units):
     3
     """
 
-    def __init__(self, indices: Sequence[int] | Tensor | np.ndarray[Any, Any], of: Units | None = None) -> None:
+    def __init__(
+        self,
+        indices: Sequence[int] | Tensor | np.ndarray[Any, Any],
+        of: Units | None = None,
+        importance: np.ndarray[Any, Any] | None = None,
+    ) -> None:
         if not isinstance(indices, (Tensor, np.ndarray, Iterable)) or isinstance(indices, str):
             raise GEHTypeError(f"units=Subset({indices!r}): give at least one index, in a list.")
         given = indices.tolist() if isinstance(indices, (Tensor, np.ndarray)) else list(indices)
@@ -375,6 +380,8 @@ class Subset(Units):
             raise GEHValueError(f"units=Subset({given!r}): give at least one index, each a whole number and only once.")
         self.indices = [int(i) for i in given]
         self.of = of
+        #: What the units were chosen by, where ``explainer.screen`` did.
+        self.importance = importance
 
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Subset:
         of = (self.of or default_units(shape, module)).bind(shape, module, columns)

@@ -7,11 +7,12 @@ import pytest
 
 import geh_explain as geh
 from geh_explain import inference
+from geh_explain.interactions import Draws
 
 
 def scores(draws: np.ndarray, names: list[str]) -> geh.Interactions:
     """A result whose scores have these draws (K, P): one group of two points."""
-    return geh.Interactions(draws[:, None, :], np.abs(draws), np.zeros(2, dtype=np.int64), names, ["0"], {})
+    return geh.Interactions(Draws(draws[:, None, :], np.abs(draws)), np.zeros(2, dtype=np.int64), names, ["0"], {})
 
 
 DRAWS = np.random.default_rng(0).gamma(4.0, 0.3, size=(50, 3))

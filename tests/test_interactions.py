@@ -145,7 +145,7 @@ def test_settings_can_be_written_as_json_and_saved(options: dict[str, Any], tmp_
 def test_settings_say_how_the_result_came_about() -> None:
     settings = explain(groups=2, batch_size=3, seed=5, scale="std").settings
     expected = {"points": 4, "groups": 2, "group_count": 2, "draws": 3, "batch_size": 3, "seed": 5, "scale": "std"}
-    expected |= {"posterior": "WeightSamples(3)", "model": "Weighted", "dtype": "float64", "engine": "exact"}
+    expected |= {"posterior": "WeightSamples(3)", "model": "Weighted", "dtype": "float64", "engine": "structured"}
     assert {key: settings[key] for key in expected} == expected
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import geh_explain as geh
 from geh_explain.groups import choose
+from geh_explain.interactions import Draws
 
 
 def made_up(units: int = 5, draws: int = 30) -> geh.Interactions:
@@ -17,7 +18,9 @@ def made_up(units: int = 5, draws: int = 30) -> geh.Interactions:
     pairs = units * (units - 1) // 2
     signed = rng.normal(np.linspace(0, 3, pairs), 0.5, size=(draws, 2, pairs))
     labels = np.array([0, 0, 0, 1, 1])
-    return geh.Interactions(signed, np.abs(signed).mean(1), labels, [f"unit {i}" for i in range(units)], ["0", "1"], {})
+    return geh.Interactions(
+        Draws(signed, np.abs(signed).mean(1)), labels, [f"unit {i}" for i in range(units)], ["0", "1"], {}
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from geh_explain.hessian.base import Engine, GroupSums
 from geh_explain.hessian.difference import Difference
 from geh_explain.hessian.exact import Exact, NoSecondDerivative
 from geh_explain.hessian.stein import Stein
+from geh_explain.hessian.structured import PROBE_ROWS, Structured, why_not
 from geh_explain.hessian.zero import why_zero
 from geh_explain.points import Rows
 
@@ -21,13 +22,19 @@ __all__ = [
     "Exact",
     "GroupSums",
     "Stein",
+    "Structured",
     "check_engine",
     "choose_engine",
     "wants_smoothing",
     "why_zero",
 ]
 
-_BY_NAME: dict[str, type[Engine]] = {"exact": Exact, "difference": Difference, "stein": Stein}
+_BY_NAME: dict[str, type[Engine]] = {
+    "exact": Exact,
+    "structured": Structured,
+    "difference": Difference,
+    "stein": Stein,
+}
 
 
 def check_engine(engine: Any) -> None:
@@ -49,22 +56,25 @@ def wants_smoothing(engine: str | Engine) -> bool:
 
 def choose_engine(engine: str | Engine, cut: Cut, rows: Rows) -> tuple[Engine, str]:
     """Return the engine and why it was chosen; "auto" tries second derivatives on a few rows."""
-    if isinstance(engine, Engine):
-        return engine, "asked for"
-    if engine != "auto":
-        return _BY_NAME[engine](), "asked for"
-    exact = Exact()
+    if isinstance(engine, Engine) or engine not in ("auto", "structured"):
+        return _BY_NAME[engine]() if isinstance(engine, str) else engine, "asked for"
+    few, structured = rows[:PROBE_ROWS], Structured()
     try:
-        if exact.differentiable(cut, rows):
-            return exact, "the model can be differentiated twice"
+        probe = structured.exact.probe(cut, few)
     except NoSecondDerivative as error:
         return Difference(), str(error)
     except RuntimeError as error:
         if "numpy()" not in str(error):
             raise
-    if _depends(cut, rows):
+        probe = None
+    if probe is None and _depends(cut, rows):
         return Difference(), "the model's output has no gradients"
-    return exact, "the output does not depend on the units"
+    if probe is None:
+        return structured.exact, "the output does not depend on the units"
+    structured.check(cut, few, probe)
+    if structured.misfit is not None:
+        return structured.exact, why_not(structured.misfit)
+    return structured, "linear maps and elementwise functions only"
 
 
 def _depends(cut: Cut, rows: Rows) -> bool:

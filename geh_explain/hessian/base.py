@@ -11,38 +11,52 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geh_explain.cut import Cut
+from geh_explain.errors import GEHRuntimeError
 from geh_explain.points import Points, Rows
 
 
 @dataclass
 class GroupSums:
-    """Sums over points of the local interactions of all pairs: signed per group (M, P), absolute (P,).
+    """Sums over points of the local interactions of all pairs: signed by draw and group (B, M, P), absolute (B, P).
 
-    ``variance`` (M, P) is that of the signed sums where an engine estimates them with noise of its own. All are
-    in double precision, whatever the model's, so that chunks add up the same in any size.
+    Several draws B come at once where their rows do: all rows under the first draw, all under the second, and so on.
+    ``variance`` (B, M, P) is that of the signed sums where an engine estimates them with noise of its own. All are
+    in double precision, whatever the model's, so that chunks add up the same in any size. ``skipped`` counts the
+    rows of each draw that the absolute sums are without.
     """
 
     signed: Tensor
     absolute: Tensor
     variance: Tensor | None = None
+    skipped: int = 0
 
     @classmethod
-    def zeros(cls, groups: int, units: int) -> GroupSums:
+    def zeros(cls, groups: int, units: int, draws: int = 1) -> GroupSums:
         """Return empty sums for D units."""
         pairs = units * (units - 1) // 2
-        return cls(torch.zeros(groups, pairs, dtype=torch.double), torch.zeros(pairs, dtype=torch.double))
+        return cls(torch.zeros(draws, groups, pairs, dtype=torch.double), torch.zeros(draws, pairs, dtype=torch.double))
 
     def add(self, start: int, local: Tensor, members: Tensor) -> None:
-        """Add local interactions (n, w) of ``w`` pairs from number ``start`` on; ``members`` (M, n) is one-hot."""
-        local = local.double()
-        stop = start + local.shape[1]
-        self.signed[:, start:stop] += (members @ local).cpu()
-        self.absolute[start:stop] += local.abs().sum(dim=0).cpu()
+        """Add local interactions (B * n, w) of ``w`` pairs from number ``start`` on; ``members`` (M, n) is one-hot."""
+        local = local.double().reshape(len(self.signed), members.shape[1], -1)
+        stop = start + local.shape[2]
+        self.signed[:, :, start:stop] += (members @ local).cpu()
+        self.absolute[:, start:stop] += local.abs().sum(dim=1).cpu()
 
     def one_hot(self, labels: NDArray[np.int64], device: torch.device) -> Tensor:
-        """Return which rows belong to which group, (M, n)."""
+        """Return which rows of a draw belong to which group, (M, n)."""
         groups = torch.as_tensor(labels, device=device)
-        return torch.nn.functional.one_hot(groups, len(self.signed)).T.double()
+        return torch.nn.functional.one_hot(groups, self.signed.shape[1]).T.double()
+
+
+def refuse_not_finite(sums: GroupSums, rows: Rows) -> None:
+    """Refuse sums that are NaN or infinite since ``rows`` were added."""
+    if not bool(torch.isfinite(sums.absolute).all()):
+        raise GEHRuntimeError(
+            f"some second derivatives are NaN or infinite in rows {rows.start} to {rows.start + len(rows) - 1}; a "
+            "function in the model has none there (square roots and norms at 0, for instance). Move such rows, or "
+            "add a small constant inside the function."
+        )
 
 
 class Engine(ABC):
@@ -56,6 +70,12 @@ class Engine(ABC):
     name: str
     #: Whether it takes second derivatives, so that kinks must be smoothed.
     smooth = True
+    #: Whether rows may come under several draws at once.
+    takes_several_draws = False
+    #: How many bytes the user allows in all; None for a share of what is free.
+    memory: int | None = None
+    #: How many points the absolute interactions of a draw are taken from; None for all.
+    absolute_points: int | None = None
 
     def prepare(self, cut: Cut, points: Points, batch_size: int | None) -> None:  # noqa: B027
         """Look at the data once, before the first draw."""
@@ -63,10 +83,23 @@ class Engine(ABC):
     def start(self, seed: int) -> None:  # noqa: B027
         """Begin a draw."""
 
+    def adapt(self, cut: Cut, rows: Rows) -> None:  # noqa: B027
+        """Look at the network of a draw, the first time and whenever it may be another one."""
+
+    def outcome(self, reason: str) -> tuple[str, str]:
+        """Return the name of the engine that did the work, and why; ``reason`` is why this one was chosen."""
+        return self.name, reason
+
+    def finish(self, sums: GroupSums, cut: Cut) -> None:  # noqa: B027
+        """End a draw, after all of its rows."""
+
     @abstractmethod
     def chunk_rows(self, cut: Cut, rows: Rows) -> int:
         """Return how many rows fit into memory at once."""
 
     @abstractmethod
     def add(self, sums: GroupSums, cut: Cut, rows: Rows, labels: NDArray[np.int64]) -> None:
-        """Add the local interactions of a chunk of rows to ``sums``; ``labels`` (n,) are the rows' groups."""
+        """Add the local interactions of a chunk of rows to ``sums``.
+
+        ``labels`` (n,) are the rows' groups. Where several draws come at once, ``rows`` are n rows for each of them.
+        """

@@ -122,7 +122,7 @@ class Difference(Engine):
         """Return the batch size asked for, else what a budget of memory allows for all pairs of a row."""
         if self.batch_size is not None:
             return self.batch_size
-        return max(1, min(1024, chunk_bytes(cut.device) // (64 * cut.count**2)))
+        return max(1, min(1024, chunk_bytes(cut.device, self.memory) // (64 * cut.count**2)))
 
     def add(self, sums: GroupSums, cut: Cut, rows: Rows, labels: NDArray[np.int64]) -> None:
         """Add the mixed differences of a chunk of rows to ``sums``."""

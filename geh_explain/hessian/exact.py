@@ -16,7 +16,7 @@ from torch import Tensor
 
 from geh_explain.cut import Cut
 from geh_explain.errors import GEHRuntimeError
-from geh_explain.hessian.base import Engine, GroupSums
+from geh_explain.hessian.base import Engine, GroupSums, refuse_not_finite
 from geh_explain.memory import chunk_bytes
 from geh_explain.points import Points, Rows
 
@@ -36,20 +36,23 @@ class Exact(Engine):
     """Double backward, chunked over points and directions."""
 
     name = "exact"
+    takes_several_draws = True
 
     def __init__(self) -> None:
         self.batch_size: int | None = None
         self._row_bytes = 0
         self._vectorise = True
 
-    def differentiable(self, cut: Cut, rows: Rows) -> bool:
-        """Tell whether the outputs have gradients; raise :class:`NoSecondDerivative` if those have none."""
-        rows = rows[:4]
+    def probe(self, cut: Cut, rows: Rows) -> tuple[Tensor, Tensor] | None:
+        """Return one direction (D,) and the local Hessians times it (n, D).
+
+        Returns None if the outputs have no gradients; raises :class:`NoSecondDerivative` if those have none.
+        """
         self._row_bytes, t, gradient = _measured_gradient(cut, rows)
+        direction = torch.randn(cut.count, generator=torch.Generator().manual_seed(0), dtype=torch.double).to(t)
         if gradient is None:
-            return cut.outputs(rows, t).requires_grad
-        _backward(gradient.sum(), t)
-        return True
+            return (direction, torch.zeros_like(t)) if cut.outputs(rows, t).requires_grad else None
+        return direction, _backward((gradient * direction).sum(), t)
 
     def add(self, sums: GroupSums, cut: Cut, rows: Rows, labels: NDArray[np.int64]) -> None:
         """Add the local interactions of a chunk of rows to ``sums``."""
@@ -65,12 +68,7 @@ class Exact(Engine):
             local = torch.cat([row[:, unit + 1 :] for unit, row in enumerate(hessian, start=first)], dim=1)
             sums.add(pair, local, members)
             pair += local.shape[1]
-        if not bool(torch.isfinite(sums.absolute).all()):
-            raise GEHRuntimeError(
-                f"some second derivatives are NaN or infinite in rows {rows.start} to {rows.start + len(rows) - 1}; a "
-                "function in the model has none there (square roots and norms at 0, for instance). Move such rows, or "
-                "add a small constant inside the function."
-            )
+        refuse_not_finite(sums, rows)
 
     def _second(self, gradient: Tensor, t: Tensor, units: range) -> Tensor:
         """Return the rows (directions, n, D) of the Hessian that belong to ``units``."""
@@ -101,7 +99,7 @@ class Exact(Engine):
         if not self._row_bytes:
             self._row_bytes = _measured_gradient(cut, rows[:4])[0]
         # Twice: the second backward holds about as much again as the graph it walks.
-        return max(1, min(_MOST_ROWS, chunk_bytes(cut.device) // (2 * self._row_bytes)))
+        return max(1, min(_MOST_ROWS, chunk_bytes(cut.device, self.memory) // (2 * self._row_bytes)))
 
 
 def _gradient(cut: Cut, rows: Rows) -> tuple[Tensor, Tensor | None]:

@@ -156,31 +156,44 @@ def _max_pool(dimensions: int) -> Callable[..., Any]:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        size, gap = _tuple(kernel_size, dimensions), _tuple(dilation, dimensions)
-        step = size if stride is None or stride == [] or stride == () else _tuple(stride, dimensions)
-        pad = _tuple(padding, dimensions)
-        hard, indices = getattr(F, f"max_pool{dimensions}d")(
-            input.detach(), size, step, pad, gap, ceil_mode, return_indices=True
-        )
-        first = input.ndim - dimensions
-        # Room on the far side for windows that ceil_mode lets stick out.
-        reach = [(hard.shape[first + d] - 1) * step[d] + (size[d] - 1) * gap[d] + 1 for d in range(dimensions)]
-        far = [max(0, reach[d] - input.shape[first + d] - pad[d]) for d in range(dimensions)]
-        sides = [side for d in reversed(range(dimensions)) for side in (pad[d], far[d])]
-        padded = F.pad(input, sides, value=-float("inf"))
-        shifts = []
-        for offset in itertools.product(*(range(count) for count in size)):
-            view = padded
-            for d in range(dimensions):
-                start = offset[d] * gap[d]
-                stop = start + (hard.shape[first + d] - 1) * step[d] + 1
-                view = view.narrow(first + d, start, stop - start)
-                view = view[(slice(None),) * (first + d) + (slice(None, None, step[d]),)]
-            shifts.append(view)
-        soft = _soft_maximum(beta, torch.stack(shifts), hard)
+        settings = (kernel_size, stride or kernel_size, padding, dilation)
+        hard, indices = getattr(F, f"max_pool{dimensions}d")(input.detach(), *settings, ceil_mode, return_indices=True)
+        windows = pool_windows(dimensions, input, hard, (settings, {}), outside=-float("inf"))
+        soft = _soft_maximum(beta, windows, hard)
         return (soft, indices) if return_indices else soft
 
     return pool
+
+
+def pool_windows(
+    dimensions: int,
+    input: Tensor,
+    like: Tensor,
+    settings: tuple[Sequence[Any], dict[str, Any]],
+    outside: float = 0.0,
+) -> Tensor:
+    """Return what each place of the pooling windows sees, (places, ...), for an output shaped as ``like``.
+
+    ``settings`` are the arguments of the pooling after its input, by position and by name; ``outside`` is what windows
+    see beyond the edges. The input may have further dimensions before those of a row.
+    """
+    given = dict(zip(("kernel_size", "stride", "padding", "dilation"), settings[0], strict=False)) | settings[1]
+    size, gap = _tuple(given["kernel_size"], dimensions), _tuple(given.get("dilation", 1), dimensions)
+    step, pad = _tuple(given.get("stride") or size, dimensions), _tuple(given.get("padding", 0), dimensions)
+    first, counts = input.ndim - dimensions, like.shape[like.ndim - dimensions :]
+    # Room on the far side for windows that ceil_mode lets stick out.
+    reach = [(counts[d] - 1) * step[d] + (size[d] - 1) * gap[d] + 1 for d in range(dimensions)]
+    far = [max(0, reach[d] - input.shape[first + d] - pad[d]) for d in range(dimensions)]
+    padded = F.pad(input, [side for d in reversed(range(dimensions)) for side in (pad[d], far[d])], value=outside)
+    places = []
+    for offset in itertools.product(*(range(count) for count in size)):
+        view = padded
+        for d in range(dimensions):
+            start = offset[d] * gap[d]
+            view = view.narrow(first + d, start, (counts[d] - 1) * step[d] + 1)
+            view = view[(slice(None),) * (first + d) + (slice(None, None, step[d]),)]
+        places.append(view)
+    return torch.stack(places)
 
 
 def _adaptive_max_pool(dimensions: int) -> Callable[..., Any]:

@@ -150,8 +150,12 @@ class Smoothing(_Kinked):
         super().__init__()
         self.names, self.betas = names, betas
 
+    def beta(self, call: int) -> float | None:
+        """Return the sharpness of the kinked call of that number, from 1; None if it stays as it is."""
+        return self.betas[call - 1] if call <= len(self.betas) else None
+
     def kinked(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        beta = self.betas[self.call - 1] if self.call <= len(self.betas) else None
+        beta = self.beta(self.call)
         if beta is None:
             return Kernels.handle(self, func, args, kwargs)
         if func is torch.adaptive_max_pool1d:

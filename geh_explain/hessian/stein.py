@@ -58,7 +58,7 @@ class Stein(Engine):
     def chunk_rows(self, cut: Cut, rows: Rows) -> int:
         """Return the batch size asked for, else what a budget of memory allows."""
         pairs = cut.count * (cut.count - 1) // 2
-        return self.batch_size or max(1, min(1024, chunk_bytes(cut.device) // (64 * pairs)))
+        return self.batch_size or max(1, min(1024, chunk_bytes(cut.device, self.memory) // (64 * pairs)))
 
     def add(self, sums: GroupSums, cut: Cut, rows: Rows, labels: NDArray[np.int64]) -> None:
         """Add the estimates of a chunk of rows to ``sums``."""
@@ -81,7 +81,7 @@ class Stein(Engine):
         sums.signed += (members @ mean).cpu()
         # |noise| must not pass for interaction: E[mean^2] exceeds the square of the truth by the variance.
         sums.absolute += (mean**2 - variance).clamp_min(0).sqrt().sum(dim=0).cpu()
-        noise = (members @ variance).cpu()
+        noise = (members @ variance).cpu()[None]
         sums.variance = noise if sums.variance is None else sums.variance + noise
 
     def _noise(self, cut: Cut, rows: Rows) -> Tensor:

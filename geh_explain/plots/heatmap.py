@@ -33,7 +33,7 @@ def heatmap(result: Interactions, measure: str = "geh", *, level: float = 0.95, 
     label_units(ax.xaxis, range(count), names, rotation=90 if max(map(len, names)) > 3 or count > 20 else 0)
     label_units(ax.yaxis, range(count), names)
     ax.tick_params(length=0)
-    if len(scores.draws) > 1:
+    if scores.count > 1:
         low = scores.interval(level)[0][np.ix_(shown, shown)]
         rows, columns = np.nonzero(low > 0)
         light = values[rows, columns] < 0.6 * np.nanmax(values)

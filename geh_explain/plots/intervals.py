@@ -21,7 +21,7 @@ def intervals(
     ax = axes_or_new(ax, (7, 1.3 + 0.3 * len(table)))
     height = np.arange(len(table))[::-1]
     ax.axvline(0, color=palette.LINE, linewidth=0.8)
-    if len(result.scores(measure).draws) > 1:
+    if result.scores(measure).count > 1:
         sure = table["significant"].to_numpy(dtype=bool)
         for chosen, colour, label in ((sure, palette.SURE, "significant"), (~sure, palette.UNSURE, "not significant")):
             part = table[chosen]

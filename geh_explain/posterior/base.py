@@ -18,9 +18,10 @@ class Posterior(Protocol):
     row, batch and derivative sees the same weights or masks. The first forward inside a draw has a
     single row, so that whatever depends on the shape of a row can be drawn then.
 
-    Two things more may be said: ``inputs_only = True`` by a posterior whose hidden units do not correspond
-    from draw to draw, and ``steady(model, seed)``, a context manager, by one whose model is random
-    outside its draws.
+    Three things more may be said: ``inputs_only = True`` by a posterior whose hidden units do not correspond
+    from draw to draw; ``steady(model, seed)``, a context manager, by one whose model is random outside its draws;
+    and ``together(model, draws, seed)``, a context manager for a range of draws at once, which makes small data sets
+    fast: rows then come once for each of the draws, one draw after the other.
 
     >>> import contextlib, torch, geh_explain as geh
     >>> class Shaken:

@@ -39,6 +39,7 @@ class MCDropout:
         self.modules = modules
         #: Classes of modules that drop in train mode only and do other things there too, so that they are left out.
         self.left_out: list[str] = []
+        self._train_only: TrainOnly | None = None
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
         """Yield ``n`` draws of the masks."""
@@ -46,14 +47,24 @@ class MCDropout:
         for module in self.modules or ():
             if module not in own:
                 raise GEHValueError(f"MCDropout: modules has {module}, which is not part of the model.")
-        train_only = TrainOnly(model)
+        train_only = self._train_only = TrainOnly(model)
         self.left_out = train_only.mixed
         for draw in range(n):
-            yield self._dropped(model, seed_of_draw(seed, draw), train_only)
+            yield self._dropped(model, train_only, seed_of_draw(seed, draw))
+
+    def together(self, model: nn.Module, draws: range, seed: int) -> AbstractContextManager[Any]:
+        """Return several draws at once: the first forward has a single row, all others as many times their rows.
+
+        All rows come under the first of ``draws``, then all of them under the second, and so on.
+        """
+        train_only = self._train_only
+        if train_only is None or train_only.model is not model:
+            train_only = TrainOnly(model)
+        return self._dropped(model, train_only, *(seed_of_draw(seed, draw) for draw in draws))
 
     @contextmanager
-    def _dropped(self, model: nn.Module, seed: int, train_only: TrainOnly) -> Iterator[None]:
-        masks = Masks(seed, everywhere=self.modules is None)
+    def _dropped(self, model: nn.Module, train_only: TrainOnly, *seeds: int) -> Iterator[None]:
+        masks = Masks(*seeds, everywhere=self.modules is None)
         with ExitStack() as stack:
             for module in self.modules or ():
                 stack.callback(module.register_forward_pre_hook(masks.open).remove)
@@ -77,7 +88,7 @@ class MCDropout:
 def has_dropout(model: nn.Module, call: Callable[[], Any]) -> bool:
     """Tell whether ``call``, which runs the model on one row, drops anything."""
     try:
-        with MCDropout()._dropped(model, 0, TrainOnly(model)):
+        with MCDropout()._dropped(model, TrainOnly(model), 0):
             call()
     except NoDropout:
         return False

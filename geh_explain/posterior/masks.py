@@ -64,12 +64,16 @@ class NoDropout(GEHRuntimeError):
 
 
 class Masks(TorchFunctionMode):
-    """Draws the masks in the first forward, of a single row, and replays them by order of call."""
+    """Draws the masks in the first forward, of a single row, and replays them by order of call.
 
-    def __init__(self, seed: int, everywhere: bool, drop: bool = True) -> None:
+    With several seeds, rows come as often as there are seeds: all of them under the masks of the first, all of them
+    under those of the second, and so on.
+    """
+
+    def __init__(self, *seeds: int, everywhere: bool, drop: bool = True) -> None:
         super().__init__()
         # Masks are drawn on the CPU, so that a seed means the same on every device.
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         self.open_modules, self.drop = int(everywhere), drop
         self.masks: list[tuple[Tensor, torch.Size]] = []
         self.recorded = False
@@ -186,12 +190,13 @@ class Masks(TorchFunctionMode):
             kept = 0 if kind.path else 2 if kind.channels else input.ndim
             shape = (*input.shape[:kept], *(1 for _ in input.shape[kept:]))
             if not self.drop:
-                self.masks.append((input.new_ones(shape), input.shape))
-                return self.masks[-1][0]
-            keep = torch.bernoulli(torch.full(shape, 1 - p), generator=self.generator).to(input)
+                self.masks.append((input.new_ones(1, *shape), input.shape))
+                return self.masks[-1][0][0]
+            rates = torch.full(shape, 1 - p)
+            keep = torch.stack([torch.bernoulli(rates, generator=each) for each in self.generators]).to(input)
             # What plain dropout keeps makes up for what it drops.
             self.masks.append((keep if kind.alpha or p == 1 else keep / (1 - p), input.shape))
-            return self.masks[-1][0]
+            return self.masks[-1][0][0]
         if self.call >= len(self.masks):
             raise GEHRuntimeError(
                 "MCDropout: the model called dropout more often than in the draw's first forward; its forward must not "
@@ -199,7 +204,15 @@ class Masks(TorchFunctionMode):
             )
         mask, seen = self.masks[self.call]
         self.call += 1
-        return _for_rows(mask, seen, input.shape)
+        if len(mask) == 1:
+            return _for_rows(mask[0], seen, input.shape)
+        rows, *rest = input.shape
+        if rows % len(mask):
+            raise GEHRuntimeError(f"MCDropout: {rows} rows cannot be shared out among {len(mask)} draws.")
+        each = torch.Size((rows // len(mask), *rest))
+        if mask.shape[1] == 1 and seen[1:] == each[1:]:
+            return mask[:, 0].repeat_interleave(each[0], dim=0)
+        return torch.cat([_for_rows(one, seen, each).expand(each[0], *(-1 for _ in rest)) for one in mask])
 
 
 #: F.multi_head_attention_forward as if no mode were active at its door, so that its inner calls are seen.

@@ -71,7 +71,7 @@ class TrainOnly:
 
     def _tried(self, call: Callable[[], Any], modules: list[nn.Module]) -> tuple[int, list[Tensor], bool] | None:
         """Return how often dropout was called, the outputs and whether buffers stayed; None where it failed."""
-        nothing_dropped = Masks(seed=0, everywhere=True, drop=False)
+        nothing_dropped = Masks(everywhere=True, drop=False)
         before = [buffer.clone() for buffer in self.model.buffers()]
         with borrow(self.model), torch.no_grad(), nothing_dropped:
             for module in modules:
