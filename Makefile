@@ -23,7 +23,8 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)  ## time the engines against each other, as ratios
+bench: $(READY)  ## time the engines against their rivals, as ratios, and write docs/benchmarks.md
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	$(BIN)/python -m benchmarks
 
 clean:

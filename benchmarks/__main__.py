@@ -1,87 +1,96 @@
-"""Run the cases and print their tables: ``python -m benchmarks [case ...]``."""
+"""Run the cases, print their tables and write the page: ``python -m benchmarks [case ...]``."""
 
 from __future__ import annotations
 
 import argparse
 import platform
+import warnings
+from datetime import date
+from pathlib import Path
+from time import perf_counter
+from typing import Any
 
 import torch
 
+import geh_explain as geh
 from benchmarks.cases import CASES
-from benchmarks.timing import QUIET, Case, Times, check, race
+from benchmarks.page import page
+from benchmarks.picture import draw
+from benchmarks.report import text
+from benchmarks.results import Result, conclude, store, stored
+from benchmarks.timing import check, race
+
+DOCS = Path(__file__).parent.parent / "docs"
 
 
 def main() -> None:
-    """Check, time and print the cases asked for, all by default."""
+    """Check, time and print the cases asked for; all, and the page, by default."""
+    options = _options()
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    where = _where()
+    print(", ".join(f"{what} {value}" for what, value in where.items()))
+    results = [_measured(key, options.seconds, where) for key in options.cases or CASES if not options.redraw]
+    if options.write or options.redraw or not options.cases:
+        _write(results, options.into)
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Time geh_explain against its rivals.")
     parser.add_argument("cases", nargs="*", metavar="case", help=f"which to run: {', '.join(CASES)} (all by default)")
-    parser.add_argument("--seconds", type=float, default=15.0, help="how long each case is timed (15)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long each case is timed at least (20)")
     parser.add_argument("--threads", type=int, help="threads of torch (its own default)")
+    parser.add_argument("--write", action="store_true", help="put some cases into docs/ too, as a whole run does")
+    parser.add_argument(
+        "--redraw", action="store_true", help="only write page and picture anew, from the numbers there"
+    )
+    parser.add_argument("--into", type=Path, default=DOCS, metavar="folder", help="where to write (docs/)")
     options = parser.parse_args()
     unknown = [name for name in options.cases if name not in CASES]
     if unknown:
         parser.error(f"unknown case {unknown[0]!r}; there are {', '.join(CASES)}")
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
-    print(f"python {platform.python_version()}, torch {torch.__version__}, {torch.get_num_threads()} threads")
-    for name in options.cases or CASES:
-        case = CASES[name]()
+    return options
+
+
+def _measured(key: str, seconds: float, where: dict[str, Any]) -> Result:
+    """Check and race one case, and print what it shows."""
+    begin = perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", geh.GEHWarning)
+        case = CASES[key]()
         apart = check(case)
-        print("\n" + report(case, race(case, options.seconds), apart), flush=True)
+        result = conclude(key, case, race(case, seconds), apart, where)
+    print(f"\n{text(result)}\n[{perf_counter() - begin:.0f} s]", flush=True)
+    return result
 
 
-def report(case: Case, times: dict[str, Times], apart: float) -> str:
-    """Return the table of one case: times, ratios to the reference, and the targets."""
-    rounds = len(times[case.reference].seconds)
-    lines = [case.name, f"{rounds} rounds in turns; answers agree to {apart:.0e}; times in ms", ""]
-    lines += _columns(["", "best", "median", "median/best", "best, to reference"], _time_rows(case, times))
-    lines += ["", *_columns(["target", "wanted", "by best", "by median", ""], _target_rows(case, times))]
-    notes = list(case.notes)
-    if max(taken.spread for taken in times.values()) > QUIET:
-        notes.append(f"the machine was busy, see median/best above {QUIET}: run again before trusting a ratio")
-    return "\n".join([*lines, *(f"({note})" for note in notes)])
+def _write(results: list[Result], folder: Path) -> None:
+    """Write numbers, picture and page; cases that were not run keep the numbers they had."""
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = folder / "benchmarks.json"
+    known = {result.key: result for result in [*stored(numbers), *results]}
+    ordered = [known[key] for key in CASES if key in known]
+    store(numbers, ordered)
+    draw(ordered, folder / "images" / "benchmarks.png")
+    (folder / "benchmarks.md").write_text(page(ordered), encoding="utf-8")
 
 
-def _time_rows(case: Case, times: dict[str, Times]) -> list[list[str]]:
-    unit = times[case.reference].best
-    return [
-        [
-            name,
-            f"{1e3 * taken.best:.1f}",
-            f"{1e3 * taken.middle:.1f}",
-            f"{taken.spread:.2f}",
-            "reference" if name == case.reference else f"{taken.best / unit:.2f}x",
-        ]
-        for name, taken in times.items()
-    ]
+def _where() -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "processor": _processor(),
+        "date": date.today().isoformat(),
+    }
 
 
-def _target_rows(case: Case, times: dict[str, Times]) -> list[list[str]]:
-    """Return a row per target; the best times decide, the medians show how sure that is."""
-    rows = []
-    for target in case.targets:
-        own, rival = times[target.contestant], times[target.rival]
-        ratio = own.best / rival.best
-        rows.append(
-            [
-                f"{target.contestant} to {target.rival}",
-                ("at least " if target.limit < 1 else "at most ") + target.words(target.limit),
-                target.words(ratio),
-                target.words(own.middle / rival.middle),
-                "met" if target.met(ratio) else "missed",
-            ]
-        )
-    return rows
-
-
-def _columns(heads: list[str], rows: list[list[str]]) -> list[str]:
-    """Return lines of aligned columns, the first to the left, the others to the right."""
-    table = [heads, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(heads))]
-    return [
-        "  ".join(cell.rjust(width) if column else cell.ljust(width) for column, (cell, width) in cells).rstrip()
-        for cells in (list(enumerate(zip(row, widths, strict=True))) for row in table)
-    ]
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
@@ -13,97 +12,115 @@ from numpy.typing import NDArray
 
 #: However slow a round is, a case has at least this many.
 FEWEST_ROUNDS = 3
-#: How far the contestants' answers may be apart, relative to the largest entry of the reference's.
+#: A turn of a quick contestant repeats it for this many seconds, and gives the mean.
+TURN = 0.1
+#: Between turns the machine rests, as threads of the contestant before may spin for a while.
+REST = 0.1
+#: How far the contestants' answers may be apart, relative to the largest entry of the first one's.
 TOLERANCE = 1e-4
-#: A median this many times the best means that the machine was busy with something else.
-QUIET = 1.5
+
+Answer = Callable[[], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One way to do a job.
+
+    ``answer`` gives what all contestants with the same ``job`` must agree on; None says that this one computes
+    another quantity, and is there for its cost alone. One that does only ``part`` of the job, in words, has a
+    ``scale`` that its time is multiplied by.
+    """
+
+    run: Callable[[], Any]
+    answer: Answer | None = None
+    scale: float = 1.0
+    part: str = ""
+    job: str = ""
 
 
 @dataclass(frozen=True)
 class Target:
-    """One contestant may take at most ``limit`` times as long as another; below 1 it has to be faster."""
+    """One contestant may cost at most ``limit`` times what the best of some rivals does; below 1 it has to win."""
 
     contestant: str
-    rival: str
+    rivals: tuple[str, ...]
     limit: float
 
-    def met(self, ratio: float) -> bool:
-        """Tell whether a ratio of times keeps the target."""
-        return ratio <= self.limit
 
-    def words(self, ratio: float) -> str:
-        """Say a ratio of times the way the target is said."""
-        return f"{1 / ratio:.3g}x faster" if self.limit < 1 else f"{ratio:.3g}x the time"
+def counted(count: int, thing: str) -> str:
+    """Return a number of things in words."""
+    return f"{count:,} {thing}" + ("" if count == 1 else "s")
+
+
+def clock(call: Callable[[], Any]) -> float:
+    """Return the seconds of one call, the mean of several if it is quick."""
+    start, calls = perf_counter(), 0
+    while True:
+        call()
+        calls += 1
+        passed = perf_counter() - start
+        if passed >= TURN:
+            return passed / calls
+
+
+def returned(call: Callable[[], Any]) -> float:
+    """Return what the call itself has measured."""
+    return float(call())
 
 
 @dataclass(frozen=True)
 class Case:
-    """One job, the contestants that do it, and what their times should be to each other.
+    """Jobs, the contestants that do them, and what their costs should be to each other.
 
-    ``answers`` give what must be the same for all contestants, in the same shape. A contestant that does
-    only a part of the job has a factor in ``scales`` that its time is multiplied by.
+    ``points`` is how many points are explained, for the cost of one. ``curves`` are sizes and contestants of each
+    line in the picture of growth along ``axis``. ``rounds`` sets their number where time should not.
     """
 
-    name: str
-    contestants: Mapping[str, Callable[[], Any]]
+    title: str
+    contestants: Mapping[str, Contestant]
     reference: str
-    targets: list[Target]
-    answers: Mapping[str, Callable[[], NDArray[np.float64]]]
-    scales: Mapping[str, float] = field(default_factory=dict)
+    targets: list[Target] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    points: int | None = None
+    axis: str = ""
+    curves: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    unit: str = "ms"
+    meter: Callable[[Callable[[], Any]], float] = clock
+    rounds: int | None = None
 
 
-@dataclass(frozen=True)
-class Times:
-    """The seconds that each round of one contestant took."""
-
-    seconds: list[float]
-
-    @property
-    def best(self) -> float:
-        """The fastest round: the one that was disturbed least."""
-        return min(self.seconds)
-
-    @property
-    def middle(self) -> float:
-        """The median round."""
-        return median(self.seconds)
-
-    @property
-    def spread(self) -> float:
-        """How many times longer the median round took than the best: 1 on a quiet machine."""
-        return self.middle / self.best
-
-
-def check(case: Case) -> float:
-    """Raise unless all contestants give the reference's answer; return how far they are apart."""
-    if set(case.answers) != set(case.contestants):
-        raise ValueError(f"{case.name}: every contestant needs an answer, and only contestants have one.")
-    expected = case.answers[case.reference]()
-    worst = 0.0
-    for name, answer in case.answers.items():
-        apart = float(np.abs(answer() - expected).max() / np.abs(expected).max())
+def check(case: Case) -> float | None:
+    """Raise unless all contestants of a job give the same answer; return how far they are apart, None if alone."""
+    first: dict[str, tuple[str, NDArray[np.float64]]] = {}
+    worst: float | None = None
+    for name, contestant in case.contestants.items():
+        if contestant.answer is None:
+            continue
+        found = contestant.answer()
+        other, expected = first.setdefault(contestant.job, (name, found))
+        if other == name:
+            continue
+        apart = float(np.abs(found - expected).max() / np.abs(expected).max())
         # Not "apart > TOLERANCE": that lets NaN pass.
         if not apart <= TOLERANCE:
             raise RuntimeError(
-                f"{case.name}: {name!r} and {case.reference!r} are {apart:.1e} apart, more than {TOLERANCE:.0e}; "
+                f"{case.title}: {name!r} and {other!r} are {apart:.1e} apart, more than {TOLERANCE:.0e}; "
                 "their times cannot be compared."
             )
-        worst = max(worst, apart)
+        worst = max(worst or 0.0, apart)
     return worst
 
 
-def race(case: Case, seconds: float) -> dict[str, Times]:
-    """Time the contestants in turns (A, B, C, A, B, C, ...) for about ``seconds``, after one round to warm up."""
-    times = {name: Times([]) for name in case.contestants}
-    for call in case.contestants.values():
-        call()
+def race(case: Case, seconds: float) -> dict[str, list[float]]:
+    """Measure the contestants in turns (A, B, C, A, B, C, ...) for about ``seconds``, after one round to warm up."""
+    costs: dict[str, list[float]] = {name: [] for name in case.contestants}
+    if case.meter is clock:
+        for contestant in case.contestants.values():
+            contestant.run()
     end = perf_counter() + seconds
-    done = 0
-    while done < FEWEST_ROUNDS or perf_counter() < end:
-        for name, call in case.contestants.items():
-            start = perf_counter()
-            call()
-            times[name].seconds.append((perf_counter() - start) * case.scales.get(name, 1.0))
-        done += 1
-    return times
+    fewest = case.rounds or FEWEST_ROUNDS
+    while len(costs[case.reference]) < fewest or (case.rounds is None and perf_counter() < end):
+        for name, contestant in case.contestants.items():
+            sleep(REST)
+            costs[name].append(case.meter(contestant.run) * contestant.scale)
+    return costs

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from geh_explain.errors import GEHTypeError, GEHValueError
@@ -54,7 +55,7 @@ class RegionTree:
         labels = np.zeros(len(points), dtype=np.int64)
         for child, split in enumerate(self.splits, start=1):
             inside = np.flatnonzero(labels == split.parent)
-            labels[inside[scaled[inside] @ split.normal > split.offset]] = child
+            labels[inside[_product(scaled[inside], split.normal) > split.offset]] = child
         return labels
 
     def merge(self, sums: Floats, groups: int) -> Floats:
@@ -85,7 +86,7 @@ def grow(points: Floats, groups: int, *, standardise: bool) -> RegionTree:
             break
         inside = scaled[members[parent]]
         normal, offset = _bisect(inside)
-        beyond = inside @ normal > offset
+        beyond = _product(inside, normal) > offset
         if not 0 < beyond.sum() < len(beyond):
             spreads[parent] = 0.0
             continue
@@ -100,23 +101,23 @@ def grow(points: Floats, groups: int, *, standardise: bool) -> RegionTree:
 def _spread(points: Floats) -> float:
     """Return the within-region sum of squares, 0 where all points are equal."""
     centred = points - points.mean(axis=0)
-    total = float(np.vdot(centred, centred))
-    return total if len(points) > 1 and total > 1e-20 * float(np.vdot(points, points)) else 0.0
+    total = float(np.einsum("ij,ij", centred, centred))
+    return total if len(points) > 1 and total > 1e-20 * float(np.einsum("ij,ij", points, points)) else 0.0
 
 
 def _bisect(points: Floats, rounds: int = 100) -> tuple[Floats, float]:
     """Split points by 2-means, started at the principal axis; return the plane between the two centres."""
     normal = _principal_axis(points)
-    offset = float(normal @ points.mean(axis=0))
+    offset = float((normal * points.mean(axis=0)).sum())
     total, previous = points.sum(axis=0), np.zeros(0, dtype=bool)
     for _ in range(rounds):
-        beyond = points @ normal > offset
+        beyond = _product(points, normal) > offset
         size = int(beyond.sum())
         if not 0 < size < len(points) or np.array_equal(beyond, previous):
             break
         upper = points[beyond].sum(axis=0)
         above, below = upper / size, (total - upper) / (len(points) - size)
-        normal, offset, previous = above - below, float((above @ above - below @ below) / 2), beyond
+        normal, offset, previous = above - below, float((above**2 - below**2).sum() / 2), beyond
     return normal, offset
 
 
@@ -124,15 +125,24 @@ def _principal_axis(points: Floats) -> Floats:
     """Return the direction of largest variance; its largest entry is positive, so that its sign is settled."""
     centred = points - points.mean(axis=0)
     if points.shape[1] <= _EXACT_AXIS:
-        scatter = centred.T @ centred
+        scatter = _product(centred.T, centred)
         # Rounded, so that columns which vary alike (as in a factorial design) do so exactly, whatever the row order.
         unit = 1e-9 * np.abs(scatter).max()
-        axis = np.linalg.eigh(np.round(scatter / unit))[1][:, -1]
+        axis = torch.linalg.eigh(torch.from_numpy(np.round(scatter / unit)))[1][:, -1].numpy()
     else:
         axis = np.cos(np.arange(1.0, points.shape[1] + 1))
         for _ in range(50):
-            axis = centred.T @ (centred @ (axis / np.linalg.norm(axis)))
-    return np.asarray(axis * np.sign(axis[_first_largest(np.abs(axis))]) / np.linalg.norm(axis))
+            axis = _product(centred.T, _product(centred, axis / _norm(axis)))
+    return np.asarray(axis * np.sign(axis[_first_largest(np.abs(axis))]) / _norm(axis))
+
+
+def _product(left: Floats, right: Floats) -> Floats:
+    """Return left @ right by torch: numpy's threads spin on after a product, in the way of torch's own."""
+    return np.asarray((torch.from_numpy(left) @ torch.from_numpy(right)).numpy())
+
+
+def _norm(vector: Floats) -> float:
+    return float(np.sqrt((vector**2).sum()))
 
 
 def _first_largest(values: Floats) -> int:

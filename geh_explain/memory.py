@@ -44,3 +44,12 @@ def chunk_bytes(device: torch.device, memory: int | None = None) -> int:
     ``memory`` is what the user allows in all, in bytes.
     """
     return min(CHUNK_BYTES, (free_bytes(device) if memory is None else memory) // 4)
+
+
+def keep_freed() -> None:
+    """Let the C library keep freed memory for reuse, up to 62 MB, as its own heuristic allows.
+
+    By default it gives every large block back at once, and fresh pages cost more than what is computed in them. It
+    learns better from the first large block that is freed.
+    """
+    torch.empty(31 * 2**20, dtype=torch.uint8)

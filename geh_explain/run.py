@@ -18,8 +18,9 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.groups import GroupChoice, Grouping, RegionTree
 from geh_explain.hessian import Engine, GroupSums
 from geh_explain.interactions import DrawMoments, Draws
+from geh_explain.memory import keep_freed
 from geh_explain.points import Points
-from geh_explain.posterior import Posterior
+from geh_explain.posterior import PointEstimate, Posterior
 from geh_explain.posterior.base import seed_of_draw
 
 Floats = NDArray[np.float64]
@@ -139,6 +140,7 @@ def run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], Non
 
     ``adapt`` is called inside each draw, for what depends on the network that answers in it.
     """
+    keep_freed()
     known = job.posterior.__len__() if hasattr(job.posterior, "__len__") else draws
     total = min(draws, known) * len(job.points)
     with tqdm(total=total, desc="explaining", unit="row", unit_scale=True, disable=not progress, leave=False) as bar:
@@ -157,7 +159,7 @@ def run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], Non
                     job.cut.check_rows(job.points.first)
                 if adapt is not None:
                     adapt()
-                if number == 0 or adapt is not None:
+                if adapt is not None or (number == 0 and not isinstance(job.posterior, PointEstimate)):
                     job.engine.adapt(job.cut, job.points.first)
                 job.collected.take(_sums(job, bar))
                 if number == 0 and adapt is None:

@@ -56,9 +56,9 @@ def wants_smoothing(engine: str | Engine) -> bool:
 
 def choose_engine(engine: str | Engine, cut: Cut, rows: Rows) -> tuple[Engine, str]:
     """Return the engine and why it was chosen; "auto" tries second derivatives on a few rows."""
-    if isinstance(engine, Engine) or engine not in ("auto", "structured"):
+    if not isinstance(engine, Structured) and engine not in ("auto", "structured"):
         return _BY_NAME[engine]() if isinstance(engine, str) else engine, "asked for"
-    few, structured = rows[:PROBE_ROWS], Structured()
+    few, structured = rows[:PROBE_ROWS], engine if isinstance(engine, Structured) else Structured()
     try:
         probe = structured.exact.probe(cut, few)
     except NoSecondDerivative as error:

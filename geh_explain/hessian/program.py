@@ -36,14 +36,14 @@ class Misfit(Exception):
 
 @dataclass(frozen=True)
 class Scaled:
-    """A Jacobian that is diagonal: what enters is the units themselves, each times ``scale`` (D,)."""
+    """A Jacobian that is diagonal: the numbers at this place are the units, each times its ``scale`` (rows or 1, D)."""
 
     scale: Tensor
     shape: tuple[int, ...]
 
     def full(self) -> Tensor:
-        """Return it as a tensor (D, 1, *shape)."""
-        return torch.diag(self.scale).reshape(-1, 1, *self.shape)
+        """Return it as a tensor (D, rows or 1, *shape)."""
+        return torch.diag_embed(self.scale).transpose(0, 1).reshape(self.scale.shape[1], -1, *self.shape)
 
 
 #: Directions at one place: (D, rows, ...), with 1 in place of the rows where all rows share them.
@@ -55,13 +55,18 @@ def full(jacobian: Jacobian) -> Tensor:
     return jacobian.full() if isinstance(jacobian, Scaled) else jacobian
 
 
+def shared(jacobian: Jacobian) -> bool:
+    """Tell whether all rows share the directions."""
+    return (jacobian.scale.shape[0] if isinstance(jacobian, Scaled) else jacobian.shape[1]) == 1
+
+
 @dataclass(frozen=True)
 class Term:
     """A part of the Hessian: left^T diag(weight) right, plus its transpose where ``right`` is not ``left`` (None)."""
 
-    left: Tensor
+    left: Jacobian
     weight: Tensor
-    right: Tensor | None = None
+    right: Jacobian | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,12 @@ class Recorder(View):
     def slot(self, value: Any) -> int | None:
         """Return the number under which a tensor is followed, None if it does not depend on the units."""
         return self.slots.get(id(value)) if isinstance(value, Tensor) else None
+
+    def follows(self, value: Any) -> bool:
+        """Tell whether a tensor, or one in a list of them, depends on the units."""
+        if isinstance(value, Tensor):
+            return id(value) in self.slots
+        return isinstance(value, (list, tuple)) and any(self.follows(each) for each in value)
 
     def new_slot(self, tensor: Tensor) -> int:
         """Follow a tensor, or the new contents of one that was changed in place."""
@@ -196,8 +207,6 @@ class Program:
     def run(self, basis: Sequence[Jacobian]) -> Local | None:
         """Take the units' directions ``basis``, one entry per input, through all steps; None if nothing bends."""
         self.narrow = 0
-        if not self.steps:
-            return None
         jacobians: dict[int, Jacobian] = dict(zip(self.entry, basis, strict=True))
         hessians: Tensor | None = None
         via: Tensor | None = None
@@ -205,14 +214,14 @@ class Program:
             if hessians is None and via is None and len(jacobians) == 1:
                 via = self._narrowed(jacobians, step)
             sources = [jacobians[source] for source in step.sources]
-            for source in set(step.sources):
-                if self.last_use[source] == number:
-                    del jacobians[source]
             gradient = self.gradients.get(step.out)
             if gradient is not None:
                 assert step.curve is not None
-                for term in step.curve(gradient, *map(full, sources)):
+                for term in step.curve(gradient, *sources):
                     hessians = _added(hessians, term, self.rows)
+            for source in set(step.sources):
+                if self.last_use[source] == number:
+                    del jacobians[source]
             if step.out in self.last_use:
                 jacobians[step.out] = step.move(*sources)
         self.narrow = 0 if via is None else len(via)
@@ -229,32 +238,30 @@ class Program:
         units, shape = len(jacobian), jacobian.shape[2:]
         if _NARROW * math.prod(shape) > units:
             return None
-        jacobians[slot] = Scaled(jacobian.new_ones(math.prod(shape)), tuple(shape))
-        return jacobian.reshape(units, -1).T
+        jacobians[slot] = Scaled(jacobian.new_ones(1, math.prod(shape)), tuple(shape))
+        return jacobian.reshape(units, -1).T.contiguous()
 
 
 def _added(hessians: Tensor | None, term: Term, rows: int) -> Tensor:
-    """Add one term to local Hessians (n, D, D)."""
-    left = term.left.reshape(*term.left.shape[:2], -1)
-    right = left if term.right is None else term.right.reshape(*term.right.shape[:2], -1)
+    """Add one term to local Hessians (n, D, D), which may be overwritten."""
     weight = term.weight.reshape(rows, -1)
+    if isinstance(term.left, Scaled) and term.right is None:
+        if hessians is None:
+            hessians = weight.new_zeros(rows, weight.shape[1], weight.shape[1])
+        hessians.diagonal(dim1=1, dim2=2).add_(term.left.scale**2 * weight)
+        return hessians
+    left = full(term.left)
+    left = left.reshape(*left.shape[:2], -1)
+    right = left if term.right is None else full(term.right).reshape(len(left), -1, left.shape[2])
     units, width = len(left), left.shape[2]
-    if left.shape[1] == right.shape[1] == 1:
-        if units**2 * width <= _MOST_PRODUCTS:
-            products = (left[:, None, 0] * right[None, :, 0]).reshape(units**2, width)
-            part = (weight @ products.T).reshape(rows, units, units)
-        else:
-            part = (left.transpose(0, 1) * weight[:, None]) @ right[:, 0].T
-        if term.right is not None:
-            part = part + part.transpose(1, 2)
-        return part if hessians is None else hessians.add_(part)
-    weighted = (left * weight).transpose(0, 1)
-    other = right.expand(-1, rows, -1).permute(1, 2, 0)
-    if hessians is None and term.right is None:
-        return torch.bmm(weighted, other)
-    if term.right is None:
-        assert hessians is not None
-        return hessians.baddbmm_(weighted, other)
-    part = torch.bmm(weighted, other)
-    part = part + part.transpose(1, 2)
+    if left.shape[1] == right.shape[1] == 1 and units**2 * width <= _MOST_PRODUCTS:
+        products = (left[:, None, 0] * right[None, :, 0]).reshape(units**2, width)
+        part = (weight @ products.T).reshape(rows, units, units)
+    else:
+        first, second = (left * weight).transpose(0, 1), right.expand(-1, rows, -1).permute(1, 2, 0)
+        if hessians is not None and term.right is None:
+            return hessians.baddbmm_(first, second)
+        part = torch.bmm(first, second)
+    if term.right is not None:
+        part = part + part.transpose(1, 2)
     return part if hessians is None else hessians.add_(part)

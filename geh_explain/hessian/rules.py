@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from geh_explain.hessian.kinks import pool_windows
-from geh_explain.hessian.program import Jacobian, Misfit, Recorder, Scaled, Term, full
+from geh_explain.hessian.program import Jacobian, Misfit, Recorder, Scaled, Term, full, shared
 from geh_explain.hessian.smoothing import Smoothing
 
 Rule = Callable[[Recorder, Callable[..., Any], Sequence[Any], dict[str, Any]], Any]
@@ -23,8 +23,7 @@ Rule = Callable[[Recorder, Callable[..., Any], Sequence[Any], dict[str, Any]], A
 
 def record(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Answer one call, and note what it does to directions."""
-    followed = [value for value in tree_leaves((args, kwargs)) if recorder.slot(value) is not None]
-    if not followed:
+    if not any(recorder.follows(value) for value in (*args, *kwargs.values())):
         return recorder.answers.handle(func, args, kwargs)
     name = getattr(func, "__name__", "").strip("_")
     rule = _RULES.get(name)
@@ -45,8 +44,8 @@ def _in_place(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
 def _only(recorder: Recorder, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
     """Return the first argument, which must be the only one that depends on the units."""
     x: Tensor = args[0] if args else kwargs["input"]
-    others = tree_leaves((args[1:], {key: kwargs[key] for key in kwargs if key != "input"}))
-    if recorder.slot(x) is None or any(recorder.slot(other) is not None for other in others):
+    others = (*args[1:], *(value for key, value in kwargs.items() if key != "input"))
+    if recorder.slot(x) is None or any(recorder.follows(other) for other in others):
         raise Misfit("a product of two things that depend on the units")
     return x
 
@@ -65,7 +64,7 @@ def _linear(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], k
 
     def move(jacobian: Jacobian) -> Tensor:
         if isinstance(jacobian, Scaled) and len(jacobian.shape) == 1:
-            moved: Tensor = (weight.T * jacobian.scale[:, None])[:, None].contiguous()
+            moved: Tensor = jacobian.scale.T[:, :, None] * weight.T.contiguous()[:, None]
             return moved
         return F.linear(full(jacobian), weight)
 
@@ -78,9 +77,7 @@ def _convolution(recorder: Recorder, func: Callable[..., Any], args: Sequence[An
     transposed = "transpose" in func.__name__
     recorder.work += (x if transposed else out)[0].numel() * weight[0].numel()
     rest = {key: value for key, value in kwargs.items() if key not in ("input", "weight", "bias")}
-    return recorder.note(
-        [x], out, lambda jacobian: _batched(lambda j: func(j, weight, None, *args[3:], **rest), jacobian)
-    )
+    return recorder.note([x], out, _batched(lambda j: func(j, weight, None, *args[3:], **rest)))
 
 
 def _pooling(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
@@ -88,14 +85,18 @@ def _pooling(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], 
     x = _only(recorder, args, kwargs)
     out: Tensor = func(*args, **kwargs)
     rest = {key: value for key, value in kwargs.items() if key != "input"}
-    return recorder.note([x], out, lambda jacobian: _batched(lambda j: func(j, *args[1:], **rest), jacobian))
+    return recorder.note([x], out, _batched(lambda j: func(j, *args[1:], **rest)))
 
 
-def _batched(function: Callable[[Tensor], Tensor], jacobian: Jacobian) -> Tensor:
+def _batched(function: Callable[[Tensor], Tensor]) -> Callable[..., Jacobian]:
     """Let directions be rows of a batch."""
-    value = full(jacobian)
-    out = function(value.flatten(0, 1))
-    return out.reshape(*value.shape[:2], *out.shape[1:])
+
+    def move(jacobian: Jacobian) -> Tensor:
+        value = full(jacobian)
+        out = function(value.flatten(0, 1))
+        return out.reshape(*value.shape[:2], *out.shape[1:])
+
+    return move
 
 
 def _batch_norm(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
@@ -107,7 +108,7 @@ def _batch_norm(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any
     scale = torch.rsqrt(variance + _argument(args, kwargs, 7, "eps", 1e-5))
     weight = _argument(args, kwargs, 3, "weight")
     scale = (scale if weight is None else scale * weight).reshape(-1, *(1 for _ in x.shape[2:]))
-    return recorder.note([x], out, lambda jacobian: full(jacobian) * scale)
+    return recorder.note([x], out, partial(_multiplied, factor=scale))
 
 
 def _reshaped(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
@@ -203,27 +204,26 @@ def _times(recorder: Recorder, x: Tensor, factor: float | Tensor, in_place: bool
     out = x.mul_(factor) if in_place else x * factor
     if out.ndim != x.ndim:
         raise Misfit("a product that adds dimensions")
-    return recorder.note([x], out, lambda jacobian: _scaled(jacobian, factor, out))
+    return recorder.note([x], out, partial(_multiplied, factor=factor))
 
 
-def _scaled(jacobian: Jacobian, factor: float | Tensor, out: Tensor) -> Jacobian:
-    if isinstance(factor, Tensor) and factor.ndim == out.ndim and len(factor) > 1 and _shared(jacobian):
-        # Masks are the same for all rows; then so are the directions.
-        first = factor[:1]
-        factor = first if torch.equal(factor, first.expand_as(factor)) else factor
+def _multiplied(jacobian: Jacobian, factor: float | Tensor) -> Jacobian:
+    """Return directions times a number, or times a tensor that broadcasts to (rows, ...) from the right."""
+    if isinstance(factor, Tensor) and shared(jacobian):
+        factor = _one_row(factor, len(jacobian.shape) + 1 if isinstance(jacobian, Scaled) else jacobian.ndim - 1)
     if isinstance(jacobian, Scaled):
-        row = factor if not isinstance(factor, Tensor) or factor.ndim < out.ndim or len(factor) == 1 else None
-        if row is None or tuple(out.shape[1:]) != jacobian.shape:
-            return jacobian.full() * factor
-        scale = torch.broadcast_to(
-            torch.as_tensor(row, dtype=jacobian.scale.dtype, device=jacobian.scale.device), (1, *jacobian.shape)
-        )
-        return Scaled(jacobian.scale * scale.reshape(-1), jacobian.shape)
-    return jacobian * factor
+        scale = jacobian.scale.reshape(-1, *jacobian.shape) * factor
+        if scale.shape[1:] == jacobian.shape:
+            return Scaled(scale.reshape(len(scale), -1), jacobian.shape)
+    return full(jacobian) * factor
 
 
-def _shared(jacobian: Jacobian) -> bool:
-    return isinstance(jacobian, Scaled) or jacobian.shape[1] == 1
+def _one_row(factor: Tensor, ndim: int) -> Tensor:
+    """Return a factor that is the same for all rows, such as a dropout mask, as one row."""
+    if factor.ndim < ndim or len(factor) == 1:
+        return factor
+    first = factor[:1]
+    return first if torch.equal(factor, first.expand_as(factor)) else factor
 
 
 def _where(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
@@ -302,8 +302,9 @@ def _product(recorder: Recorder, a: Tensor, b: Tensor, in_place: bool) -> Tensor
     def move(j: Jacobian, k: Jacobian) -> Tensor:
         return full(j) * right + full(k) * left
 
-    def curve(gradient: Tensor, j: Tensor, k: Tensor) -> list[Term]:
-        return [Term(j.expand(*j.shape[:2], *shape), gradient, k.expand(*k.shape[:2], *shape))]
+    def curve(gradient: Tensor, j: Jacobian, k: Jacobian) -> list[Term]:
+        left, right = full(j), full(k)
+        return [Term(left.expand(*left.shape[:2], *shape), gradient, right.expand(*right.shape[:2], *shape))]
 
     return recorder.note([a, b], out, move, curve)
 
@@ -340,9 +341,26 @@ class _Linked(torch.autograd.Function):
 
 def _elementwise(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
     x = _only(recorder, args, kwargs)
+    value, slope, bend = _closed_form(recorder, func, x.detach(), args, kwargs) or _derivatives(
+        recorder, func, x.detach(), args, kwargs
+    )
+    out: Tensor = _Linked.apply(x, value, slope)  # type: ignore[no-untyped-call]
+    if _in_place(func, kwargs):
+        out = x.copy_(out)
+
+    move = partial(_multiplied, factor=slope)
+    if bend is None:
+        return recorder.note([x], out, move)
+    return recorder.note([x], out, move, lambda gradient, jacobian: [Term(jacobian, gradient * bend)])
+
+
+def _derivatives(
+    recorder: Recorder, func: Callable[..., Any], x: Tensor, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return value, slope and second derivative of an elementwise function, the last None where it is 0."""
     rest = {key: value for key, value in kwargs.items() if key not in ("input", "inplace")}
     with torch.enable_grad():
-        z = x.detach().requires_grad_()
+        z = x.requires_grad_()
         value = recorder.answers.handle(_out_of_place(func), (z, *args[1:]), rest)
         if value.shape != z.shape:
             raise Misfit(f"{func.__name__}() that changes its shape")
@@ -350,17 +368,38 @@ def _elementwise(recorder: Recorder, func: Callable[..., Any], args: Sequence[An
         bend = None
         if slope.requires_grad:
             (bend,) = torch.autograd.grad(slope.sum(), z, allow_unused=True)
-    value, slope = value.detach(), slope.detach()
-    out: Tensor = _Linked.apply(x, value, slope)  # type: ignore[no-untyped-call]
-    if _in_place(func, kwargs):
-        out = x.copy_(out)
+    return value.detach(), slope.detach(), bend
 
-    def move(jacobian: Jacobian) -> Tensor:
-        return full(jacobian) * slope
 
-    if bend is None:
-        return recorder.note([x], out, move)
-    return recorder.note([x], out, move, lambda gradient, jacobian: [Term(jacobian, gradient * bend)])
+def _closed_form(
+    recorder: Recorder, func: Callable[..., Any], z: Tensor, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the same for the most common functions, at the price of one evaluation."""
+    name, answers = func.__name__.strip("_"), recorder.answers
+    if name == "relu" and isinstance(answers, Smoothing):
+        beta = answers.beta(answers.call + 1)
+        if beta is None:
+            return None
+        answers.call += 1
+        return _softplus(z, beta, 20.0)
+    if name == "softplus":
+        return _softplus(z, _argument(args, kwargs, 1, "beta", 1.0), _argument(args, kwargs, 2, "threshold", 20.0))
+    if name == "tanh":
+        value = torch.tanh(z)
+        slope = 1 - value * value
+        return value, slope, -2 * value * slope
+    if name == "sigmoid":
+        value = torch.sigmoid(z)
+        slope = value * (1 - value)
+        return value, slope, slope * (1 - 2 * value)
+    return None
+
+
+def _softplus(z: Tensor, beta: float, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
+    slope = torch.sigmoid(beta * z)
+    if z.dtype == torch.float64 or threshold < 17:  # beyond it torch continues in a straight line
+        slope = torch.where(beta * z > threshold, 1.0, slope)
+    return F.softplus(z, beta, threshold), slope, beta * slope * (1 - slope)
 
 
 def _out_of_place(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -389,7 +428,8 @@ def _softmax(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], 
         j = full(jacobian)
         return j - mean(j) if logarithm else p * (j - mean(j))
 
-    def curve(gradient: Tensor, j: Tensor) -> list[Term]:
+    def curve(gradient: Tensor, jacobian: Jacobian) -> list[Term]:
+        j = full(jacobian)
         v = mean(j)
         if logarithm:
             total = gradient.sum(dim, keepdim=True)
@@ -422,12 +462,12 @@ def _max_pool(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any],
     def move(jacobian: Jacobian) -> Tensor:
         return _weighted(windows(full(jacobian)), p)
 
-    def curve(gradient: Tensor, jacobian: Tensor) -> list[Term]:
+    def curve(gradient: Tensor, jacobian: Jacobian) -> list[Term]:
         assert beta is not None
         with torch.enable_grad():
             place = torch.zeros_like(x, requires_grad=True)
             (scattered,) = torch.autograd.grad(windows(place), place, beta * gradient * p)
-        return [Term(jacobian, scattered), Term(_weighted(windows(jacobian), p), -beta * gradient)]
+        return [Term(jacobian, scattered), Term(_weighted(windows(full(jacobian)), p), -beta * gradient)]
 
     return recorder.note([x], out, move, None if beta is None else curve)
 

@@ -32,7 +32,7 @@ PROBE_ROWS = 2
 #: draw, and never fewer than a few.
 _ABSOLUTE_WORK, _FEWEST_ABSOLUTE = 2e9, 8
 #: Rows of the Hessian that are pulled back at a time.
-_BLOCK = 1024
+_BLOCK = 256
 
 
 class Structured(Engine):
@@ -161,8 +161,7 @@ class Structured(Engine):
         """Add up at the narrow place; :meth:`finish` pulls the sums back."""
         assert local.via is not None
         draws, count = len(sums.signed), members.shape[1]
-        flat = local.hessians.reshape(draws, count, -1).double()
-        total = members @ flat
+        total = (members.to(local.hessians.dtype) @ local.hessians.reshape(draws, count, -1)).double()
         self._sums = total if self._sums is None else self._sums + total
         self._via = local.via
         units = local.via.shape[1]
@@ -201,7 +200,7 @@ def _basis(cut: Cut, rows: Rows) -> list[Jacobian]:
     """Return the units' directions at the cut, one entry per tensor that crosses it."""
     units = cut.count
     if isinstance(cut.units, Neurons) and (cut.layer is not None or len(rows.inputs) == 1):
-        return [Scaled(torch.ones(units, device=cut.device, dtype=cut.dtype), cut.shape)]
+        return [Scaled(torch.ones(1, units, device=cut.device, dtype=cut.dtype), cut.shape)]
     eye = torch.eye(units, device=cut.device, dtype=cut.dtype)
     basis = cut.units.shift(eye, cut.shape).expand(units, *cut.shape)
     if cut.layer is not None or len(rows.inputs) == 1:
@@ -232,8 +231,9 @@ def _pulled(via: Tensor, hessian: Tensor) -> Tensor:
 def _add_sizes(total: Tensor, via: Tensor, hessians: Tensor) -> None:
     """Add the absolute values of every via^T hessian via to the upper half of ``total``."""
     units = via.shape[1]
-    for few in torch.split(hessians, max(1, _BLOCK**2 // units**2)):
-        half = via.T @ few
+    sizes = via.new_zeros(units, units)
+    for hessian in hessians:
+        half = via.T @ hessian
         for first in range(0, units, _BLOCK):
-            pulled = half[:, first : first + _BLOCK] @ via[:, first:]
-            total[first : first + _BLOCK, first:] += pulled.abs_().sum(dim=0)
+            sizes[first : first + _BLOCK, first:] += (half[first : first + _BLOCK] @ via[:, first:]).abs_()
+    total += sizes
