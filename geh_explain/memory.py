@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import numbers
 import os
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -53,3 +55,9 @@ def keep_freed() -> None:
     learns better from the first large block that is freed.
     """
     torch.empty(31 * 2**20, dtype=torch.uint8)
+
+
+def give_back() -> None:
+    """Give freed memory back to the system; kept for long, it falls into pieces too small to be used again."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)

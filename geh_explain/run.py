@@ -18,7 +18,7 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.groups import GroupChoice, Grouping, RegionTree
 from geh_explain.hessian import Engine, GroupSums
 from geh_explain.interactions import DrawMoments, Draws
-from geh_explain.memory import keep_freed
+from geh_explain.memory import give_back, keep_freed
 from geh_explain.points import Points
 from geh_explain.posterior import PointEstimate, Posterior
 from geh_explain.posterior.base import seed_of_draw
@@ -27,6 +27,8 @@ Floats = NDArray[np.float64]
 
 #: How many draws settle the number of groups: the mean score needs far fewer than its spread.
 PILOT_DRAWS = 20
+#: After so many passes over the data freed memory is given back.
+_TIDY = 20
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Collected:
     limit: float = float("inf")
     choice: GroupChoice | None = None
     sampled: bool = False
+    passes: int = 0
     moments: DrawMoments | None = None
     _signed: list[Floats] = field(default_factory=list)
     _absolute: list[Floats] = field(default_factory=list)
@@ -141,6 +144,16 @@ def run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], Non
     ``adapt`` is called inside each draw, for what depends on the network that answers in it.
     """
     keep_freed()
+    try:
+        _run(job, draws, seed, progress, adapt)
+    finally:
+        give_back()
+    if not job.collected.count:
+        raise GEHValueError(f"posterior={job.posterior!r} gave no draws for n={draws}; it must yield at least one.")
+    job.collected.settle()
+
+
+def _run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], None] | None) -> None:
     known = job.posterior.__len__() if hasattr(job.posterior, "__len__") else draws
     total = min(draws, known) * len(job.points)
     with tqdm(total=total, desc="explaining", unit="row", unit_scale=True, disable=not progress, leave=False) as bar:
@@ -168,9 +181,6 @@ def run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], Non
             if at_once > 1:
                 _run_together(job, draws, seed, at_once, bar)
                 break
-    if not job.collected.count:
-        raise GEHValueError(f"posterior={job.posterior!r} gave no draws for n={draws}; it must yield at least one.")
-    job.collected.settle()
 
 
 def _draws_at_once(job: Job) -> int:
@@ -204,4 +214,7 @@ def _sums(job: Job, bar: Any, draws: int = 1) -> GroupSums:
             job.engine.add(sums, job.cut, chunk.repeat(draws) if draws > 1 else chunk, own)
             bar.update(len(chunk) * draws)
     job.engine.finish(sums, job.cut)
+    job.collected.passes += 1
+    if job.collected.passes % _TIDY == 0:
+        give_back()
     return sums

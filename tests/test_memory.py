@@ -1,5 +1,7 @@
 """A budget of memory: what does not fit is streamed, with the same means and standard deviations."""
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -106,3 +108,17 @@ def test_the_result_does_not_depend_on_the_budget_of_a_chunk():
     model = network()
     whole, pieces = (explained(memory, model=model, points=200) for memory in (None, 2e-3))
     np.testing.assert_allclose(pieces.geh.mean, whole.geh.mean, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("engine", ["structured", "exact"])
+def test_nothing_is_left_behind(engine):
+    def alive():
+        gc.collect()
+        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
+
+    model = network()
+    explained(None, model=model, engine=engine)
+    before = alive()
+    for _ in range(3):
+        explained(None, model=model, engine=engine)
+    assert alive() == before

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -115,18 +117,11 @@ def _gradient(cut: Cut, rows: Rows) -> tuple[Tensor, Tensor | None]:
 
 def _refuse_once_differentiable(gradient: Tensor) -> None:
     """Raise where autograd would pass over a function that forbids a second derivative, as if it were flat."""
-    waiting, seen = [gradient.grad_fn], set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if node.name().endswith("Error"):
-            raise NoSecondDerivative(
-                "a function inside the model has no second derivative: it may be differentiated once only "
-                "(@once_differentiable). Replace it while explaining, or explain a layer above it."
-            )
-        waiting += [child for child, _ in node.next_functions]
+    if any(node.name().endswith("Error") for node in _graph(gradient)):
+        raise NoSecondDerivative(
+            "a function inside the model has no second derivative: it may be differentiated once only "
+            "(@once_differentiable). Replace it while explaining, or explain a layer above it."
+        )
 
 
 def _backward(
@@ -157,18 +152,35 @@ def _backward(
 
 def _measured_gradient(cut: Cut, rows: Rows) -> tuple[int, Tensor, Tensor | None]:
     """Return the bytes per row that autograd keeps for the forward and the first backward pass, and the gradient."""
+    t, gradient = _gradient(cut, rows)
     kept: dict[int, int] = {}
-
-    def note(tensor: Tensor) -> Tensor:
-        if tensor.ndim and not isinstance(tensor, torch.nn.Parameter):
-            kept[tensor.data_ptr()] = tensor.nbytes
-        return tensor
-
-    try:
-        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            t, gradient = _gradient(cut, rows)
-    except NoSecondDerivative:
-        raise
-    except RuntimeError:  # a model that differentiates inside itself allows no such hooks
-        return _VECTOR_BYTES, *_gradient(cut, rows)
+    # Hooks on saved tensors would tell the same, but what they hand out keeps its own graph alive for ever.
+    for node in () if gradient is None else _graph(gradient):
+        for tensor in _saved(node):
+            if tensor.ndim and not isinstance(tensor, torch.nn.Parameter):
+                kept[tensor.data_ptr()] = tensor.nbytes
     return max(1, sum(kept.values()) // len(rows), cut.count * 8), t, gradient
+
+
+def _graph(value: Tensor) -> Iterator[Any]:
+    """Yield all nodes of the graph that leads to ``value``."""
+    waiting, seen = [value.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            waiting += [child for child, _ in node.next_functions]
+
+
+def _saved(node: Any) -> Iterator[Tensor]:
+    """Yield the tensors that a node of the graph keeps."""
+    for name in dir(node):
+        if name == "saved_tensors" or name.startswith("_saved_"):
+            try:
+                value = getattr(node, name)
+            except RuntimeError:  # it was freed, or is no plain tensor
+                continue
+            for each in value if isinstance(value, (tuple, list)) else (value,):
+                if isinstance(each, Tensor):
+                    yield each
