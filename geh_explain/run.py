@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ Floats = NDArray[np.float64]
 
 #: How many draws settle the number of groups: the mean score needs far fewer than its spread.
 PILOT_DRAWS = 20
-#: After so many passes over the data freed memory is given back.
-_TIDY = 20
+#: After so many seconds freed memory is given back.
+_TIDY = 1.0
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Collected:
     limit: float = float("inf")
     choice: GroupChoice | None = None
     sampled: bool = False
-    passes: int = 0
+    tidied: float = field(default_factory=monotonic)
     moments: DrawMoments | None = None
     _signed: list[Floats] = field(default_factory=list)
     _absolute: list[Floats] = field(default_factory=list)
@@ -144,10 +145,7 @@ def run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], Non
     ``adapt`` is called inside each draw, for what depends on the network that answers in it.
     """
     keep_freed()
-    try:
-        _run(job, draws, seed, progress, adapt)
-    finally:
-        give_back()
+    _run(job, draws, seed, progress, adapt)
     if not job.collected.count:
         raise GEHValueError(f"posterior={job.posterior!r} gave no draws for n={draws}; it must yield at least one.")
     job.collected.settle()
@@ -214,7 +212,7 @@ def _sums(job: Job, bar: Any, draws: int = 1) -> GroupSums:
             job.engine.add(sums, job.cut, chunk.repeat(draws) if draws > 1 else chunk, own)
             bar.update(len(chunk) * draws)
     job.engine.finish(sums, job.cut)
-    job.collected.passes += 1
-    if job.collected.passes % _TIDY == 0:
+    if monotonic() > job.collected.tidied + _TIDY:
         give_back()
+        job.collected.tidied = monotonic()
     return sums

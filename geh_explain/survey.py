@@ -33,6 +33,8 @@ def find_groups(
     if not isinstance(groups, (str, int, np.integer)) and not hasattr(groups, "fit_predict"):
         points.check_matched("groups")
         return from_labels(groups, len(points)), None
+    if isinstance(groups, (int, np.integer)) and groups == 1:  # no need to look where points lie
+        return Grouping(np.zeros(len(points), dtype=np.int64), ["0"]), None
     where = sample(positions(cut, points, batch_size), seed)
     if hasattr(groups, "fit_predict"):
         if len(where) < len(points):

@@ -151,8 +151,7 @@ class Structured(Engine):
             return
         members = sums.one_hot(labels, cut.device)
         if local.via is None:
-            i, j = torch.triu_indices(cut.count, cut.count, 1, device=cut.device)
-            sums.add(0, local.hessians[:, i, j], members)
+            _add_all(sums, local.hessians, members)
         else:
             self._add_narrow(sums, local, members, rows.start)
         refuse_not_finite(sums, rows)
@@ -216,6 +215,15 @@ def _along(local: Local | None, direction: Tensor, like: Tensor) -> Tensor:
     if local.via is None:
         return local.hessians @ direction
     return (local.hessians @ (local.via @ direction)) @ local.via
+
+
+def _add_all(sums: GroupSums, hessians: Tensor, members: Tensor) -> None:
+    """Add local Hessians (B * n, D, D), which are overwritten, over all points first: picking pairs is slow."""
+    units = hessians.shape[1]
+    i, j = torch.triu_indices(units, units, 1, device=hessians.device)
+    flat = hessians.reshape(len(sums.signed), members.shape[1], -1)
+    sums.signed += (members.to(flat.dtype) @ flat)[:, :, i * units + j].double().cpu()
+    sums.absolute += flat.abs_().sum(dim=1)[:, i * units + j].double().cpu()
 
 
 def _pulled(via: Tensor, hessian: Tensor) -> Tensor:
