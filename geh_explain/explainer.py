@@ -297,7 +297,6 @@ class GEHExplainer:
 
     def _run(self, job: Job, draws: int, scale: Any, batch_size: int | None, seed: int, progress: bool) -> None:
         """Compute all draws."""
-        job.collected.expected = draws
         with steady(job.posterior, self.model, seed):
             job.collected.factors = survey.unit_factors(job.cut, job.points, scale, batch_size)
 

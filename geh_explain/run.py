@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from geh_explain import groups, measures
+from geh_explain import groups
 from geh_explain.cut import Cut
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.groups import GroupChoice, Grouping, RegionTree
@@ -109,20 +109,26 @@ class Collected:
         """Return the largest absolute interaction, and the largest difference of it between draws."""
         if self.moments is not None:
             return float(self.moments.eah.mean.max()), float(self.moments.eah.squares.max())
-        absolute = np.stack(self._absolute)
-        return float(absolute.max()), float(np.ptp(absolute, axis=0).max())
+        first = self._absolute[0]
+        largest = max(float(absolute.max()) for absolute in self._absolute)
+        return largest, max(float(np.abs(absolute - first).max()) for absolute in self._absolute)
 
     def _means(self, count: int) -> Draws:
         pair_factors = self._pair_factors()
         sizes = np.maximum(self.grouping.sizes, 1)[:, None]
-        signed = np.stack(self._signed[:count]) / sizes * pair_factors
-        absolute = np.stack(self._absolute[:count]) * np.abs(pair_factors)
+        signed, absolute = np.stack(self._signed[:count]), np.stack(self._absolute[:count])
+        # In place: for thousands of units each array is a large one.
+        signed /= sizes
+        if not isinstance(pair_factors, float):
+            signed *= pair_factors
+            absolute *= np.abs(pair_factors)
         noise = np.stack(self._variance[:count]) if self._variance else None
         if noise is not None:
             noise = np.sqrt(noise) / sizes * np.abs(pair_factors)
         if self.sampled:
             # An estimate from some of the points, which the group means bound from below.
-            absolute = np.maximum(absolute, measures.geh(signed * sizes, len(self.grouping.labels)))
+            shares = self.grouping.sizes / len(self.grouping.labels)
+            np.maximum(absolute, sum(np.abs(signed[:, m]) * share for m, share in enumerate(shares)), out=absolute)
         return Draws(signed, absolute, noise)
 
 
@@ -153,7 +159,8 @@ def run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], Non
 
 def _run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], None] | None) -> None:
     known = job.posterior.__len__() if hasattr(job.posterior, "__len__") else draws
-    total = min(draws, known) * len(job.points)
+    job.collected.expected = min(draws, known)
+    total = job.collected.expected * len(job.points)
     with tqdm(total=total, desc="explaining", unit="row", unit_scale=True, disable=not progress, leave=False) as bar:
         at_once = 1
         for number, draw in enumerate(islice(job.posterior.draws(job.cut.model, draws, seed) or (), draws)):

@@ -287,6 +287,7 @@ def test_main_effects_beside_do_not_disturb():
 
 def test_absolute_interactions_of_very_many_units_come_from_some_points(monkeypatch):
     monkeypatch.setattr("geh_explain.hessian.structured._ABSOLUTE_WORK", 1e6)
+    monkeypatch.setattr("geh_explain.hessian.structured._FEWEST_ABSOLUTE", 8)
     model, x = wide(600), torch.randn(50, 600, dtype=torch.double)
     result = explained(model, x, "structured", None)
     expected = explained(model, x, "exact", None)

@@ -49,9 +49,9 @@ class GroupSums:
         return torch.nn.functional.one_hot(groups, self.signed.shape[1]).T.double()
 
 
-def refuse_not_finite(sums: GroupSums, rows: Rows) -> None:
+def refuse_not_finite(sums: Tensor | None, rows: Rows) -> None:
     """Refuse sums that are NaN or infinite since ``rows`` were added."""
-    if not bool(torch.isfinite(sums.absolute).all()):
+    if sums is not None and not bool(torch.isfinite(sums).all()):
         raise GEHRuntimeError(
             f"some second derivatives are NaN or infinite in rows {rows.start} to {rows.start + len(rows) - 1}; a "
             "function in the model has none there (square roots and norms at 0, for instance). Move such rows, or "

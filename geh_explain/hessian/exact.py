@@ -70,7 +70,7 @@ class Exact(Engine):
             local = torch.cat([row[:, unit + 1 :] for unit, row in enumerate(hessian, start=first)], dim=1)
             sums.add(pair, local, members)
             pair += local.shape[1]
-        refuse_not_finite(sums, rows)
+        refuse_not_finite(sums.absolute, rows)
 
     def _second(self, gradient: Tensor, t: Tensor, units: range) -> Tensor:
         """Return the rows (directions, n, D) of the Hessian that belong to ``units``."""

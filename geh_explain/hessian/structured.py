@@ -30,9 +30,9 @@ _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-8}
 PROBE_ROWS = 2
 #: Absolute interactions need a pulled-back Hessian per point: of as many points as this many multiplications allow per
 #: draw, and never fewer than a few.
-_ABSOLUTE_WORK, _FEWEST_ABSOLUTE = 2e9, 8
-#: Rows of the Hessian that are pulled back at a time.
-_BLOCK = 256
+_ABSOLUTE_WORK, _FEWEST_ABSOLUTE = 2e9, 4
+#: How many Hessians, and how many rows of each, are pulled back at a time.
+_POINTS, _BLOCK = 64, 256
 
 
 class Structured(Engine):
@@ -51,7 +51,6 @@ class Structured(Engine):
         self._absolute: NDArray[np.bool_] | None = None
         self._via: Tensor | None = None
         self._sums: Tensor | None = None
-        self._sizes: Tensor | None = None
 
     # Does it fit?
 
@@ -121,7 +120,7 @@ class Structured(Engine):
 
     def start(self, seed: int) -> None:
         """Begin a draw: choose the points whose absolute interactions are taken."""
-        self._via = self._sums = self._sizes = None
+        self._via = self._sums = None
         if self.absolute_points is not None and self.absolute_points < self._count:
             chosen = np.random.default_rng(seed).choice(self._count, self.absolute_points, replace=False)
             self._absolute = np.zeros(self._count, dtype=bool)
@@ -152,9 +151,10 @@ class Structured(Engine):
         members = sums.one_hot(labels, cut.device)
         if local.via is None:
             _add_all(sums, local.hessians, members)
+            refuse_not_finite(sums.absolute, rows)
         else:
             self._add_narrow(sums, local, members, rows.start)
-        refuse_not_finite(sums, rows)
+            refuse_not_finite(self._sums, rows)
 
     def _add_narrow(self, sums: GroupSums, local: Local, members: Tensor, start: int) -> None:
         """Add up at the narrow place; :meth:`finish` pulls the sums back."""
@@ -163,28 +163,23 @@ class Structured(Engine):
         total = (members.to(local.hessians.dtype) @ local.hessians.reshape(draws, count, -1)).double()
         self._sums = total if self._sums is None else self._sums + total
         self._via = local.via
-        units = local.via.shape[1]
-        if self._sizes is None:
-            self._sizes = local.via.new_zeros(draws, units, units, dtype=torch.double)
         for draw, hessians in enumerate(local.hessians.reshape(draws, count, *local.hessians.shape[1:])):
             if self._absolute is not None:
                 taken = torch.as_tensor(self._absolute[start : start + count], device=hessians.device)
                 sums.skipped += int((~taken).sum())
                 hessians = hessians[taken]
-            _add_sizes(self._sizes[draw], local.via, hessians)
+            for few in torch.split(hessians, _POINTS):
+                _pull_back(sums.absolute[draw], local.via, few, absolute=True)
 
     def finish(self, sums: GroupSums, cut: Cut) -> None:
         """End a draw: pull what was summed at the narrow place back to the units."""
-        if self._via is None or self._sums is None or self._sizes is None:
+        if self._via is None or self._sums is None:
             return
-        width, units = self._via.shape
-        i, j = torch.triu_indices(units, units, 1, device=self._via.device)
+        width = len(self._via)
         for draw, groups in enumerate(self._sums):
             for group, total in enumerate(groups):
-                pulled = _pulled(self._via, total.reshape(width, width).to(self._via))
-                sums.signed[draw, group] += pulled[i, j].double().cpu()
-            sums.absolute[draw] += self._sizes[draw][i, j].cpu()
-        self._via = self._sums = self._sizes = None
+                _pull_back(sums.signed[draw, group], self._via, total.reshape(1, width, width).to(self._via))
+        self._via = self._sums = None
 
     def __repr__(self) -> str:
         return "Structured()"
@@ -226,22 +221,18 @@ def _add_all(sums: GroupSums, hessians: Tensor, members: Tensor) -> None:
     sums.absolute += flat.abs_().sum(dim=1)[:, i * units + j].double().cpu()
 
 
-def _pulled(via: Tensor, hessian: Tensor) -> Tensor:
-    """Return via^T hessian via, its upper half, in blocks of rows; what is below them is left out."""
+def _pull_back(pairs: Tensor, via: Tensor, hessians: Tensor, absolute: bool = False) -> None:
+    """Add the sum over ``hessians`` (n, d, d) of via^T hessian via, or of its absolute values, to ``pairs`` (P,)."""
     units = via.shape[1]
-    half = via.T @ hessian
-    pulled = via.new_zeros(units, units)
-    for first in range(0, units, _BLOCK):
-        torch.mm(half[first : first + _BLOCK], via[:, first:], out=pulled[first : first + _BLOCK, first:])
-    return pulled
-
-
-def _add_sizes(total: Tensor, via: Tensor, hessians: Tensor) -> None:
-    """Add the absolute values of every via^T hessian via to the upper half of ``total``."""
-    units = via.shape[1]
-    sizes = via.new_zeros(units, units)
-    for hessian in hessians:
-        half = via.T @ hessian
-        for first in range(0, units, _BLOCK):
-            sizes[first : first + _BLOCK, first:] += (half[first : first + _BLOCK] @ via[:, first:]).abs_()
-    total += sizes
+    halves = via.T @ hessians
+    start = 0
+    for first in range(0, units - 1, _BLOCK):
+        block = via.new_zeros(min(_BLOCK, units - first), units - first)
+        for half in halves:
+            part = half[first : first + _BLOCK] @ via[:, first:]
+            block += part.abs_() if absolute else part
+        block = block.double().cpu()
+        for row in range(len(block)):
+            stop = start + units - first - row - 1
+            pairs[start:stop] += block[row, row + 1 :]
+            start = stop
