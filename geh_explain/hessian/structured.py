@@ -30,7 +30,7 @@ _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-8}
 PROBE_ROWS = 2
 #: Absolute interactions need a pulled-back Hessian per point: of as many points as this many multiplications allow per
 #: draw, and never fewer than a few.
-_ABSOLUTE_WORK, _FEWEST_ABSOLUTE = 2e9, 4
+_ABSOLUTE_WORK, _FEWEST_ABSOLUTE = 1e9, 4
 #: How many Hessians, and how many rows of each, are pulled back at a time.
 _POINTS, _BLOCK = 64, 256
 
@@ -50,6 +50,7 @@ class Structured(Engine):
         self._count = 0
         self._absolute: NDArray[np.bool_] | None = None
         self._via: Tensor | None = None
+        self._taken: list[Tensor] = []
         self._sums: Tensor | None = None
 
     # Does it fit?
@@ -120,7 +121,7 @@ class Structured(Engine):
 
     def start(self, seed: int) -> None:
         """Begin a draw: choose the points whose absolute interactions are taken."""
-        self._via = self._sums = None
+        self._via, self._sums, self._taken = None, None, []
         if self.absolute_points is not None and self.absolute_points < self._count:
             chosen = np.random.default_rng(seed).choice(self._count, self.absolute_points, replace=False)
             self._absolute = np.zeros(self._count, dtype=bool)
@@ -164,22 +165,25 @@ class Structured(Engine):
         self._sums = total if self._sums is None else self._sums + total
         self._via = local.via
         for draw, hessians in enumerate(local.hessians.reshape(draws, count, *local.hessians.shape[1:])):
-            if self._absolute is not None:
+            if self._absolute is None:
+                for few in torch.split(hessians, _POINTS):
+                    _pull_back(sums.absolute[draw], local.via, few, absolute=True)
+            else:
                 taken = torch.as_tensor(self._absolute[start : start + count], device=hessians.device)
                 sums.skipped += int((~taken).sum())
-                hessians = hessians[taken]
-            for few in torch.split(hessians, _POINTS):
-                _pull_back(sums.absolute[draw], local.via, few, absolute=True)
+                self._taken.append(hessians[taken])
 
     def finish(self, sums: GroupSums, cut: Cut) -> None:
         """End a draw: pull what was summed at the narrow place back to the units."""
         if self._via is None or self._sums is None:
             return
         width = len(self._via)
+        for few in torch.split(torch.cat(self._taken), _POINTS) if self._taken else ():
+            _pull_back(sums.absolute[0], self._via, few, absolute=True)
         for draw, groups in enumerate(self._sums):
             for group, total in enumerate(groups):
                 _pull_back(sums.signed[draw, group], self._via, total.reshape(1, width, width).to(self._via))
-        self._via = self._sums = None
+        self._via, self._sums, self._taken = None, None, []
 
     def __repr__(self) -> str:
         return "Structured()"
