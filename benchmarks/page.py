@@ -12,7 +12,8 @@ from benchmarks.timing import counted
 HOW = """Each case is one job done by several contestants. Before anything is timed, all those that compute the
 second derivatives must give the same answer (AEH and EAH, to a ten-thousandth of the largest entry). Then they run in
 turns, A, B, C, A, B, C, so that whatever else the machine does hits all of them alike; a turn of a quick contestant
-repeats it for a tenth of a second. The best round decides, the range beside it holds eight of ten rounds' ratios."""
+is its best run within a fifth of a second. The best round decides, the range beside it holds eight of ten rounds'
+ratios."""
 WHO = """- **explain()**: the whole call as users make it, with `groups=1` and one draw: reading, checks, regions,
 choice of engine, result.
 - **explain(), exact engine**: the same with `engine="exact"`, two backward passes.

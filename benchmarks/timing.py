@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 #: However slow a round is, a case has at least this many.
 FEWEST_ROUNDS = 3
-#: A turn of a quick contestant repeats it for this many seconds, and gives the mean.
-TURN = 0.1
+#: A turn of a quick contestant repeats it for this many seconds, and gives the best.
+TURN = 0.2
 #: Between turns the machine rests, as threads of the contestant before may spin for a while.
 REST = 0.1
 #: How far the contestants' answers may be apart, relative to the largest entry of the first one's.
@@ -53,14 +53,15 @@ def counted(count: int, thing: str) -> str:
 
 
 def clock(call: Callable[[], Any]) -> float:
-    """Return the seconds of one call, the mean of several if it is quick."""
-    start, calls = perf_counter(), 0
+    """Return the seconds of one call, the best of several if it is quick."""
+    begin, best = perf_counter(), float("inf")
     while True:
+        start = perf_counter()
         call()
-        calls += 1
-        passed = perf_counter() - start
-        if passed >= TURN:
-            return passed / calls
+        now = perf_counter()
+        best = min(best, now - start)
+        if now - begin >= TURN:
+            return best
 
 
 def returned(call: Callable[[], Any]) -> float:
@@ -111,10 +112,6 @@ def check(case: Case) -> float | None:
     return worst
 
 
-#: Who is quick runs so often, or so long, in each turn: what ran before has left its own data in the caches.
-BURST, BURST_SECONDS = 5, 0.5
-
-
 def race(case: Case, seconds: float) -> dict[str, list[float]]:
     """Measure the contestants in turns (A, B, C, A, B, C, ...) for about ``seconds``, after one round to warm up."""
     costs: dict[str, list[float]] = {name: [] for name in case.contestants}
@@ -126,13 +123,5 @@ def race(case: Case, seconds: float) -> dict[str, list[float]]:
     while len(costs[case.reference]) < fewest or (case.rounds is None and perf_counter() < end):
         for name, contestant in case.contestants.items():
             sleep(REST)
-            costs[name].append(_measured(case.meter, contestant) * contestant.scale)
+            costs[name].append(case.meter(contestant.run) * contestant.scale)
     return costs
-
-
-def _measured(meter: Callable[[Callable[[], Any]], float], contestant: Contestant) -> float:
-    """Return the cost of one turn: the best of a few runs in a row, for those that are quickly done."""
-    cost = meter(contestant.run)
-    for _ in range(min(BURST - 1, int(BURST_SECONDS / cost))) if meter is clock else ():
-        cost = min(cost, meter(contestant.run))
-    return cost
