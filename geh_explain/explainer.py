@@ -280,7 +280,7 @@ class GEHExplainer:
         posterior = self._posterior(cut, points)
         with steady(posterior, self.model, seed):
             most = most_groups or min(survey.MOST_GROUPS, max(2, budget // (32 * _pairs(cut))))
-            collected = Collected(*survey.find_groups(cut, points, groups, batch_size, seed, most))
+            collected = Collected(*survey.find_groups(cut, points, groups, batch_size, seed, most, budget))
             # A quarter of the memory is for what is kept of the draws, and as much for one chunk of work.
             collected.limit = budget / 4
             collected.pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * _pairs(cut) * len(collected.grouping.names))))

@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 
 #: Regions are found from a sample of at most this many points and bytes; all points are assigned to them.
 MOST_POINTS, _MOST_BYTES = 20_000, 2**30
+#: However little memory there is, a sample of this size is taken.
+_FEW_BYTES = 2**25
 
 
 #: The most groups that are tried where their number is open.
@@ -26,16 +28,25 @@ MOST_GROUPS = 60
 
 
 def find_groups(
-    cut: Cut, points: Points, groups: Any, batch_size: int | None, seed: int, most: int = MOST_GROUPS
+    cut: Cut,
+    points: Points,
+    groups: Any,
+    batch_size: int | None,
+    seed: int,
+    most: int = MOST_GROUPS,
+    budget: int = 16 * _MOST_BYTES,
 ) -> tuple[Grouping, RegionTree | None]:
-    """Return the groups that ``groups`` asks for; where their number is open, the finest ones with their tree."""
+    """Return the groups that ``groups`` asks for; where their number is open, the finest ones with their tree.
+
+    Of the ``budget`` of memory in bytes, the sample from which regions are found takes a sixteenth, and some copies.
+    """
     check_groups(groups)
     if not isinstance(groups, (str, int, np.integer)) and not hasattr(groups, "fit_predict"):
         points.check_matched("groups")
         return from_labels(groups, len(points)), None
     if isinstance(groups, (int, np.integer)) and groups == 1:  # no need to look where points lie
         return Grouping(np.zeros(len(points), dtype=np.int64), ["0"]), None
-    where = sample(positions(cut, points, batch_size), seed)
+    where = sample(positions(cut, points, batch_size), seed, min(_MOST_BYTES, max(_FEW_BYTES, budget // 16)))
     if hasattr(groups, "fit_predict"):
         if len(where) < len(points):
             raise GEHValueError(
@@ -67,14 +78,14 @@ def positions(cut: Cut, points: Points, batch_size: int | None) -> Iterator[Floa
         yield activations.flatten(1).double().cpu().numpy()
 
 
-def sample(pieces: Iterator[Floats], seed: int) -> Floats:
+def sample(pieces: Iterator[Floats], seed: int, most_bytes: int = _MOST_BYTES) -> Floats:
     """Keep all points, in order, or a uniform sample of them where they are too many."""
     generator = np.random.default_rng(seed)
     kept, keys, most, count = [], [], MOST_POINTS, 0
     for piece in pieces:
         kept.append(piece)
         keys.append(generator.random(len(piece)))
-        most = max(2, min(MOST_POINTS, _MOST_BYTES // (8 * piece.shape[1])))
+        most = max(2, min(MOST_POINTS, most_bytes // (8 * piece.shape[1])))
         count += len(piece)
         if count > 2 * most:
             kept, keys = _lowest(kept, keys, most)
