@@ -11,9 +11,10 @@ from torch.overrides import TorchFunctionMode
 
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
 from geh_explain.layers import Site
+from geh_explain.layout import telling
 from geh_explain.outputs import Output, read, select
 from geh_explain.points import Rows
-from geh_explain.units import Units, default_units, guesses_layout, telling
+from geh_explain.units import Units, default_units, guesses_layout
 
 
 class View(TorchFunctionMode):

@@ -22,7 +22,7 @@ from geh_explain.interactions import DrawMoments, Draws
 from geh_explain.memory import give_back, keep_freed
 from geh_explain.points import Points
 from geh_explain.posterior import PointEstimate, Posterior
-from geh_explain.posterior.base import seed_of_draw
+from geh_explain.posterior.base import TakesSeveral, seed_of_draw
 
 Floats = NDArray[np.float64]
 
@@ -191,7 +191,7 @@ def _run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], No
 def _draws_at_once(job: Job) -> int:
     """Return how many draws of all points fit into one chunk: a few points alone do not keep the machine busy."""
     samples = job.engine.absolute_points is not None and job.engine.absolute_points < len(job.points)
-    if not hasattr(job.posterior, "together") or not job.engine.takes_several_draws or samples:
+    if not isinstance(job.posterior, TakesSeveral) or not job.engine.takes_several_draws or samples:
         return 1
     return job.engine.chunk_rows(job.cut, job.points.first) // len(job.points)
 
@@ -202,7 +202,8 @@ def _run_together(job: Job, draws: int, seed: int, at_once: int, bar: Any) -> No
     while done < draws:
         # The pilot draws settle the groups, which the sums are over.
         stop = min(draws, done + at_once, draws if job.collected.tree is None else job.collected.pilot)
-        with job.posterior.together(job.cut.model, range(done, stop), seed):  # type: ignore[attr-defined]
+        assert isinstance(job.posterior, TakesSeveral)
+        with job.posterior.together(job.cut.model, range(done, stop), seed):
             job.engine.start(seed_of_draw(seed, done))
             job.cut.outputs(job.points.first[:1])
             job.collected.take(_sums(job, bar, stop - done))

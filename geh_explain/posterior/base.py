@@ -47,6 +47,15 @@ class Posterior(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesSeveral(Protocol):
+    """A posterior that can give several draws at once."""
+
+    def together(self, model: nn.Module, draws: range, seed: int) -> AbstractContextManager[Any]:
+        """Return a context in which rows come once for each of ``draws``, one draw after the other."""
+        ...
+
+
 def steady(posterior: Posterior, model: nn.Module, seed: int) -> AbstractContextManager[Any]:
     """Return a context in which the model is one function outside of any draw."""
     hold = getattr(posterior, "steady", None)
