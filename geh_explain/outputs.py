@@ -42,7 +42,7 @@ def read(raw: Any, output: Output, rows: int) -> Tensor:
         )
     if value.ndim == 0 and rows == 1:
         value = value.reshape(1)
-    if value.ndim == 0 or len(value) != rows:
+    if value.ndim == 0 or value.shape[0] != rows:
         raise GEHRuntimeError(
             f"the model's output has shape {tuple(value.shape)} for {rows} rows; its first dimension must be the "
             "rows of the batch. Use output=callable to reshape it, and no mean or sum over the batch."
@@ -80,7 +80,7 @@ def _hint(value: Any) -> str:
 
 def select(value: Tensor, target: Target) -> Tensor:
     """Pick one number per row from ``value`` (rows, ...), by Captum's rules for ``target``."""
-    rows = len(value)
+    rows = value.shape[0]
     if target is None and value.shape[1:].numel() == 1:
         return value.reshape(rows)
     value = value[:, None] if value.ndim == 1 else value

@@ -79,7 +79,7 @@ class Rows:
     times: int = 1
 
     def __len__(self) -> int:
-        return len(self.inputs[0])
+        return self.inputs[0].shape[0]
 
     def number(self, row: int) -> int:
         """Return which of all points stands in a row."""

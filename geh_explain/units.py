@@ -72,7 +72,7 @@ class Neurons(Units):
         return math.prod(shape)
 
     def shift(self, t: Tensor, shape: Shape) -> Tensor:
-        return t.reshape(len(t), *shape)
+        return t.reshape(-1, *shape)
 
     def names(self, shape: Shape, prefix: str, columns: Sequence[str] | None = None) -> list[str]:
         if len(shape) < 2:

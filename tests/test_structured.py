@@ -62,6 +62,21 @@ class Odd(nn.Module):
         return (F.pad(left, (1, 0), value=3.0) ** 2).sum(dim=1) - F.gelu(right).mean(-1)
 
 
+class Factors(nn.Module):
+    """Factors that follow each other, that rows have for themselves, that grow, and that are used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.three = nn.Linear(5, 4), nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        rows = x.detach()
+        h = torch.tanh(self.one(x)) * rows[:, :4] * rows.sum(1, keepdim=True) * 0.5
+        h = torch.sigmoid(self.two(h)) + h
+        narrow = torch.tanh(self.three(h))
+        return (self.two(narrow * rows[:, 1:]) * narrow.sin() * torch.cos(h)).sum(1)
+
+
 def images(pool, act=nn.ReLU):
     return nn.Sequential(
         *(nn.Conv2d(2, 4, 3, padding=1), act(), pool, Residual(), nn.Flatten(), nn.Dropout(0.2), nn.Linear(4 * 9, 5)),
@@ -93,6 +108,7 @@ MODELS = {
     ),
     "no first layer": (lambda: nn.Sequential(nn.Tanh(), nn.Linear(5, 3), nn.Softplus(), nn.Linear(3, 3)), (5,), {}),
     "gates": (Gated, (5,), {"target": None}),
+    "factors": (Factors, (5,), {"target": None}),
     "odd forward": (Odd, (5,), {"target": None}),
     "layer norm": (lambda: nn.Sequential(nn.Linear(5, 6), nn.LayerNorm(6), nn.GELU(), nn.Linear(6, 3)), (5,), {}),
     "max pooling": (lambda: images(nn.MaxPool2d(2)), (2, 6, 6), {"units": PATCHES}),

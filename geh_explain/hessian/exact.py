@@ -50,7 +50,7 @@ class Exact(Engine):
 
         Returns None if the outputs have no gradients; raises :class:`NoSecondDerivative` if those have none.
         """
-        self._row_bytes, t, gradient = _measured_gradient(cut, rows)
+        t, gradient = _gradient(cut, rows)
         direction = torch.randn(cut.count, generator=torch.Generator().manual_seed(0), dtype=torch.double).to(t)
         if gradient is None:
             return (direction, torch.zeros_like(t)) if cut.outputs(rows, t).requires_grad else None
@@ -96,10 +96,10 @@ class Exact(Engine):
 
     def chunk_rows(self, cut: Cut, rows: Rows) -> int:
         """Return the batch size asked for, else what a budget of memory allows."""
+        if not self._row_bytes:
+            self._row_bytes = _kept_bytes(cut, rows[:4])
         if self.batch_size is not None:
             return self.batch_size
-        if not self._row_bytes:
-            self._row_bytes = _measured_gradient(cut, rows[:4])[0]
         # Twice: the second backward holds about as much again as the graph it walks.
         return max(1, min(_MOST_ROWS, chunk_bytes(cut.device, self.memory) // (2 * self._row_bytes)))
 
@@ -150,16 +150,16 @@ def _backward(
     return gradient
 
 
-def _measured_gradient(cut: Cut, rows: Rows) -> tuple[int, Tensor, Tensor | None]:
-    """Return the bytes per row that autograd keeps for the forward and the first backward pass, and the gradient."""
-    t, gradient = _gradient(cut, rows)
+def _kept_bytes(cut: Cut, rows: Rows) -> int:
+    """Return the bytes per row that autograd keeps for the forward and the first backward pass."""
+    _, gradient = _gradient(cut, rows)
     kept: dict[int, int] = {}
     # Hooks on saved tensors would tell the same, but what they hand out keeps its own graph alive for ever.
     for node in () if gradient is None else _graph(gradient):
         for tensor in _saved(node):
             if tensor.ndim and not isinstance(tensor, torch.nn.Parameter):
                 kept[tensor.data_ptr()] = tensor.nbytes
-    return max(1, sum(kept.values()) // len(rows), cut.count * 8), t, gradient
+    return max(1, sum(kept.values()) // len(rows), cut.count * 8)
 
 
 def _graph(value: Tensor) -> Iterator[Any]:

@@ -46,18 +46,37 @@ class Scaled:
         return torch.diag_embed(self.scale).transpose(0, 1).reshape(self.scale.shape[1], -1, *self.shape)
 
 
+@dataclass
+class Weighted:
+    """Directions ``base`` (D, rows or 1, ...) that are yet to be multiplied by ``factor`` (rows, ...).
+
+    Factors that follow each other are cheaper multiplied first, as they have no directions.
+    """
+
+    base: Tensor
+    factor: Tensor | None
+
+    def full(self) -> Tensor:
+        """Return them multiplied."""
+        if self.factor is not None:
+            self.base, self.factor = self.base * self.factor, None
+        return self.base
+
+
 #: Directions at one place: (D, rows, ...), with 1 in place of the rows where all rows share them.
-Jacobian = Tensor | Scaled
+Jacobian = Tensor | Scaled | Weighted
 
 
 def full(jacobian: Jacobian) -> Tensor:
     """Return directions as a tensor."""
-    return jacobian.full() if isinstance(jacobian, Scaled) else jacobian
+    return jacobian if isinstance(jacobian, Tensor) else jacobian.full()
 
 
 def shared(jacobian: Jacobian) -> bool:
     """Tell whether all rows share the directions."""
-    return (jacobian.scale.shape[0] if isinstance(jacobian, Scaled) else jacobian.shape[1]) == 1
+    if isinstance(jacobian, Scaled):
+        return jacobian.scale.shape[0] == 1
+    return isinstance(jacobian, Tensor) and jacobian.shape[1] == 1
 
 
 @dataclass(frozen=True)
@@ -136,12 +155,12 @@ class Recorder(View):
     ) -> Tensor:
         """Record that ``out`` comes from ``sources``."""
         numbers = tuple(self.slots[id(source)] for source in sources)
-        if out.ndim == 0 or len(out) != len(sources[0]):
+        if out.ndim == 0 or out.shape[0] != sources[0].shape[0]:
             raise Misfit("a call that moves or mixes the rows")
         if curve is not None and not out.requires_grad:
             curve = None
         edge = get_gradient_edge(out) if curve is not None else None
-        self.steps.append(Step(numbers, self.new_slot(out), move, curve, edge, out[0].numel()))
+        self.steps.append(Step(numbers, self.new_slot(out), move, curve, edge, math.prod(out.shape[1:])))
         return out
 
     def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -169,7 +188,7 @@ class Program:
         if len(recorder.entries) != 1:
             raise Misfit("a layer that is called several times")
         self.entry = recorder.entries[0]
-        self.rows = len(value)
+        self.rows = value.shape[0]
         curved = [step for step in recorder.steps if step.curve is not None]
         gradients: Sequence[Tensor | None] = ()
         if curved and value.requires_grad:
@@ -233,9 +252,9 @@ class Program:
         Returns that map (d, D), or None where there is no such place at this step.
         """
         ((slot, jacobian),) = jacobians.items()
-        if isinstance(jacobian, Scaled) or jacobian.shape[1] != 1 or step.out not in self.gradients:
+        if not isinstance(jacobian, Tensor) or not shared(jacobian) or step.out not in self.gradients:
             return None
-        units, shape = len(jacobian), jacobian.shape[2:]
+        units, shape = jacobian.shape[0], jacobian.shape[2:]
         if _NARROW * math.prod(shape) > units:
             return None
         jacobians[slot] = Scaled(jacobian.new_ones(1, math.prod(shape)), tuple(shape))
@@ -250,10 +269,13 @@ def _added(hessians: Tensor | None, term: Term, rows: int) -> Tensor:
             hessians = weight.new_zeros(rows, weight.shape[1], weight.shape[1])
         hessians.diagonal(dim1=1, dim2=2).add_(term.left.scale**2 * weight)
         return hessians
-    left = full(term.left)
+    left = term.left
+    if isinstance(left, Weighted) and left.factor is not None and left.base.shape[1] == 1 and term.right is None:
+        weight, left = weight * left.factor.reshape(rows, -1) ** 2, left.base
+    left = full(left)
     left = left.reshape(*left.shape[:2], -1)
     right = left if term.right is None else full(term.right).reshape(len(left), -1, left.shape[2])
-    units, width = len(left), left.shape[2]
+    units, width = left.shape[0], left.shape[2]
     if left.shape[1] == right.shape[1] == 1 and units**2 * width <= _MOST_PRODUCTS:
         products = (left[:, None, 0] * right[None, :, 0]).reshape(units**2, width)
         part = (weight @ products.T).reshape(rows, units, units)

@@ -91,7 +91,7 @@ def _softplus(z: Tensor, beta: float, threshold: float) -> tuple[Tensor, Tensor,
     slope = torch.sigmoid(beta * z)
     if z.dtype == torch.float64 or threshold < 17:  # beyond it torch continues in a straight line
         slope = torch.where(beta * z > threshold, 1.0, slope)
-    return F.softplus(z, beta, threshold), slope, beta * slope * (1 - slope)
+    return F.softplus(z, beta, threshold), slope, torch.addcmul(slope, slope, slope, value=-1).mul_(beta)
 
 
 def _out_of_place(func: Callable[..., Any]) -> Callable[..., Any]:

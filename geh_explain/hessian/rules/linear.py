@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from geh_explain.hessian.program import Jacobian, Misfit, Recorder, Scaled, full, shared
+from geh_explain.hessian.program import Jacobian, Misfit, Recorder, Scaled, Weighted, full, shared
 from geh_explain.hessian.rules.calls import argument, in_place, only
 
 
@@ -19,15 +20,35 @@ def linear(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kw
     """Follow a linear layer."""
     x, weight = only(recorder, args, kwargs), argument(args, kwargs, 1, "weight")
     out: Tensor = func(*args, **kwargs)
-    recorder.work += out[0].numel() * x.shape[-1]
+    recorder.work += math.prod(out.shape[1:]) * x.shape[-1]
 
     def move(jacobian: Jacobian) -> Tensor:
         if isinstance(jacobian, Scaled) and len(jacobian.shape) == 1:
             moved: Tensor = jacobian.scale.T[:, :, None] * weight.T.contiguous()[:, None]
             return moved
-        return F.linear(full(jacobian), weight)
+        if isinstance(jacobian, Weighted):
+            quick = _product_of_shared(jacobian, weight)
+            if quick is not None:
+                return quick
+        directions = full(jacobian)
+        if directions.stride(0) < directions.stride(1):  # rows first, as that product leaves them
+            return F.linear(directions.transpose(0, 1), weight).transpose(0, 1)
+        return F.linear(directions, weight)
 
     return recorder.note([x], out, move)
+
+
+def _product_of_shared(jacobian: Weighted, weight: Tensor) -> Tensor | None:
+    """Take directions that rows share but for their factors through a linear map, without multiplying them out.
+
+    The map's products with the directions are tabled, which pays where rows are many (None where they are not).
+    """
+    base, factor = jacobian.base, jacobian.factor
+    if factor is None or base.shape[1] != 1 or base.ndim != 3 or factor.shape[0] < 2 * weight.shape[0]:
+        return None
+    table = base[:, 0].T[:, :, None] * weight.T[:, None]
+    moved = factor @ table.reshape(table.shape[0], -1)
+    return moved.reshape(-1, *table.shape[1:]).transpose(0, 1)
 
 
 def convolution(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
@@ -83,7 +104,8 @@ def reshaped(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], 
     def move(jacobian: Jacobian) -> Jacobian:
         if isinstance(jacobian, Scaled):
             return Scaled(jacobian.scale.to(out.dtype), shape)
-        return jacobian.to(out.dtype).reshape(*jacobian.shape[:2], *shape)
+        directions = full(jacobian)
+        return directions.to(out.dtype).reshape(*directions.shape[:2], *shape)
 
     return recorder.note([x], out, move)
 
@@ -156,8 +178,9 @@ def dropout(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], k
     x = only(recorder, args, kwargs)
     rest = {key: value for key, value in kwargs.items() if key not in ("input", "inplace")}
     # What dropout makes of ones is what it multiplies by.
-    mask = func(torch.ones_like(x), *args[1:], **rest).detach()
-    if bool((mask == 1).all()):
+    ones = torch.ones_like(x)
+    mask = func(ones, *args[1:], **rest).detach()
+    if mask.data_ptr() == ones.data_ptr() and not in_place(func, kwargs):  # switched off
         return x
     return times(recorder, x, mask, in_place(func, kwargs))
 
@@ -172,13 +195,20 @@ def times(recorder: Recorder, x: Tensor, factor: float | Tensor, in_place: bool)
 
 def multiplied(jacobian: Jacobian, factor: float | Tensor) -> Jacobian:
     """Return directions times a number, or times a tensor that broadcasts to (rows, ...) from the right."""
+    if isinstance(jacobian, Weighted) and jacobian.factor is not None:
+        product = jacobian.factor * factor
+        if product.shape == jacobian.factor.shape:
+            return Weighted(jacobian.base, product)
     if isinstance(factor, Tensor) and shared(jacobian):
-        factor = _one_row(factor, len(jacobian.shape) + 1 if isinstance(jacobian, Scaled) else jacobian.ndim - 1)
+        factor = _one_row(factor, len(jacobian.shape) + 1 if isinstance(jacobian, Scaled) else full(jacobian).ndim - 1)
     if isinstance(jacobian, Scaled):
         scale = jacobian.scale.reshape(-1, *jacobian.shape) * factor
         if scale.shape[1:] == jacobian.shape:
             return Scaled(scale.reshape(len(scale), -1), jacobian.shape)
-    return full(jacobian) * factor
+    directions = full(jacobian)
+    if isinstance(factor, Tensor) and factor.ndim and factor.shape[0] > 1 and factor.shape[1:] == directions.shape[2:]:
+        return Weighted(directions, factor)
+    return directions * factor
 
 
 def _one_row(factor: Tensor, ndim: int) -> Tensor:
