@@ -174,7 +174,7 @@ class GEHExplainer:
         for note in notes:
             warn(note)
         grouping = job.collected.grouping
-        return Interactions(job.collected.draws(), grouping.labels, unit_names, grouping.names, settings)
+        return Interactions(job.collected.result(), grouping.labels, unit_names, grouping.names, settings)
 
     def choose_groups(
         self,

@@ -30,6 +30,8 @@ Floats = NDArray[np.float64]
 PILOT_DRAWS = 20
 #: After so many seconds freed memory is given back.
 _TIDY = 1.0
+#: Pairs that are looked at together where there are very many.
+_PAIRS = 65536
 
 
 @dataclass
@@ -92,44 +94,52 @@ class Collected:
         if self.moments is None and self.expected * self._signed[0].nbytes > self.limit:
             self.moments = DrawMoments()
         while self.moments is not None and self._signed:
-            self.moments.add(self._means(1), self.grouping.sizes)
-            for kept in (self._signed, self._absolute, self._variance):
-                del kept[:1]
+            self.moments.add(self._take_means(1), self.grouping.sizes)
 
     def _pair_factors(self) -> Floats | float:
         if self.factors is None or (self.factors == 1).all():
             return 1.0
         return np.asarray(np.outer(self.factors, self.factors)[np.triu_indices(len(self.factors), 1)])
 
-    def draws(self) -> Draws | DrawMoments:
-        """Return the means of all draws, or their moments; each unit is multiplied by its factor."""
-        return self._means(len(self._signed)) if self.moments is None else self.moments
+    def result(self) -> Draws | DrawMoments:
+        """Hand over the means of all draws, or their moments; each unit is multiplied by its factor."""
+        return self._take_means(len(self._signed)) if self.moments is None else self.moments
 
     def spread(self) -> tuple[float, float]:
         """Return the largest absolute interaction, and the largest difference of it between draws."""
         if self.moments is not None:
             return float(self.moments.eah.mean.max()), float(self.moments.eah.squares.max())
-        first = self._absolute[0]
+        first, *others = self._absolute
         largest = max(float(absolute.max()) for absolute in self._absolute)
-        return largest, max(float(np.abs(absolute - first).max()) for absolute in self._absolute)
+        return largest, max((float(np.abs(absolute - first).max()) for absolute in others), default=0.0)
 
-    def _means(self, count: int) -> Draws:
+    def _take_means(self, count: int) -> Draws:
         pair_factors = self._pair_factors()
         sizes = np.maximum(self.grouping.sizes, 1)[:, None]
-        signed, absolute = np.stack(self._signed[:count]), np.stack(self._absolute[:count])
-        # In place: for thousands of units each array is a large one.
+        # All in place: for thousands of units each array is a large one.
+        signed, absolute = _taken(self._signed, count), _taken(self._absolute, count)
         signed /= sizes
         if not isinstance(pair_factors, float):
             signed *= pair_factors
             absolute *= np.abs(pair_factors)
-        noise = np.stack(self._variance[:count]) if self._variance else None
+        noise = _taken(self._variance, count) if self._variance else None
         if noise is not None:
             noise = np.sqrt(noise) / sizes * np.abs(pair_factors)
         if self.sampled:
             # An estimate from some of the points, which the group means bound from below.
             shares = self.grouping.sizes / len(self.grouping.labels)
-            np.maximum(absolute, sum(np.abs(signed[:, m]) * share for m, share in enumerate(shares)), out=absolute)
+            for start in range(0, absolute.shape[1], _PAIRS):
+                some = absolute[:, start : start + _PAIRS]
+                bound = np.einsum("kmp,m->kp", np.abs(signed[:, :, start : start + _PAIRS]), shares)
+                np.maximum(some, bound, out=some)
         return Draws(signed, absolute, noise)
+
+
+def _taken(arrays: list[Floats], count: int) -> Floats:
+    """Take the first ``count`` arrays out of a list, as one array."""
+    taken = arrays[:count]
+    del arrays[:count]
+    return taken[0][None] if count == 1 else np.stack(taken)
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ PROBE_ROWS = 2
 #: Absolute interactions need a pulled-back Hessian per point: of as many points as this many multiplications allow per
 #: draw, and never fewer than a few.
 _ABSOLUTE_WORK, _FEWEST_ABSOLUTE = 1e9, 4
-#: How many Hessians, and how many rows of each, are pulled back at a time.
-_POINTS, _BLOCK = 64, 256
+#: How many Hessians, how many rows of each, and how many numbers are pulled back at a time.
+_POINTS, _BLOCK, _AT_ONCE = 64, 256, 2**20
 
 
 class Structured(Engine):
@@ -98,7 +98,7 @@ class Structured(Engine):
             raise Misfit(f"{units} units, whose products over {program.width} curved numbers cost more than autograd")
         item = torch.finfo(cut.dtype).bits // 8
         self._row_bytes = item * (units * (4 * program.widest + 2 * units) + 8 * program.size) + 8 * units**2
-        self._cache_rows = max(1, _CACHE_BYTES // (item * units * program.widest))
+        self._cache_rows = max(1, _CACHE_BYTES // (item * units * max(units, program.widest)))
         self._narrow = program.narrow
 
     def outcome(self, reason: str) -> tuple[str, str]:
@@ -232,9 +232,10 @@ def _pull_back(pairs: Tensor, via: Tensor, hessians: Tensor, absolute: bool = Fa
     start = 0
     for first in range(0, units - 1, _BLOCK):
         block = via.new_zeros(min(_BLOCK, units - first), units - first)
-        for half in halves:
-            part = half[first : first + _BLOCK] @ via[:, first:]
-            block += part.abs_() if absolute else part
+        for some in torch.split(halves[:, first : first + _BLOCK], max(1, _AT_ONCE // block.numel())):
+            part = some @ via[:, first:]
+            part = part.abs_() if absolute else part
+            block += part[0] if part.shape[0] == 1 else part.sum(dim=0)
         block = block.double().cpu()
         for row in range(len(block)):
             stop = start + units - first - row - 1
