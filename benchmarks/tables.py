@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+import torch
+
 import geh_explain as geh
 from benchmarks import own
 from benchmarks.networks import mlp, table
 from benchmarks.others import others, skipped
+from benchmarks.profile import shares
 from benchmarks.rivals import RIVALS, double_backward, notebook_loop, of_inputs, rival
 from benchmarks.timing import Case, Contestant
 
@@ -16,6 +19,7 @@ LOOP = "notebook loop"
 LOOP_POINTS = 20
 #: Dropout so rare that no draw of a benchmark drops anything: all of the work, and the plain network's answer.
 RARE = 1e-6
+FLOOR = "two products alone"
 BARE_RIVALS = "vmap, double backward, loop: bare local Hessians of frozen weights, without sums, checks or a result"
 
 
@@ -39,14 +43,29 @@ def narrow(
     if loop:
         contestants[LOOP] = rival(notebook_loop, of_inputs(model, x), checked, LOOP_POINTS)
         targets = [*own.against(contestants, (LOOP,), 300), *targets]
+    notes = [own.engine_note(make(), x), BARE_RIVALS, *skipped()]
+    if times is not None:
+        contestants[FLOOR] = _floor(inputs, points)
+        notes += [
+            shares(make(posterior=geh.posterior.PointEstimate()), x),
+            f"{FLOOR}: every direction of every point through the two inner layers, as two matrix products, with "
+            "nothing else; what any method that carries directions cannot go below",
+            "explain() does once per call, on a few rows, what does not grow with points or draws: a look for kinks, "
+            "two backward passes and the structured engine's answer to compare with them, and whether rows are mixed",
+        ]
     return Case(
         title=f"{inputs} inputs, hidden 100-100-100, {points:,} points",
         contestants={**contestants, **others(lambda t: model(t)[:, 0], x, x.mean(dim=0, keepdim=True), few)},
         reference=own.EXPLAIN,
         targets=[*targets, *own.never_slower(contestants)],
-        notes=[own.engine_note(make(), x), BARE_RIVALS, *skipped()],
+        notes=notes,
         points=points,
     )
+
+
+def _floor(inputs: int, points: int, width: int = 100) -> Contestant:
+    directions, weight = torch.randn(inputs * points, width), torch.randn(width, width)
+    return Contestant(lambda: directions @ weight @ weight)
 
 
 def wide(inputs: int, hidden: tuple[int, ...], few: int, columns: int, *, times: float) -> Case:
