@@ -6,22 +6,28 @@
 [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
 """
 
-from geh_explain import errors, hessian, inference, posterior, units
+from geh_explain import baselines, bnn, errors, hessian, inference, posterior, units
+from geh_explain.diagnosis import Diagnosis
 from geh_explain.errors import GEHError, GEHWarning
 from geh_explain.explainer import GEHExplainer
 from geh_explain.groups import GroupChoice
 from geh_explain.interactions import Interactions
 from geh_explain.layers import Layer
+from geh_explain.ranking import PairRanking
 from geh_explain.version import __version__
 
 __all__ = [
+    "Diagnosis",
     "GEHError",
     "GEHExplainer",
     "GEHWarning",
     "GroupChoice",
     "Interactions",
     "Layer",
+    "PairRanking",
     "__version__",
+    "baselines",
+    "bnn",
     "errors",
     "hessian",
     "inference",

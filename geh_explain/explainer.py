@@ -7,30 +7,30 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from geh_explain import screening, survey
 from geh_explain.attach import as_module, borrow, device_and_dtype, half_precision
 from geh_explain.cut import Cut
+from geh_explain.diagnosis import Diagnosis, diagnose
 from geh_explain.errors import GEHTypeError, GEHValueError, warn, whole
 from geh_explain.groups import GroupChoice
-from geh_explain.hessian import Difference, Engine, check_engine, choose_engine, wants_smoothing
+from geh_explain.hessian import Engine, check_engine, choose_engine, wants_smoothing
 from geh_explain.hessian.kernels import Kernels
 from geh_explain.hessian.smoothing import check_smooth, describe_change, smoothing_for
 from geh_explain.interactions import Interactions
-from geh_explain.layers import Layer, Site, find_layer
+from geh_explain.layers import Layer, find_layer
 from geh_explain.memory import budget_bytes
-from geh_explain.notes import notes_on
+from geh_explain.notes import notes_on, unsettled
 from geh_explain.outputs import Output, Target, check_output
 from geh_explain.points import Points, Reader
-from geh_explain.posterior import MCDropout, PointEstimate, Posterior
+from geh_explain.posterior import Posterior
 from geh_explain.posterior.base import steady
-from geh_explain.posterior.dropout import has_dropout
+from geh_explain.posterior.choice import check_posterior, default_posterior
 from geh_explain.run import PILOT_DRAWS, Collected, Job, run
+from geh_explain.settings import describe, settings_of
 from geh_explain.units import Subset, Units
-from geh_explain.version import __version__
 
 
 class GEHExplainer:
@@ -93,7 +93,7 @@ class GEHExplainer:
         check_output(output)
         check_smooth(smooth)
         check_engine(engine)
-        _check_posterior(posterior, self.site)
+        check_posterior(posterior, self.site)
         self.units, self.output, self.posterior = units, output, posterior
         self.smooth, self.engine = smooth, engine
 
@@ -159,22 +159,46 @@ class GEHExplainer:
         if half is not None:
             notes.append(f"model: it is in {half}, and was explained in torch.float32.")
         settings = {
-            **self._settings(job),
-            "target": _describe(target),
-            "groups": _describe(groups),
+            **settings_of(job, self.output, self.smooth),
+            "target": describe(target),
+            "groups": describe(groups),
             "group_count": len(job.collected.grouping.names),
             "draws": job.collected.count,
             "draws_kept": job.collected.moments is None,
-            "scale": _describe(scale),
-            "batch_size": _describe(batch_size),
+            "scale": describe(scale),
+            "batch_size": describe(batch_size),
             "eah_points": min(job.engine.absolute_points or len(job.points), len(job.points)),
             "seed": seed,
             "warnings": notes,
         }
+        grouping = job.collected.grouping
+        result = Interactions(job.collected.result(), grouping.labels, unit_names, grouping.names, settings)
+        notes += unsettled(result)
         for note in notes:
             warn(note)
-        grouping = job.collected.grouping
-        return Interactions(job.collected.result(), grouping.labels, unit_names, grouping.names, settings)
+        return result
+
+    def diagnose(
+        self,
+        inputs: Any,
+        y: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        draws: int = 100,
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Diagnosis:
+        """See how well each draw of the posterior fits data with known targets ``y``, and whether it is calibrated.
+
+        A posterior whose draws do not fit the data says nothing about the network; see :class:`Diagnosis`.
+        """
+        draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
+        with borrow(self.model):
+            points, cut = self._cut(inputs, target, additional_forward_args)
+            posterior = self._posterior(cut, points)
+            return diagnose(cut, points, posterior, y, self.output, draws, batch_size, seed, progress)
 
     def choose_groups(
         self,
@@ -310,32 +334,7 @@ class GEHExplainer:
     def _posterior(self, cut: Cut, points: Points) -> Posterior:
         if self.posterior is not None:
             return self.posterior
-        one = points.first[:1]
-        return MCDropout() if has_dropout(self.model, lambda: cut.outputs(one)) else PointEstimate()
-
-    def _settings(self, job: Job) -> dict[str, Any]:
-        engine, reason = job.engine.outcome(job.reason)
-        return {
-            "geh_explain": __version__,
-            "torch": torch.__version__,
-            "model": type(self.model).__name__,
-            "place": job.cut.place,
-            "layer": job.cut.name or None,
-            "pick": _describe(job.cut.site.pick),
-            "call": job.cut.site.call,
-            "units": repr(job.cut.units),
-            "output": _describe(self.output),
-            "posterior": repr(job.posterior),
-            "engine": engine,
-            "engine_settings": repr(job.engine),
-            "engine_reason": reason,
-            "jumping_units": sorted(job.engine.jumps) if isinstance(job.engine, Difference) else None,
-            "smooth": _describe(self.smooth),
-            "smoothed": job.smoothed,
-            "device": str(job.cut.device),
-            "dtype": str(job.cut.dtype).removeprefix("torch."),
-            "points": len(job.points),
-        }
+        return default_posterior(self.model, lambda: cut.outputs(points.first[:1]))
 
 
 def _pairs(cut: Cut) -> int:
@@ -349,22 +348,6 @@ def _check_size(cut: Cut, budget: int) -> None:
             f"units={cut.units!r} at {cut.place}: {cut.count:,} units have {_pairs(cut):,} pairs, which do not fit "
             f"into memory ({budget / 1e9:.1f} GB). Choose fewer: units=explainer.screen(inputs) finds those that "
             "matter; or take Channels() or Patches(size), or a later layer."
-        )
-
-
-def _check_posterior(posterior: Any, site: Site) -> None:
-    if posterior is None:
-        return
-    if isinstance(posterior, type) or not isinstance(posterior, Posterior):
-        raise GEHTypeError(
-            f"posterior={posterior!r} has no draws(model, n, seed); use one of geh_explain.posterior, say MCDropout()"
-            + (" (an instance, not the class)." if isinstance(posterior, type) else ".")
-        )
-    if site.module is not None and getattr(posterior, "inputs_only", False):
-        raise GEHValueError(
-            f"posterior={posterior!r} at layer={site.name!r}: hidden units of independently trained networks do not "
-            "correspond, unit 3 of one is not unit 3 of another. Use draws around one solution (MCDropout, or "
-            "WeightSamples from SWAG or Laplace), or explain the inputs (layer=None)."
         )
 
 
@@ -382,14 +365,3 @@ def _unit_names(names: Sequence[str] | None, job: Job) -> list[str]:
     if twice:
         raise GEHValueError(f"names: {twice[:5]} are there twice; pass names= that tell units apart.")
     return given
-
-
-def _describe(value: Any) -> Any:
-    """Return ``value`` as it is if JSON can hold it, else in words."""
-    if isinstance(value, (Tensor, np.ndarray, np.generic)):
-        value = value.tolist()
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, (list, tuple)):
-        return [_describe(entry) for entry in value] if len(value) <= 1000 else f"{len(value)} values"
-    return repr(value)

@@ -11,6 +11,9 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 
 Floats = NDArray[np.float64]
 
+#: Of more pairs than this some stand for all where their order is compared.
+_MOST_RANKED = 2**20
+
 
 def check_level(level: float) -> None:
     """Refuse a credible level outside (0, 1)."""
@@ -76,3 +79,113 @@ def benjamini_hochberg(p_values: Floats, rate: float) -> NDArray[np.bool_]:
 
     check_rate(rate)
     return np.asarray(false_discovery_control(p_values) <= rate)
+
+
+def sign_p_value(mean: Floats, std: Floats, draws: int) -> Floats:
+    """Return a p-value (P,) per pair from the signed means of its regions, each (M, P) with its posterior spread.
+
+    The strength of an interaction is an absolute value, which noise alone moves away from 0: its interval says little
+    about whether there is one at all. Signed means are not biased so. If the posterior is calibrated, its centre is as
+    far from the truth as its draws are from the centre; the mean of K draws adds 1 / K to that variance. So each region
+    gives the two-sided tail of mean / (std sqrt(1 + 1 / K)) under Student's t with K - 1 degrees of freedom, as the
+    spread is estimated from the draws. Simes' rule combines regions into one p-value: the smallest of M p_(k) / k over
+    the sorted p_(1) <= ... <= p_(M), which is a p-value if regions are independent or positively dependent.
+
+    >>> import numpy as np
+    >>> sign_p_value(np.array([[0.0, 3.0], [0.0, -3.0]]), np.ones((2, 2)), draws=1000).round(4).tolist()
+    [1.0, 0.0028]
+    """
+    from scipy.special import stdtr
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where((mean == 0) & (std == 0), 0.0, np.abs(mean) / std)
+    each = np.sort(2 * stdtr(draws - 1, -ratio / np.sqrt(1 + 1 / draws)), axis=0)
+    count = len(each)
+    return np.asarray(np.minimum(1.0, (each * count / np.arange(1, count + 1)[:, None]).min(axis=0)))
+
+
+def reliability(draws: Floats) -> float:
+    """Return how far the draws (K, P) settle the order of the pairs: 1 if another K draws would give the same.
+
+    It is the rank correlation of the means of every other draw, brought to all of them (Spearman and Brown).
+
+    >>> import numpy as np
+    >>> noise = np.random.default_rng(0).normal(size=(200, 50))
+    >>> reliability(noise + np.arange(50)) > 0.99, reliability(noise) < 0.5
+    (True, True)
+    """
+    some = draws[:, :: draws.shape[1] // _MOST_RANKED + 1]
+    halves = [some[start::2].mean(axis=0) for start in (0, 1)]
+    ranks = [np.argsort(np.argsort(half, kind="stable"), kind="stable") for half in halves]
+    correlation = float(np.corrcoef(np.stack(ranks))[0, 1])
+    return 2 * correlation / (1 + correlation) if correlation > 0 else 0.0
+
+
+def error_rates(significant: NDArray[np.bool_], truth: NDArray[np.bool_]) -> tuple[float, float]:
+    """Return the shares of false positives among null pairs, and of misses among true ones; NaN where there are none.
+
+    >>> import numpy as np
+    >>> error_rates(np.array([True, True, False, False]), np.array([True, False, False, True]))
+    (0.5, 0.5)
+    """
+    significant, truth = _same_length("significant", significant, truth)
+    return _share(significant[~truth]), _share(~significant[truth])
+
+
+def roc(scores: Floats, truth: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return false and true positive rates for every threshold, from the strictest to none.
+
+    >>> import numpy as np
+    >>> [rates.tolist() for rates in roc(np.array([3.0, 2.0, 1.0]), np.array([True, False, True]))]
+    [[0.0, 0.0, 1.0, 1.0], [0.0, 0.5, 0.5, 1.0]]
+    """
+    scores, truth = np.asarray(scores, dtype=float), np.asarray(truth, dtype=bool)
+    _both_kinds(scores, truth)
+    order = np.argsort(-scores, kind="stable")
+    # Equal scores pass a threshold together.
+    last = np.append(np.diff(scores[order]) != 0, True)
+    hits, alarms = np.cumsum(truth[order])[last], np.cumsum(~truth[order])[last]
+    return np.append(0.0, alarms / (~truth).sum()), np.append(0.0, hits / truth.sum())
+
+
+def auc(scores: Floats, truth: NDArray[np.bool_]) -> float:
+    """Return the area under the ROC curve: how often a true pair scores above a null one.
+
+    >>> import numpy as np
+    >>> auc(np.array([3.0, 2.0, 1.0]), np.array([True, False, True]))
+    0.5
+    """
+    alarms, hits = roc(scores, truth)
+    return float(np.sum(np.diff(alarms) * (hits[1:] + hits[:-1]) / 2))
+
+
+def coverage(low: Floats, high: Floats, truth: Floats) -> float:
+    """Return the share of intervals that hold the truth.
+
+    >>> import numpy as np
+    >>> coverage(np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([1.0, 4.0]))
+    0.5
+    """
+    return _share((np.asarray(low) <= truth) & (truth <= np.asarray(high)))
+
+
+def _share(values: NDArray[np.bool_]) -> float:
+    return float(np.mean(values)) if values.size else float("nan")
+
+
+def _same_length(
+    name: str, values: NDArray[np.bool_], truth: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    values, truth = np.asarray(values, dtype=bool), np.asarray(truth, dtype=bool)
+    if values.shape != truth.shape:
+        raise GEHValueError(f"{name} has shape {values.shape} and truth {truth.shape}; they are over the same pairs.")
+    return values, truth
+
+
+def _both_kinds(scores: Floats, truth: NDArray[np.bool_]) -> None:
+    if scores.shape != truth.shape or scores.ndim != 1:
+        raise GEHValueError(f"scores has shape {scores.shape} and truth {truth.shape}; give one entry per pair.")
+    if np.isnan(scores).any():
+        raise GEHValueError("scores has NaN, which cannot be ranked.")
+    if truth.all() or not truth.any():
+        raise GEHValueError("truth must name some pairs that interact and some that do not.")

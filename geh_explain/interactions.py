@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from geh_explain import inference, measures
 from geh_explain.errors import GEHTypeError, GEHValueError, warn, whole
+from geh_explain.ranking import PairRanking
 from geh_explain.scores import Moments, Scores
 
 if TYPE_CHECKING:
@@ -146,17 +147,23 @@ class Interactions:
         scores: Scores = getattr(self, measure)
         return scores
 
-    def table(self, measure: str = "geh", level: float = 0.95, fdr: float | None = None) -> pd.DataFrame:
+    def table(
+        self, measure: str = "geh", level: float = 0.95, fdr: float | None = None, *, rule: str = "interval"
+    ) -> pd.DataFrame:
         """Return all pairs as a DataFrame, the strongest first.
 
-        A pair is significant if its Gaussian interval at ``level`` excludes 0 or, with ``fdr``, by the
-        Benjamini-Hochberg rule on its one-sided p-value at that false discovery rate, which may call more pairs
-        significant than the interval does. With a single draw the uncertainty columns are missing values.
+        A pair is significant if its Gaussian interval at ``level`` excludes 0 (``rule="interval"``, the paper's), or
+        if the signed means of its regions are too far from 0 (``rule="sign"``, see
+        :func:`geh_explain.inference.sign_p_value`), which tells whether there is an interaction at all. With ``fdr``
+        the Benjamini-Hochberg procedure decides, at that false discovery rate, on the p-values of the rule; it may call
+        more pairs significant than the interval does. With a single draw the uncertainty columns are missing values.
         """
         import pandas as pd
 
         scores = self.scores(measure)
         inference.check_level(level)
+        if rule not in ("interval", "sign"):
+            raise GEHValueError(f"rule={rule!r} is unknown; use 'interval' or 'sign'.")
         if fdr is not None:
             inference.check_rate(fdr)
         mean, std = scores.pair_mean(), scores.pair_std()
@@ -165,8 +172,10 @@ class Interactions:
             significant: Any = pd.array([pd.NA] * len(mean), dtype="boolean")
         else:
             low, high = scores.pair_interval(level)
-            p_value = inference.bayesian_p_value(mean, std)
-            significant = low > 0 if fdr is None else inference.benjamini_hochberg(p_value, fdr)
+            p_value = inference.bayesian_p_value(mean, std) if rule == "interval" else self.sign_p_values()
+            significant = low > 0 if rule == "interval" else p_value < 1 - level
+            if fdr is not None:
+                significant = inference.benjamini_hochberg(p_value, fdr)
         first, second = np.triu_indices(len(self.names), 1)
         table = pd.DataFrame(
             {
@@ -181,6 +190,35 @@ class Interactions:
             }
         )
         return table.sort_values("mean", ascending=False, kind="stable", ignore_index=True)
+
+    def sign_p_values(self) -> Floats:
+        """Return a p-value (P,) per pair that all its regions' mean interactions are 0."""
+        if self.geh.count < 2:
+            raise GEHValueError(
+                "the sign rule needs at least 2 posterior draws; explain with draws=100 and a posterior."
+            )
+        if isinstance(self._draws, Draws):
+            mean, std = self._draws.signed.mean(axis=0), self._draws.signed.std(axis=0, ddof=1)
+        else:
+            mean, std = self._draws.signed.mean, self._draws.signed.std
+        return inference.sign_p_value(mean, std, self.geh.count)
+
+    def ranking(self, measure: str = "geh") -> PairRanking:
+        """Return the pairs in the order of a measure's posterior mean, to compare with other methods."""
+        return PairRanking(measure.upper(), self.scores(measure).pair_mean(), self.names)
+
+    def monte_carlo(self, measure: str = "geh") -> pd.DataFrame:
+        """Return how well the draws settle each pair: standard errors of its mean and std, strongest first."""
+        import pandas as pd
+
+        scores = self.scores(measure)
+        table = self.table(measure)[["unit_i", "unit_j", "mean", "std"]]
+        count = scores.count
+        errors = {
+            "mean_error": table["std"] / np.sqrt(count),
+            "std_error": table["std"] / np.sqrt(max(2 * count - 2, 1)),
+        }
+        return pd.concat([table, pd.DataFrame(errors)], axis=1)
 
     def top(self, pairs: int = 10, measure: str = "geh") -> pd.DataFrame:
         """Return the strongest ``pairs`` of the table."""

@@ -5,11 +5,16 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from geh_explain import inference
 from geh_explain.hessian import Difference
 from geh_explain.hessian.smoothing import doubt
 from geh_explain.hessian.zero import why_zero
+from geh_explain.interactions import Interactions
 from geh_explain.posterior import MCDropout, PointEstimate
 from geh_explain.run import Job
+
+#: Below this reliability a ranking is not settled; of very few draws or pairs nothing is said.
+_SETTLED, _FEWEST_DRAWS, _FEWEST_UNITS = 0.8, 20, 5
 
 
 def notes_on(job: Job, *, chosen: bool, by_hand: bool) -> list[str]:
@@ -58,6 +63,19 @@ def _recurrent_dropout(job: Job, chosen: bool) -> str | None:
         f"posterior={job.posterior!r}: the dropout between the layers of {layers[0]!r} is inside torch's own kernel "
         "and is not drawn; put layers and nn.Dropout one after the other instead."
     )
+
+
+def unsettled(result: Interactions) -> list[str]:
+    """Say so if more draws would give another ranking."""
+    if not result.settings["draws_kept"] or result.geh.count < _FEWEST_DRAWS or len(result.names) < _FEWEST_UNITS:
+        return []
+    found = inference.reliability(result.geh.draws)
+    if found >= _SETTLED:
+        return []
+    return [
+        f"draws={result.geh.count} do not settle the ranking (reliability {found:.2f} of 1): as many other draws would "
+        "order the pairs differently. Ask for more draws, and see result.monte_carlo()."
+    ]
 
 
 def _left_out(job: Job) -> str | None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
@@ -166,6 +167,8 @@ class Recorder(View):
     def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         from geh_explain.hessian.rules import record
 
+        if forward_ad._current_level >= 0:
+            raise Misfit("a network that carries directions of its own (forward-mode derivatives)")
         if "dropout" in getattr(func, "__name__", ""):
             return record(self, func, args, kwargs)
         # Only dropout is answered by others; what is done for the record is nobody's business.

@@ -11,7 +11,7 @@ from torch import nn
 
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.posterior.base import seed_of_draw
-from geh_explain.posterior.masks import Masks, NoDropout, path_rate
+from geh_explain.posterior.masks import DrawsMasks, Masks, NoDropout, path_rate
 from geh_explain.posterior.train_only import TrainOnly
 
 
@@ -66,6 +66,9 @@ class MCDropout:
     def _dropped(self, model: nn.Module, train_only: TrainOnly, *seeds: int) -> Iterator[None]:
         masks = Masks(*seeds, everywhere=self.modules is None)
         with ExitStack() as stack:
+            for module in model.modules():
+                if isinstance(module, DrawsMasks):
+                    stack.callback(module.register_forward_hook(masks.drop_nodes).remove)
             for module in self.modules or ():
                 stack.callback(module.register_forward_pre_hook(masks.open).remove)
                 stack.callback(module.register_forward_hook(masks.close, always_call=True).remove)

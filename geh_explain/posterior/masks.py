@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -59,6 +59,15 @@ def path_rate(module: nn.Module) -> float:
     return float(getattr(module, "drop_prob", 0.0) or 0.0) if name.endswith("DropPath") else 0.0
 
 
+@runtime_checkable
+class DrawsMasks(Protocol):
+    """A module that multiplies its input by masks of its own, such as those of concrete dropout."""
+
+    def draw_mask(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Draw the factors of each row."""
+        ...
+
+
 class NoDropout(GEHRuntimeError):
     """MC dropout was asked for, and the model drops nothing."""
 
@@ -106,6 +115,14 @@ class Masks(TorchFunctionMode):
             return None
         x: Tensor = args[0]
         return x * self._mask(x, path_rate(module), _PATH)
+
+    def drop_nodes(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> Tensor | None:
+        """Drop by a module's own masks."""
+        if not self.open_modules:
+            return None
+        assert isinstance(module, DrawsMasks)
+        x: Tensor = args[0]
+        return x * self._recorded(x, lambda generator: module.draw_mask(x, generator).detach())
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -186,16 +203,21 @@ class Masks(TorchFunctionMode):
         return input.copy_(dropped) if in_place or inplace else dropped
 
     def _mask(self, input: Tensor, p: float, kind: _Kind) -> Tensor:
-        if not self.recorded:
-            kept = 0 if kind.path else 2 if kind.channels else input.ndim
-            shape = (*input.shape[:kept], *(1 for _ in input.shape[kept:]))
-            if not self.drop:
-                self.masks.append((input.new_ones(1, *shape), input.shape))
-                return self.masks[-1][0][0]
-            rates = torch.full(shape, 1 - p)
-            keep = torch.stack([torch.bernoulli(rates, generator=each) for each in self.generators]).to(input)
+        kept = 0 if kind.path else 2 if kind.channels else input.ndim
+        rates = torch.full((*input.shape[:kept], *(1 for _ in input.shape[kept:])), 1 - p)
+
+        def draw(generator: torch.Generator) -> Tensor:
+            keep = torch.bernoulli(rates, generator=generator).to(input)
             # What plain dropout keeps makes up for what it drops.
-            self.masks.append((keep if kind.alpha or p == 1 else keep / (1 - p), input.shape))
+            return keep if kind.alpha or p == 1 else keep / (1 - p)
+
+        return self._recorded(input, draw)
+
+    def _recorded(self, input: Tensor, draw: Callable[[torch.Generator], Tensor]) -> Tensor:
+        """Draw a mask in the first forward, and return it for all rows in those that follow."""
+        if not self.recorded:
+            masks = [draw(each) for each in self.generators] if self.drop else [torch.ones(())]
+            self.masks.append((torch.stack(masks).to(input), input.shape))
             return self.masks[-1][0][0]
         if self.call >= len(self.masks):
             raise GEHRuntimeError(

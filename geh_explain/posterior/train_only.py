@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from geh_explain.attach import borrow
 from geh_explain.layers import tensors_in
-from geh_explain.posterior.masks import Masks, path_rate
+from geh_explain.posterior.masks import DrawsMasks, Masks, path_rate
 
 
 class TrainOnly:
@@ -89,7 +89,7 @@ class TrainOnly:
 def _may_hide(module: nn.Module) -> bool:
     """Tell whether the forward of a module is its author's own: that of torch's layers is known."""
     known = type(module).__module__.startswith("torch.nn.") or isinstance(module, torch.jit.ScriptModule)
-    return not known and not path_rate(module)
+    return not known and not path_rate(module) and not isinstance(module, DrawsMasks)
 
 
 def _same(one: list[Tensor], other: list[Tensor]) -> bool:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.posterior.base import Posterior
 
 StateDict = Mapping[str, Tensor]
 
@@ -40,14 +41,64 @@ class WeightSamples:
                 )
         self.samples = samples
 
+    @staticmethod
+    def from_laplace(la: Any, linearised: bool = True) -> Posterior:
+        """Return the draws of a fitted ``laplace.Laplace`` (laplace-torch), over all weights or the last layer's.
+
+        By default they are draws of the network's linear expansion in its weights, which stays where the data
+        are; ``linearised=False`` puts the drawn weights into the network itself.
+        """
+        from geh_explain.posterior.laplace import Laplace
+
+        return Laplace(la, linearised)
+
+    @classmethod
+    def from_swag(cls, checkpoints: Sequence[StateDict], rank: int = 20, scale: float = 1.0) -> WeightSamples:
+        """Return draws of SWAG: a Gaussian around the mean of ``checkpoints``, which SGD left behind on its way.
+
+        Its covariance is half diagonal, half of low ``rank``, from the last so many checkpoints (Maddox et al., 2019);
+        ``scale`` multiplies it. Buffers, such as batch statistics, stay the model's own: update them for the
+        mean weights first.
+
+        >>> import torch, geh_explain as geh
+        >>> net = torch.nn.Linear(3, 1)
+        >>> path = [{k: v + 0.1 * torch.randn_like(v) for k, v in net.state_dict().items()} for _ in range(10)]
+        >>> samples = geh.posterior.WeightSamples.from_swag(path)
+        >>> samples.samples(0)["weight"].shape
+        torch.Size([1, 3])
+        """
+        from geh_explain.posterior.swag import swag_sampler
+
+        return cls(swag_sampler(checkpoints, rank, scale))
+
+    @classmethod
+    def from_pyro(cls, samples: Mapping[str, Tensor], prefix: str = "") -> WeightSamples:
+        """Return samples as Pyro's MCMC or Predictive gives them: names to tensors (draws, *shape).
+
+        Names are the model's own; a common ``prefix`` is taken off, and what does not begin with it is left out.
+
+        >>> import torch, geh_explain as geh
+        >>> drawn = {"net.weight": torch.randn(50, 1, 3), "net.bias": torch.randn(50, 1), "sigma": torch.rand(50)}
+        >>> len(geh.posterior.WeightSamples.from_pyro(drawn, prefix="net.").samples)
+        50
+        """
+        kept = {name.removeprefix(prefix): value for name, value in samples.items() if name.startswith(prefix)}
+        counts = {len(value) for value in kept.values()}
+        if len(counts) != 1:
+            raise GEHValueError(
+                f"from_pyro: samples has {len(kept)} entries that begin with prefix={prefix!r}, of {sorted(counts)} "
+                "draws; all must have the same number, in their first dimension."
+            )
+        return cls([{name: value[draw] for name, value in kept.items()} for draw in range(counts.pop())])
+
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
         """Yield the first ``n`` samples, or all where there are fewer. A callable decides its own randomness."""
         if callable(self.samples):
             for draw in range(n):
-                yield _loaded(model, self._call(draw), draw)
+                yield loaded(model, self._call(draw), draw)
         else:
             for draw, sample in enumerate(self.samples[:n]):
-                yield _loaded(model, sample, draw)
+                yield loaded(model, sample, draw)
 
     def _call(self, draw: int) -> StateDict:
         assert callable(self.samples)
@@ -64,7 +115,8 @@ class WeightSamples:
 
 
 @contextmanager
-def _loaded(model: nn.Module, sample: StateDict, draw: int) -> Iterator[None]:
+def loaded(model: nn.Module, sample: StateDict, draw: int) -> Iterator[None]:
+    """Let the model have a sample's weights for a while."""
     # Tied weights stand in a state dict under each of their names.
     own: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
     own.update(model.named_buffers(remove_duplicate=False))
