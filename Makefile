@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-zoo lint format bench clean
+.PHONY: demo test test-zoo lint format bench studies clean
 
 demo: $(READY)  ## train two small networks, explain them, draw the results
 	$(BIN)/geh-explain demo
@@ -27,8 +27,11 @@ bench: $(READY)  ## time the engines against their rivals, as ratios, and write 
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	$(BIN)/python -m benchmarks
 
+studies: $(READY)  ## run the simulated study (about 40 minutes; goes on where it was interrupted) and write its page
+	$(BIN)/geh-explain study simulated --docs docs
+
 clean:
-	rm -rf .venv demo_output build dist *.egg-info
+	rm -rf .venv demo_output study_output build dist *.egg-info
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -1,10 +1,10 @@
-"""The command line: ``geh-explain demo``."""
+"""The command line: ``geh-explain demo``, ``geh-explain study simulated``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from geh_explain.version import __version__
@@ -12,6 +12,17 @@ from geh_explain.version import __version__
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        for line in _demo(options) if options.command == "demo" else _study(options):
+            print(line, flush=True)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here" if options.command == "study" else "interrupted")
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="geh-explain", description="Pairwise interactions in trained PyTorch networks, with their uncertainty."
     )
@@ -20,16 +31,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     demo = commands.add_parser("demo", help="train two small networks, explain them, and draw the results")
     demo.add_argument("--output", type=Path, default=Path("demo_output"), help="folder for the figures")
     demo.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(arguments)
-    return _demo(options.output, options.seed)
+    study = commands.add_parser("study", help="run one of the studies of the documentation")
+    study.add_argument("name", choices=["simulated"])
+    study.add_argument("--quick", action="store_true", help="a small version, in minutes")
+    study.add_argument("--output", type=Path, default=Path("study_output"), help="folder for what is computed")
+    study.add_argument("--docs", type=Path, help="folder for page and figures (the output folder)")
+    study.add_argument("--workers", type=int, default=2, help="processes, of one thread each (2)")
+    return parser
 
 
-def _demo(folder: Path, seed: int) -> int:
+def _demo(options: argparse.Namespace) -> Iterable[str]:
     from geh_explain import demo
 
-    for line in demo.run(folder, seed, progress=sys.stderr.isatty()):
-        print(line)
-    return 0
+    return demo.run(options.output, options.seed, progress=sys.stderr.isatty())
+
+
+def _study(options: argparse.Namespace) -> Iterable[str]:
+    from geh_explain.studies import simulated
+
+    return simulated.run(options.output, options.docs, quick=options.quick, workers=options.workers)
 
 
 if __name__ == "__main__":
