@@ -32,3 +32,12 @@ def test_the_readme_runs_as_printed(
     assert printed.splitlines()[0] == shown.splitlines()[0]
     # Training in float32 is not the same to the last digit on every machine.
     assert numbers(printed) == pytest.approx(numbers(shown), rel=0.05, abs=0.05)
+
+
+def test_the_page_on_bayesian_networks_runs_as_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, object] = {}
+    for block in blocks(ROOT / "docs" / "bayesian.md", "python"):
+        exec(compile(block, "bayesian.md", "exec"), namespace)
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[1].split()[1:3] == ["x0", "x1"]
+    assert "Diagnosis(regression, 30 draws" in printed
