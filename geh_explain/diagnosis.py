@@ -127,7 +127,7 @@ def diagnose(
 
 
 def _targets(y: Any, rows: int) -> Tensor:
-    values = y.detach().cpu() if isinstance(y, Tensor) else torch.as_tensor(np.asarray(y))
+    values = y.detach().cpu() if isinstance(y, Tensor) else torch.tensor(np.asarray(y))
     values = values.reshape(-1) if values.numel() == rows else values
     if values.shape != (rows,):
         raise GEHValueError(f"y has shape {tuple(values.shape)} for {rows} rows of inputs; give one target per row.")

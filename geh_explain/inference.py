@@ -117,7 +117,7 @@ def reliability(draws: Floats) -> float:
     some = draws[:, :: draws.shape[1] // _MOST_RANKED + 1]
     halves = [some[start::2].mean(axis=0) for start in (0, 1)]
     ranks = [np.argsort(np.argsort(half, kind="stable"), kind="stable") for half in halves]
-    correlation = float(np.corrcoef(np.stack(ranks))[0, 1])
+    correlation = float(np.asarray(np.corrcoef(np.stack(ranks)))[0, 1])
     return 2 * correlation / (1 + correlation) if correlation > 0 else 0.0
 
 

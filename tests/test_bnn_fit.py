@@ -61,6 +61,16 @@ def test_raw_tables_are_scaled_inside_the_network():
     torch.testing.assert_close((net(given) - 7) / 1000, other(x), rtol=1e-3, atol=1e-3)
 
 
+def test_tables_of_whole_numbers_and_read_only_columns_are_taken():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.integers(0, 9, 80), "b": rng.integers(0, 9, 80)})
+    frame["y"] = frame["a"] * frame["b"] * 0.5
+    net = HybridNet(2, hidden=(5,))
+    quiet(net, frame[["a", "b"]], frame["y"], epochs=2)
+    explainer = geh.GEHExplainer(net)
+    assert explainer.diagnose(frame[["a", "b"]].astype(float), frame["y"], draws=3, progress=False).errors.shape == (3,)
+
+
 def test_the_same_seed_gives_the_same_network_and_leaves_the_generators_alone():
     x, y = table()
     state = torch.get_rng_state()

@@ -96,7 +96,7 @@ def _numbers(targets: Any) -> Tensor:
             f"y has dtype {array.dtype}; give numbers. Classes are counted from 0 "
             "(sklearn.preprocessing.LabelEncoder().fit_transform(y))."
         )
-    return torch.as_tensor(array)
+    return torch.tensor(array)  # a copy: pandas hands out arrays that must not be written to
 
 
 def _task(y: Tensor, outputs: int) -> str:
