@@ -36,10 +36,9 @@ class NodeDropout(nn.Module):
 
         A generator lives on the CPU, so that a seed means the same on every device.
         """
-        channels = x.shape[-1] if self.last else x.shape[1]
-        middle = (1 for _ in x.shape[2:])
-        shape = (*x.shape[:-1][:1], *middle, channels) if self.last else (x.shape[0], channels, *middle)
-        logits = self.logits if self.last else self.logits.reshape(-1, *(1 for _ in x.shape[2:]))
+        rows, ones = x.shape[:1] if x.ndim > 1 else (), (1,) * (x.ndim - 2)
+        shape = (*rows, *ones, x.shape[-1]) if self.last else (*rows, x.shape[1], *ones)
+        logits = self.logits if self.last else self.logits.reshape(-1, *ones)
         with torch.no_grad():
             if generator is None:
                 uniform = torch.rand(shape, device=x.device, dtype=x.dtype)

@@ -21,13 +21,13 @@ _COLOURS = (palette.SURE, palette.MARK, "#009E73", "#CC79A7", "#E69F00", "#56B4E
 _CHANCE, _BEST = (len(data.TRUTH) + 1) / 2, (data.TRUTH.sum() + 1) / 2
 
 
-def _axes(columns: int, size: tuple[float, float]) -> tuple[Any, Any]:
+def _axes(columns: int, size: tuple[float, float], sharey: bool = False) -> tuple[Any, Any]:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, columns, figsize=size, layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(1, columns, figsize=size, layout="constrained", squeeze=False, sharey=sharey)
     for ax in axes[0]:
         ax.spines[["top", "right"]].set_visible(False)
     return figure, axes[0]
@@ -57,17 +57,18 @@ def ranks(table: pd.DataFrame, lines: dict[str, tuple[str, str]], path: Path) ->
     ax.axhline(_CHANCE, color=palette.UNSURE, linewidth=0.8, linestyle=":")
     ax.axhline(_BEST, color=palette.UNSURE, linewidth=0.8, linestyle=":")
     ax.annotate("chance", (places[-1], _CHANCE), ha="right", va="bottom", color=palette.LINE)
+    ax.set_ylim(top=19)
     ax.annotate("best possible", (places[0], _BEST), ha="left", va="bottom", color=palette.LINE)
     ax.set_xticks(places, [f"{level:g}" for level in levels])
     ax.set_xlabel("signal to noise (ratio of variances)")
     ax.set_ylabel("mean rank of the true pairs")
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, ncols=3, loc="upper right")
     return _save(figure, path)
 
 
 def intervals(record: Record, path: Path) -> Path:
     """Draw the GEH of all pairs with 95 % intervals beside the truth, one panel per posterior."""
-    figure, axes = _axes(len(POSTERIORS), (13, 4.6))
+    figure, axes = _axes(len(POSTERIORS), (13, 4.6), sharey=True)
     truth = np.asarray(record["truth"]["geh"])
     order = np.argsort(~data.TRUTH, kind="stable")
     labels = [f"{data.NAMES[i]} x {data.NAMES[j]}" for i, j in zip(data.FIRST[order], data.SECOND[order], strict=True)]

@@ -8,6 +8,7 @@ import pandas as pd
 
 from geh_explain.studies.simulated import data, summary
 from geh_explain.studies.simulated.experiment import MAIN_NETWORKS, POSTERIORS, Size
+from geh_explain.studies.simulated.verdicts import verdicts
 from geh_explain.studies.store import Record
 from geh_explain.studies.text import filled, markdown, plus_minus
 
@@ -43,6 +44,8 @@ def page(table: pd.DataFrame, records: Sequence[Record], size: Size, minutes: fl
                 for (i, j), form in data.PAIRS.items()
             ],
         ),
+        "## In short",
+        verdicts(table),
         "## Ranks of the true pairs",
         "![Mean rank of the true pairs against signal to noise](../images/simulated_ranks.png)",
         _by_level(table, "mean_rank", LINES, levels),
@@ -67,8 +70,7 @@ def page(table: pd.DataFrame, records: Sequence[Record], size: Size, minutes: fl
         _rules(table, levels),
         filled(
             "A score is an absolute value, so its interval hardly ever reaches 0: the paper's rule says little about "
-            "whether a pair interacts. The sign rule does, if the posterior is honest: draws around one solution "
-            "(dropout, mean field) are too sure of themselves, members of a bootstrap ensemble are not."
+            "whether a pair interacts. The sign rule does, as far as the posterior is honest."
         ),
         "## The pairs that cancel",
         filled(
