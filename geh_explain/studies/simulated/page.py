@@ -27,7 +27,9 @@ def page(table: pd.DataFrame, records: Sequence[Record], size: Size, minutes: fl
     """Return the page."""
     levels = sorted(table["sn"].unique())
     count = len(records) // max(1, len(levels))
-    took = "" if minutes is None else f" All fits and explanations of one worker took {minutes:.0f} minutes."
+    took = (
+        "" if minutes is None else f" Fits, explanations and other methods took {minutes:.0f} minutes of one processor."
+    )
     blocks = [
         "# The simulated study",
         filled(
