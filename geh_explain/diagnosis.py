@@ -96,10 +96,10 @@ def diagnose(
 ) -> Diagnosis:
     """Predict with each draw, and compare with the targets."""
     targets = _targets(y, len(points))
-    with torch.no_grad(), steady(posterior, cut.model, seed):
+    with steady(posterior, cut.model, seed):
         point = _predictions(cut, points, targets, output, batch_size)
     found = []
-    with torch.no_grad(), tqdm(total=draws, desc="diagnosing", unit="draw", disable=not progress, leave=False) as bar:
+    with tqdm(total=draws, desc="diagnosing", unit="draw", disable=not progress, leave=False) as bar:
         for draw in islice(posterior.draws(cut.model, draws, seed) or (), draws):
             with draw:
                 cut.outputs(points.first[:1])  # the first forward of a draw has one row, see Posterior
@@ -138,6 +138,7 @@ def _targets(y: Any, rows: int) -> Tensor:
     return values.long()
 
 
+@torch.no_grad()  # here, as draws may switch gradients on
 def _predictions(cut: Cut, points: Points, targets: Tensor, output: Output, batch_size: int | None) -> Tensor:
     """Return predicted numbers (n,), or probabilities of all classes (n, C)."""
     if targets.is_floating_point():

@@ -94,6 +94,31 @@ def test_wrong_targets_are_refused(y, message):
         explainer.diagnose(torch.randn(20, 3), y, target=0, progress=False)
 
 
+class Noisy(Shifted):
+    def forward(self, x):
+        return super().forward(x) + 0.1 * torch.randn(1)
+
+
+def test_every_posterior_is_diagnosed():
+    x, net = torch.randn(60, 2), Shifted()
+    others = [Shifted(), Shifted()]
+    others[0].by.data += 0.1
+    gaussian = nn.Sequential(geh.bnn.MeanField(nn.Linear(2, 1)))
+    drop = nn.Sequential(geh.bnn.ConcreteDropout(nn.Linear(2, 1)))
+    for model, posterior in (
+        (net, geh.posterior.Ensemble(others)),
+        (net, shifts([0.1, 0.2])),
+        (Noisy(), geh.posterior.Stochastic()),
+        (net, PointEstimate()),
+        (gaussian, None),
+        (drop, None),
+    ):
+        y = model(x)[:, 0].detach() + torch.randn(60)
+        found = geh.GEHExplainer(model, posterior=posterior).diagnose(x, y, draws=3, progress=False)
+        assert np.isfinite(found.errors).all()
+        assert found.covered.shape == (4,)
+
+
 def test_a_ranking_that_is_not_settled_is_a_warning():
     net = nn.Sequential(nn.Linear(6, 100), nn.Tanh(), nn.Dropout(0.9), nn.Linear(100, 1))
     explain = geh.GEHExplainer(net, posterior=MCDropout()).explain
