@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarks.growth import growth_draws, growth_inputs, growth_points, memory
-from benchmarks.images import lenet_hidden, lenet_patches, resnet_channels
+from benchmarks.images import lenet_hidden, lenet_patches, lenet_pixels, resnet_channels
 from benchmarks.many import energy, group_curve
 from benchmarks.tables import narrow, wide
 from benchmarks.timing import Case
@@ -17,6 +17,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "mlp-128": partial(narrow, 128, few=(0, 1, 5), checked=8),
     "mlp-784": partial(wide, 784, (100, 100), few=20, columns=100, times=25),
     "mlp-5000": partial(wide, 5000, (100,), few=4, columns=50, times=100),
+    "lenet-pixels": lenet_pixels,
     "lenet-patches": lenet_patches,
     "lenet-hidden": lenet_hidden,
     "resnet-channels": resnet_channels,

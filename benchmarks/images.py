@@ -50,6 +50,32 @@ def lenet_patches(points: int = 32, checked: int = 8) -> Case:
     )
 
 
+def lenet_pixels(points: int = 4, checked: int = 1) -> Case:
+    """Explain all 1,568 pixels of a pair of digits; rivals are timed on one point, and scaled."""
+    model, x = lenet(), images(points, 1, 28, 56)
+    make = partial(geh.GEHExplainer, model)
+    pixels = x[0].shape
+    problem = Problem(
+        x,
+        lambda x: x.new_zeros(len(x), pixels.numel()),
+        lambda x, t: model(x + t.reshape(-1, *pixels))[:, 0],
+        lambda x, t: model(x + t.reshape(pixels))[0],
+    )
+    contestants = {
+        **own.explaining(make, x, checked),
+        own.BARE: own.bare(make, x, checked)[own.BARE],
+        **{name: rival(form, problem, checked, 1) for name, form in RIVALS.items()},
+    }
+    return Case(
+        title=f"LeNet, 1,568 pixels of 28 x 56 images, {points} points",
+        contestants=contestants,
+        reference=own.EXPLAIN,
+        targets=own.never_slower(contestants),
+        notes=[own.engine_note(make(), x), BARE_RIVALS],
+        points=points,
+    )
+
+
 def lenet_hidden(points: int = 1000, checked: int = 200) -> Case:
     """Explain the 84 units of the second-to-top layer, as the paper does."""
     model, x = lenet(), images(points, 1, 28, 56)
