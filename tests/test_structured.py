@@ -232,6 +232,17 @@ def test_what_does_not_fit_is_handed_over_with_the_reason(name, engine):
     agree(found, expected, 1e-12)
 
 
+def test_what_does_not_pay_is_refused_before_it_is_done(monkeypatch):
+    def never(*_):
+        raise AssertionError("products of directions were computed")
+
+    monkeypatch.setattr("geh_explain.hessian.program._added", never)
+    net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.Softplus(), nn.Flatten(), nn.Linear(4 * 144, 1))
+    found = explained(net, torch.randn(2, 1, 12, 12), "auto", None, groups=1)
+    assert found.settings["engine"] == "exact"
+    assert "144 units, whose products over 576 curved numbers cost more" in found.settings["engine_reason"]
+
+
 def test_a_path_that_only_some_rows_take_is_handed_over():
     def branching(x):
         return x.prod(1).exp() if len(x) == 3 else torch.exp(x[:, 0] * x[:, 1])

@@ -26,8 +26,8 @@ from geh_explain.points import Points, Rows
 _MOST_ROWS = 2048
 #: Below this many rows times directions, vectorising over directions pays for its overhead ...
 _VECTOR_ROWS = 8192
-#: ... unless a row is a large image, for which it never does.
-_VECTOR_BYTES = 64 * 1024
+#: ... unless rows are large images, and more than a few of these bytes: then it never does.
+_IMAGE_BYTES, _FEW_BYTES = 64 * 1024, 2 * 2**20
 
 
 class NoSecondDerivative(GEHRuntimeError):
@@ -86,7 +86,7 @@ class Exact(Engine):
         return torch.stack([_backward(gradient[:, unit].sum(), t) for unit in units])
 
     def _directions(self, rows: int) -> int:
-        if not self._vectorise or self._row_bytes > _VECTOR_BYTES:
+        if not self._vectorise or (self._row_bytes > _IMAGE_BYTES and rows * self._row_bytes > _FEW_BYTES):
             return 1
         return max(1, min(32, _VECTOR_ROWS // rows))
 

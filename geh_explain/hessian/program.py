@@ -226,9 +226,12 @@ class Program:
         return max((step.size for step in self.steps), default=1)
 
     @torch.no_grad()
-    def run(self, basis: Sequence[Jacobian]) -> Local | None:
-        """Take the units' directions ``basis``, one entry per input, through all steps; None if nothing bends."""
-        self.narrow = 0
+    def run(self, basis: Sequence[Jacobian], judge: Callable[[int], None] | None = None) -> Local | None:
+        """Take the units' directions ``basis``, one entry per input, through all steps; None if nothing bends.
+
+        ``judge`` is told before the first curved step how many numbers the Hessian is taken at, if those are fewer than
+        the units, else 0. It may raise.
+        """
         jacobians: dict[int, Jacobian] = dict(zip(self.entry, basis, strict=True))
         hessians: Tensor | None = None
         via: Tensor | None = None
@@ -239,6 +242,8 @@ class Program:
             gradient = self.gradients.get(step.out)
             if gradient is not None:
                 assert step.curve is not None
+                if judge is not None and hessians is None:
+                    judge(0 if via is None else len(via))
                 for term in step.curve(gradient, *sources):
                     hessians = _added(hessians, term, self.rows)
             for source in set(step.sources):
@@ -246,7 +251,8 @@ class Program:
                     del jacobians[source]
             if step.out in self.last_use:
                 jacobians[step.out] = step.move(*sources)
-        self.narrow = 0 if via is None else len(via)
+        if judge is not None and hessians is None:
+            judge(0)
         return None if hessians is None else Local(hessians, via)
 
     def _narrowed(self, jacobians: dict[int, Jacobian], step: Step) -> Tensor | None:

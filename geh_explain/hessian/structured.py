@@ -7,6 +7,8 @@ depend on the number of units.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -86,20 +88,19 @@ class Structured(Engine):
             cut.view = inner
         with torch._C.DisableTorchFunction():
             program = Program(recorder, value)
-            local = program.run(_basis(cut, rows))
-        if look:
-            self._look(cut, program, recorder)
-        return local
+            judge = partial(self._judge, cut, program, recorder.work) if look else None
+            return program.run(_basis(cut, rows), judge)
 
-    def _look(self, cut: Cut, program: Program, recorder: Recorder) -> None:
-        units = min(cut.count, program.narrow or cut.count)
+    def _judge(self, cut: Cut, program: Program, work: int, narrow: int) -> None:
+        """Note what rows cost, and refuse what does not pay, before the costly part is done."""
+        units = narrow or cut.count
         # Two backward passes carry a direction twice; here it goes once, and is multiplied with every other.
-        if units * program.width * _PAIR_COST > max(recorder.work, 1) and units > 32:
+        if units * program.width * _PAIR_COST > max(work, 1) and units > 32:
             raise Misfit(f"{units} units, whose products over {program.width} curved numbers cost more than autograd")
         item = torch.finfo(cut.dtype).bits // 8
         self._row_bytes = item * (units * (4 * program.widest + 2 * units) + 8 * program.size) + 8 * units**2
         self._cache_rows = max(1, _CACHE_BYTES // (item * units * max(units, program.widest)))
-        self._narrow = program.narrow
+        self._narrow = narrow
 
     def outcome(self, reason: str) -> tuple[str, str]:
         """Say so if the exact engine had to do the work."""
