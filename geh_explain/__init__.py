@@ -6,7 +6,7 @@
 [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
 """
 
-from geh_explain import baselines, bnn, errors, hessian, inference, posterior, units
+from geh_explain import baselines, bnn, errors, hessian, inference, interpret, posterior, units
 from geh_explain.diagnosis import Diagnosis
 from geh_explain.errors import GEHError, GEHWarning
 from geh_explain.explainer import GEHExplainer
@@ -31,6 +31,7 @@ __all__ = [
     "errors",
     "hessian",
     "inference",
+    "interpret",
     "posterior",
     "units",
 ]

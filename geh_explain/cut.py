@@ -93,8 +93,13 @@ class Cut:
         """Return the shifts (n, D) at which the Hessian is taken."""
         return torch.zeros(len(rows), self.count, device=self.device, dtype=self.dtype)
 
+    @torch.no_grad()
     def activations(self, rows: Rows) -> Tensor:
         """Return what the layer puts out (n, *shape), without gradients and without the upper half."""
+        return self.reached(rows)
+
+    def reached(self, rows: Rows) -> Tensor:
+        """Return the same, with gradients where the inputs want them."""
         if self.layer is None:
             inputs = rows.inputs
             return inputs[0] if len(inputs) == 1 else torch.cat([x.flatten(1) for x in inputs], dim=1)
@@ -110,8 +115,7 @@ class Cut:
 
         handle = self.layer.register_forward_hook(stop)
         try:
-            with torch.no_grad():
-                self._call(rows)
+            self._call(rows)
         except _Reached:
             return found[0]
         finally:

@@ -20,6 +20,8 @@ from geh_explain.hessian import Engine, check_engine, choose_engine, wants_smoot
 from geh_explain.hessian.kernels import Kernels
 from geh_explain.hessian.smoothing import check_smooth, describe_change, smoothing_for
 from geh_explain.interactions import Interactions
+from geh_explain.interpret.exemplars import Search
+from geh_explain.interpret.gallery import Gallery, choose_pairs, look_at
 from geh_explain.layers import Layer, find_layer
 from geh_explain.memory import budget_bytes
 from geh_explain.notes import notes_on, unsettled
@@ -199,6 +201,82 @@ class GEHExplainer:
             points, cut = self._cut(inputs, target, additional_forward_args)
             posterior = self._posterior(cut, points)
             return diagnose(cut, points, posterior, y, self.output, draws, batch_size, seed, progress)
+
+    def interpret(
+        self,
+        result: Interactions,
+        candidates: Any,
+        pairs: int | Sequence[tuple[int | str, int | str]] = 2,
+        *,
+        joint: Any = None,
+        k: int = 9,
+        measure: str = "geh",
+        reduce: str = "max",
+        ascent: bool | dict[str, Any] = True,
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Gallery:
+        """Show what the hidden units of the strongest pairs respond to; the gallery has ``plot()`` and ``readings()``.
+
+        Parameters
+        ----------
+        result
+            What :meth:`explain` found.
+        candidates
+            Inputs among which those that excite a unit most are sought: tensor, ndarray, Dataset or DataLoader.
+        pairs
+            How many of the strongest pairs, or a list of pairs of units, by name or number.
+        joint
+            Inputs among which those that excite both units of a pair are sought; None for ``candidates``.
+        k
+            How many of them to show.
+        measure
+            By which the strongest pairs are chosen: ``"geh"``, ``"aeh"`` or ``"eah"``.
+        reduce
+            What stands for a unit that is a map: its ``"max"`` or its ``"mean"``.
+        ascent
+            Paint an input for each unit, and for both, by gradient ascent too; a dict holds options of
+            :func:`geh_explain.interpret.maximise`.
+        batch_size, seed, progress
+            Candidates at a time, the noise of the ascent, and whether to show progress bars.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> from torch import nn
+        >>> net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+        >>> explainer = geh.GEHExplainer(net, "1", posterior=geh.posterior.PointEstimate())
+        >>> x = torch.randn(200, 3)
+        >>> result = explainer.explain(x, groups=2, progress=False)
+        >>> gallery = explainer.interpret(result, x, pairs=1, ascent=False, progress=False)
+        >>> gallery.pairs[0].exemplars.inputs.shape
+        torch.Size([2, 9, 3])
+        """
+        if not isinstance(result, Interactions):
+            raise GEHTypeError(f"result={result!r} is no result of explain().")
+        layer, place = self.site.name or None, result.settings.get("layer")
+        if layer != place:
+            raise GEHValueError(
+                f"result: it is about {place or 'the inputs'}, and this explainer about {layer or 'the inputs'}; use "
+                "the explainer that made it."
+            )
+        search = Search(whole("k", k, 1), reduce, batch_size=batch_size, progress=progress)
+        options = {"seed": whole("seed", seed, 0), "progress": progress, **(ascent if isinstance(ascent, dict) else {})}
+        chosen = choose_pairs(result, pairs, measure)
+        site = None if self.site.module is None else Layer(self.site.module, self.site.pick, self.site.call)
+        return look_at(
+            self.model,
+            site,
+            self.units,
+            result,
+            candidates,
+            joint,
+            chosen,
+            measure,
+            search,
+            options if ascent else None,
+        )
 
     def choose_groups(
         self,

@@ -120,12 +120,13 @@ class Reader:
     """Turns what a user passes into tensors that the model takes.
 
     ``floating`` says that derivatives with respect to the inputs are wanted; floating-point tensors are
-    brought to ``dtype``, all of them to ``device``.
+    brought to ``dtype``, all of them to ``device``. ``argument`` is what the user calls them.
     """
 
     floating: bool = True
     device: torch.device | None = None
     dtype: torch.dtype | None = None
+    argument: str = "inputs"
 
     def gather(self, inputs: Any, target: Any = None, additional_forward_args: Any = None) -> Points:
         """Read ``inputs`` of any supported kind."""
@@ -150,11 +151,11 @@ class Reader:
         """Convert and check the inputs of one batch, whose first row has the number ``start``."""
         given = inputs if isinstance(inputs, tuple) else (inputs,)
         if not given:
-            raise GEHValueError("inputs=() is empty; pass at least one tensor.")
+            raise GEHValueError(f"{self.argument}=() is empty; pass at least one tensor.")
         tensors = tuple(self._tensor(value, start) for value in given)
         if len({len(x) for x in tensors}) > 1:
             raise GEHValueError(
-                f"inputs: the tensors of the tuple have {[len(x) for x in tensors]} rows; they must agree."
+                f"{self.argument}: the tensors of the tuple have {[len(x) for x in tensors]} rows; they must agree."
             )
         return tensors
 
@@ -169,18 +170,20 @@ class Reader:
     def _tensor(self, value: Any, start: int) -> Tensor:
         columns = None
         if _is_frame(value):
-            value, columns = _from_frame(value), list(value.columns)
+            value, columns = _from_frame(value, self.argument), list(value.columns)
         elif isinstance(value, np.ndarray):
-            value = _from_array(value)
+            value = _from_array(value, self.argument)
         if not isinstance(value, Tensor):
             raise GEHTypeError(
-                f"inputs: a {type(value).__name__} is not understood; pass a tensor, ndarray, DataFrame, tuple of "
-                "tensors, dict of tensors, Dataset or DataLoader."
+                f"{self.argument}: a {type(value).__name__} is not understood; pass a tensor, ndarray, DataFrame, "
+                "tuple of tensors, dict of tensors, Dataset or DataLoader."
             )
         if value.ndim == 0:
-            raise GEHValueError("inputs: a tensor without dimensions has no rows; the first dimension is the rows.")
+            raise GEHValueError(
+                f"{self.argument}: a tensor without dimensions has no rows; the first dimension is the rows."
+            )
         if len(value) == 0:
-            raise GEHValueError("inputs are empty: there is no row to explain.")
+            raise GEHValueError(f"{self.argument} are empty: there is no row to explain.")
         if self.floating and not value.is_floating_point():
             raise GEHTypeError(
                 f"inputs have dtype {value.dtype}, which has no derivatives; pass floating-point numbers "
@@ -188,7 +191,7 @@ class Reader:
                 "layer='<name of the embedding>'."
             )
         if value.is_floating_point():
-            _check_finite(value, start, columns)
+            _check_finite(value, start, columns, self.argument)
         tensor: Tensor = _usable(value.detach(), self.device)
         return tensor.to(dtype=self.dtype if value.is_floating_point() else None)
 
@@ -206,9 +209,20 @@ class Reader:
         if room < 0:
             return StreamedPoints(self, loader, extra, target)
         if not kept:
-            raise GEHValueError("inputs: the loader is empty; there is no row to explain.")
+            raise GEHValueError(f"{self.argument}: the loader is empty; there is no row to explain.")
         tensors = tuple(torch.cat(parts) for parts in zip(*kept, strict=True))
         return Points(Rows(tensors, Beside.of(target, extra, len(tensors[0]))), ordered=is_ordered(loader))
+
+    def stream(self, inputs: Any, size: int | None) -> Iterator[Rows]:
+        """Yield the rows of ``inputs`` of any supported kind, in one pass and at most ``size`` (256) at a time."""
+        if not isinstance(inputs, (Dataset, DataLoader)):
+            yield from self.gather(inputs).pieces(size)
+            return
+        loader = in_order(inputs) if isinstance(inputs, DataLoader) else DataLoader(inputs, batch_size=size or 256)
+        start = 0
+        for tensors in self.read(loader):
+            yield from Rows(tensors, Beside.of(None, (), len(tensors[0])), start).split(size or 256)
+            start += len(tensors[0])
 
     def read(self, loader: Any) -> Generator[tuple[Tensor, ...], None, None]:
         """Yield a loader's inputs, the same on every pass.
@@ -224,7 +238,7 @@ class Reader:
         start = 0
         try:
             for batch in loader:
-                inputs = self.tensors(_inputs_of(batch), start)
+                inputs = self.tensors(_inputs_of(batch, self.argument), start)
                 start += len(inputs[0])
                 yield inputs
         finally:
@@ -334,19 +348,19 @@ def _usable(value: Any, device: torch.device | None) -> Any:
     return (value.clone() if value.is_inference() else value).to(device)
 
 
-def _from_array(array: np.ndarray[Any, Any]) -> Tensor:
+def _from_array(array: np.ndarray[Any, Any], argument: str) -> Tensor:
     if array.dtype.kind not in "fiub":
-        raise GEHTypeError(f"inputs: an array of dtype {array.dtype} is not numbers; convert it to float32.")
+        raise GEHTypeError(f"{argument}: an array of dtype {array.dtype} is not numbers; convert it to float32.")
     # What torch does not take, or only with a warning: foreign byte order, long doubles, negative strides, read-only.
     kind = np.float64 if array.dtype.kind == "f" and array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
     return torch.as_tensor(np.require(array.astype(kind, copy=False), requirements=["C", "W"]))
 
 
-def _inputs_of(batch: Any) -> Any:
+def _inputs_of(batch: Any, argument: str) -> Any:
     """Return the inputs of a batch: all of it, or the first entry of (inputs, labels, ...)."""
     if isinstance(batch, (tuple, list)):
         if not batch:
-            raise GEHValueError("inputs: the loader gave an empty batch.")
+            raise GEHValueError(f"{argument}: the loader gave an empty batch.")
         return tuple(batch[0]) if isinstance(batch[0], (tuple, list)) else batch[0]
     return batch
 
@@ -355,23 +369,23 @@ def _is_frame(value: Any) -> bool:
     return hasattr(value, "columns") and hasattr(value, "to_numpy")
 
 
-def _from_frame(frame: Any) -> Tensor:
+def _from_frame(frame: Any, argument: str) -> Tensor:
     kinds = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
     wrong = [str(name) for name, kind in zip(frame.columns, kinds, strict=True) if kind not in "fiub"]
     if wrong:
         raise GEHTypeError(
-            f"inputs: the columns {wrong} are not numbers; encode them as they were encoded for the model "
+            f"{argument}: the columns {wrong} are not numbers; encode them as they were encoded for the model "
             "(for instance with pandas.get_dummies)."
         )
-    return _from_array(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+    return _from_array(frame.to_numpy(dtype=np.float64, na_value=np.nan), argument)
 
 
-def _check_finite(x: Tensor, start: int, columns: list[str] | None) -> None:
+def _check_finite(x: Tensor, start: int, columns: list[str] | None, argument: str) -> None:
     bad = ~torch.isfinite(x).reshape(len(x), -1)
     if bool(bad.any()):
         row, column = (int(i) for i in bad.nonzero()[0])
         name = repr(columns[column]) if columns is not None else str(column)
         raise GEHValueError(
-            f"inputs: {int(bad.any(dim=1).sum())} of {len(x)} rows have NaN or infinite values (the first is row "
+            f"{argument}: {int(bad.any(dim=1).sum())} of {len(x)} rows have NaN or infinite values (the first is row "
             f"{start + row}, column {name}); remove or impute them."
         )

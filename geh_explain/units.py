@@ -57,6 +57,16 @@ class Units(ABC):
             (norms,) = torch.autograd.grad(moved, t, self.shift(torch.ones_like(t), shape).expand_as(activations))
         return sums / norms.clamp_min(torch.finfo(norms.dtype).tiny)
 
+    def members(self, activations: Tensor) -> Tensor:
+        """Read the numbers that each unit moves off a layer's output, (n, D, m), in the order they have there.
+
+        Where some units move other numbers than others, m is all of the layer, and the others are -inf.
+        """
+        shape = tuple(activations.shape[1:])
+        t = torch.eye(self.count(shape), device=activations.device, dtype=activations.dtype)
+        moved = self.shift(t, shape).expand(len(t), *shape).flatten(1) != 0
+        return activations.flatten(1)[:, None].masked_fill(~moved, -math.inf)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
@@ -73,6 +83,9 @@ class Neurons(Units):
 
     def shift(self, t: Tensor, shape: Shape) -> Tensor:
         return t.reshape(-1, *shape)
+
+    def members(self, activations: Tensor) -> Tensor:
+        return activations.flatten(1)[:, :, None]
 
     def names(self, shape: Shape, prefix: str, columns: Sequence[str] | None = None) -> list[str]:
         if len(shape) < 2:
@@ -107,16 +120,19 @@ class Channels(Units):
             )
         return self
 
-    def _axis(self, shape: Shape) -> int:
+    def axis(self, shape: Shape) -> int:
         dim = 1 if self.dim is None else self.dim
         return dim - 1 if dim > 0 else len(shape) + dim
 
     def count(self, shape: Shape) -> int:
-        return shape[self._axis(shape)]
+        return shape[self.axis(shape)]
 
     def shift(self, t: Tensor, shape: Shape) -> Tensor:
-        axis = self._axis(shape)
+        axis = self.axis(shape)
         return t.reshape(len(t), *(shape[axis] if i == axis else 1 for i in range(len(shape))))
+
+    def members(self, activations: Tensor) -> Tensor:
+        return activations.movedim(self.axis(tuple(activations.shape[1:])) + 1, 1).flatten(2)
 
     def __repr__(self) -> str:
         return "Channels()" if self.dim is None else f"Channels(dim={self.dim})"
@@ -340,6 +356,9 @@ class Subset(Units):
     def shift(self, t: Tensor, shape: Shape) -> Tensor:
         whole = t.new_zeros(len(t), self._of().count(shape))
         return self._of().shift(whole.index_copy(1, torch.tensor(self.indices, device=t.device), t), shape)
+
+    def members(self, activations: Tensor) -> Tensor:
+        return self._of().members(activations)[:, self.indices]
 
     def names(self, shape: Shape, prefix: str, columns: Sequence[str] | None = None) -> list[str]:
         names = self._of().names(shape, prefix, columns)

@@ -1,0 +1,18 @@
+"""What units respond to: the inputs that excite them most, found among candidates or painted by gradient ascent."""
+
+from geh_explain.interpret.exemplars import Exemplars, exemplars
+from geh_explain.interpret.gallery import Gallery, PairView
+from geh_explain.interpret.maximise import Maximised, maximise
+from geh_explain.interpret.reading import Reading, half_blank, reading
+
+__all__ = [
+    "Exemplars",
+    "Gallery",
+    "Maximised",
+    "PairView",
+    "Reading",
+    "exemplars",
+    "half_blank",
+    "maximise",
+    "reading",
+]

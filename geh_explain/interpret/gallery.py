@@ -1,0 +1,171 @@
+"""The strongest pairs of hidden units, and what they respond to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from geh_explain.attach import borrow, device_and_dtype
+from geh_explain.errors import GEHTypeError, GEHValueError, whole
+from geh_explain.interactions import Interactions
+from geh_explain.interpret.exemplars import Best, Exemplars, Search
+from geh_explain.interpret.maximise import Maximised, maximise
+from geh_explain.interpret.objectives import soft_minimum
+from geh_explain.points import Reader
+from geh_explain.units import Subset, Units
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Candidates that show gradient ascent what is usual.
+_REFERENCE_ROWS = 512
+
+
+@dataclass(frozen=True)
+class PairView:
+    """One pair: its score with interval, its signed effect by region, and what excites its units.
+
+    ``exemplars`` has a row for each unit, ``both`` one for both together; ``ascent``, the inputs painted by gradient
+    ascent, has all three, and is None where none was asked for, or the inputs are not one tensor of real numbers.
+    """
+
+    units: tuple[str, str]
+    mean: float
+    low: float
+    high: float
+    regions: pd.DataFrame
+    exemplars: Exemplars
+    both: Exemplars
+    ascent: Maximised | None
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """The pairs that were looked at, the strongest first."""
+
+    pairs: list[PairView]
+    measure: str
+
+    def readings(self, labels: Sequence[Any] | Tensor | NDArray[Any]) -> pd.DataFrame:
+        """Return a line for each pair: its units, what they read, and its score; ``labels`` has one per candidate."""
+        import pandas as pd
+
+        lines = []
+        for pair in self.pairs:
+            first, second = pair.exemplars.reading(labels)
+            lines.append([*pair.units, str(first), str(second), pair.mean, pair.low, pair.high])
+        return pd.DataFrame(lines, columns=["unit_i", "unit_j", "reads_i", "reads_j", "mean", "low", "high"])
+
+    def plot(self, labels: Sequence[Any] | Tensor | NDArray[Any] | None = None) -> Any:
+        """Draw all pairs, a row each, and return the figure; with ``labels`` of the candidates, units are read too."""
+        from geh_explain.plots.gallery import draw
+
+        return draw(self, labels)
+
+
+def look_at(
+    model: nn.Module,
+    layer: Any,
+    units: Units | None,
+    result: Interactions,
+    candidates: Any,
+    joint: Any,
+    pairs: list[tuple[int, int]],
+    measure: str,
+    search: Search,
+    ascent: dict[str, Any] | None,
+) -> Gallery:
+    """Look at pairs of units; ``joint`` are the candidates for both units of a pair, ``ascent`` options of that."""
+    involved = sorted({unit for pair in pairs for unit in pair})
+    chosen, search = Subset(involved, units), replace(search, keep=True)
+    with borrow(model):
+        best = search(model, layer, chosen, candidates)
+        of_both = best if joint is None else search(model, layer, chosen, joint)
+    columns = [[involved.index(i), involved.index(j)] for i, j in pairs]
+    alone = best.result()
+    together = _together(model, of_both, candidates if joint is None else joint, columns, search)
+    painted = None
+    if ascent is not None and _is_real(alone.inputs):
+        reference = _fetch(model, candidates, np.linspace(0, best.seen - 1, min(best.seen, _REFERENCE_ROWS)))
+        span = {"limits": (float(reference[0].min()), float(reference[0].max()))}
+        objectives = [objective for pair in pairs for objective in (*pair, pair)]
+        options = {"unit_set": units, "reference": reference[0], **span, **ascent}
+        painted = maximise(model, layer, objectives, tuple(reference[0].shape[1:]), **options)
+    mean, (low, high) = result.scores(measure).mean, _interval(result, measure)
+    views = [
+        PairView(
+            (result.names[i], result.names[j]),
+            float(mean[i, j]),
+            float(low[i, j]),
+            float(high[i, j]),
+            result.regions(i, j),
+            alone.part(rows),
+            both,
+            None if painted is None else painted.part(range(3 * number, 3 * number + 3)),
+        )
+        for number, ((i, j), rows, both) in enumerate(zip(pairs, columns, together, strict=True))
+    ]
+    return Gallery(views, measure)
+
+
+def choose_pairs(result: Interactions, pairs: Any, measure: str) -> list[tuple[int, int]]:
+    """Return the units of the pairs asked for: the strongest so many, or those of a list."""
+    first, second = np.triu_indices(len(result.names), 1)
+    if isinstance(pairs, (int, np.integer)):
+        numbers = np.argsort(-result.scores(measure).pair_mean(), kind="stable")[: whole("pairs", pairs, 1)].tolist()
+    elif isinstance(pairs, str) or not isinstance(pairs, Sequence):
+        raise GEHTypeError(f"pairs={pairs!r} is not understood; give a number, or a list of pairs such as [(0, 3)].")
+    elif not pairs or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
+        raise GEHValueError(f"pairs={pairs!r}: give a number, or a list of pairs of units, by name or number.")
+    else:
+        numbers = [result.pair(*pair) for pair in pairs]
+    return [(int(first[number]), int(second[number])) for number in numbers]
+
+
+def _together(
+    model: nn.Module, best: Best, candidates: Any, columns: list[list[int]], search: Search
+) -> list[Exemplars]:
+    """Return for each pair the candidates that excite both of its units: the smooth minimum of standardised values."""
+    values = torch.cat(best.values)
+    spread = values.std(dim=0, correction=0)
+    standard = (values - values.mean(dim=0)) / torch.where(spread > 0, spread, torch.ones_like(spread))
+    found = []
+    for pair in columns:
+        scores, order = torch.sort(soft_minimum(standard[:, pair]), descending=True, stable=True)
+        indices = order[: search.k].numpy()
+        inputs = tuple(x[None] for x in _fetch(model, candidates, indices))
+        kept = scores[None, : search.k].numpy()
+        shown = inputs[0] if len(inputs) == 1 else inputs
+        found.append(Exemplars(indices[None], kept, shown, ["both"], None, None, np.array([False])))
+    return found
+
+
+def _fetch(model: nn.Module, candidates: Any, indices: NDArray[Any]) -> tuple[Tensor, ...]:
+    """Return the inputs of some candidates, in the order asked for."""
+    device, dtype = device_and_dtype(model)
+    wanted = {int(index): None for index in indices}
+    found: dict[int, tuple[Tensor, ...]] = {}
+    with borrow(model):  # loaders draw from the global generators
+        reader = Reader(floating=False, device=device, dtype=dtype, argument="candidates")
+        for rows in reader.stream(candidates, None):
+            for index in [index for index in wanted if rows.start <= index < rows.start + len(rows)]:
+                found[index] = tuple(x[index - rows.start].clone() for x in rows.inputs)
+    return tuple(torch.stack(parts) for parts in zip(*(found[index] for index in wanted), strict=True))
+
+
+def _is_real(inputs: Any) -> bool:
+    return isinstance(inputs, Tensor) and inputs.is_floating_point()
+
+
+def _interval(result: Interactions, measure: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    scores = result.scores(measure)
+    if scores.count < 2:
+        unknown = np.full_like(scores.mean, np.nan)
+        return unknown, unknown
+    return scores.interval()

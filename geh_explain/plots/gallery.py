@@ -1,0 +1,77 @@
+"""The strongest pairs of hidden units with what excites them, after the paper's figure 7."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from geh_explain.plots import palette
+from geh_explain.plots.axes import shorten
+from geh_explain.plots.exemplars import colour_limits, first_input, label, show
+
+if TYPE_CHECKING:
+    from geh_explain.interpret.gallery import Gallery, PairView
+
+
+def draw(gallery: Gallery, labels: Any = None) -> Any:
+    """Draw a row for each pair: the one unit, the other, both together, and the effect by region."""
+    import matplotlib.pyplot as plt
+
+    inputs = first_input(gallery.pairs[0].exemplars.inputs)
+    wide = inputs.ndim >= 4 and inputs.shape[-1] > 1.4 * inputs.shape[-2]
+    painted = gallery.pairs[0].ascent is not None
+    widths = [1.5 if wide else 1.0] * 3 + [0.9]
+    heights = [1.0, 0.5] if painted else [1.0]
+    figure = plt.figure(
+        figsize=(2.4 * sum(widths), (3.1 if painted else 2.3) * len(gallery.pairs)), layout="constrained"
+    )
+    rows = figure.subfigures(len(gallery.pairs), 1, hspace=0.06, squeeze=False)
+    for part, pair in zip(rows[:, 0], gallery.pairs, strict=True):
+        boxes = part.subplot_mosaic(
+            [["first", "second", "both", "regions"], ["first up", "second up", "both up", "regions"]][: len(heights)],
+            width_ratios=widths,
+            height_ratios=heights,
+        )
+        _draw_pair(boxes, pair, labels)
+        part.suptitle(_headline(pair, gallery.measure), fontsize=10, fontweight="bold", parse_math=False)
+    return figure
+
+
+def _headline(pair: PairView, measure: str) -> str:
+    interval = "" if np.isnan(pair.low) else f" ({pair.low:.3g} to {pair.high:.3g})"
+    first, second = (shorten(name, 30) for name in pair.units)
+    return f"{first} × {second}:  {measure.upper()} {pair.mean:.3g}{interval}"
+
+
+def _draw_pair(boxes: dict[str, Any], pair: PairView, labels: Any) -> None:
+    found = pair.exemplars
+    limits = colour_limits(found.inputs)
+    readings = ["", ""] if labels is None else [f"\n{reading}" for reading in found.reading(labels)]
+    for row, box in enumerate(("first", "second")):
+        places = None if found.places is None else found.places[row]
+        show(boxes[box], first_input(found.inputs)[row], limits, places, found.map_shape)
+        label(boxes[box], shorten(pair.units[row]) + readings[row])
+    show(boxes["both"], first_input(pair.both.inputs)[0], limits)
+    label(boxes["both"], "both" + ("\n" if labels is not None else ""))
+    if pair.ascent is not None:
+        for row, box in enumerate(("first up", "second up", "both up")):
+            show(boxes[box], pair.ascent.inputs[row : row + 1], limits)
+            boxes[box].set_xlabel("by gradient ascent", fontsize=7, color=palette.LINE)
+    _draw_regions(boxes["regions"], pair)
+
+
+def _draw_regions(ax: Any, pair: PairView) -> None:
+    regions = pair.regions
+    height = np.arange(len(regions))[::-1]
+    ax.axvline(0, color=palette.LINE, linewidth=0.8)
+    reach = None
+    if not regions["low"].isna().any():
+        reach = np.stack([regions["mean"] - regions["low"], regions["high"] - regions["mean"]])
+    ax.errorbar(regions["mean"], height, xerr=reach, fmt="o", color=palette.SURE, capsize=2, markersize=4)
+    ax.set_yticks(height, [f"{name} ({size})" for name, size in zip(regions.index, regions["size"], strict=True)])
+    ax.set_ylim(-0.6, len(regions) - 0.4)
+    ax.tick_params(labelsize=7)
+    ax.locator_params(axis="x", nbins=3)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_title("signed effect by region (points)", fontsize=8)

@@ -1,0 +1,239 @@
+"""Exemplars are what brute force finds, whatever the batch size and however the candidates come."""
+
+import numpy as np
+import pytest
+import torch
+from borrowing import model_state
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+import geh_explain as geh
+from geh_explain.interpret import exemplars, half_blank, reading
+
+
+def seeded(make):
+    torch.manual_seed(0)
+    return make().eval()
+
+
+MLP = seeded(lambda: nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 1)))
+CNN = seeded(lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 1)))
+ROWS = torch.randn(100, 5, generator=torch.Generator().manual_seed(1))
+IMAGES = torch.randn(60, 1, 6, 6, generator=torch.Generator().manual_seed(2))
+
+
+def brute_force(values, k):
+    """Return the k largest of each column, ties by index."""
+    order = np.argsort(-values, axis=0, kind="stable")[:k].T
+    return order, np.take_along_axis(values, order.T, axis=0).T
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7, 64, 100, 1000, None])
+@pytest.mark.parametrize("layer", ["0", "1"])
+def test_they_are_what_brute_force_finds(batch_size, layer):
+    with torch.no_grad():
+        values = MLP[: int(layer) + 1](ROWS).double().numpy()
+    found = exemplars(MLP, layer, None, ROWS, k=6, batch_size=batch_size, progress=False)
+    indices, scores = brute_force(values, 6)
+    assert found.indices.tolist() == indices.tolist()
+    np.testing.assert_allclose(found.scores, scores, rtol=1e-6)
+    assert torch.equal(found.inputs, ROWS[torch.as_tensor(indices)])
+
+
+def test_equal_candidates_come_in_their_order():
+    rows = torch.ones(50, 5)
+    rows[30:] = 2.0
+    net = nn.Linear(5, 2)
+    nn.init.constant_(net.weight, 1.0)
+    found = exemplars(nn.Sequential(net), "0", [0], rows, k=4, batch_size=7, progress=False)
+    assert found.indices.tolist() == [[30, 31, 32, 33]]
+
+
+def test_the_lowest_are_the_highest_of_the_negative():
+    low = exemplars(MLP, "0", [2], ROWS, k=5, lowest=True, progress=False)
+    with torch.no_grad():
+        values = MLP[0](ROWS)[:, 2]
+    assert low.indices[0].tolist() == torch.argsort(values)[:5].tolist()
+    np.testing.assert_allclose(low.scores[0], values.sort().values[:5], rtol=1e-6)
+
+
+@pytest.mark.parametrize("reduce", ["max", "mean"])
+def test_maps_are_reduced_and_the_place_of_the_maximum_is_told(reduce):
+    found = exemplars(CNN, "0", [3, 1], IMAGES, k=3, reduce=reduce, batch_size=8, progress=False)
+    with torch.no_grad():
+        maps = CNN[0](IMAGES)[:, [3, 1]]
+    values = maps.amax(dim=(2, 3)) if reduce == "max" else maps.mean(dim=(2, 3))
+    assert found.indices.tolist() == brute_force(values.double().numpy(), 3)[0].tolist()
+    if reduce == "mean":
+        assert found.places is None
+        return
+    for unit in range(2):
+        for number, index in enumerate(found.indices[unit]):
+            row, column = found.places[unit, number]
+            assert maps[index, unit, row, column] == maps[index, unit].max()
+
+
+def test_units_that_are_no_channels_tell_places_in_the_whole_layer():
+    found = exemplars(CNN, "0", geh.units.Patches(2), IMAGES, k=2, progress=False)
+    with torch.no_grad():
+        maps = CNN[0](IMAGES)
+    corner = maps[:, :, :2, :2].flatten(1)
+    assert found.indices[0].tolist() == corner.amax(dim=1).argsort(descending=True)[:2].tolist()
+    channel, row, column = found.places[0, 0]
+    assert maps[found.indices[0, 0], channel, row, column] == corner[found.indices[0, 0]].max()
+    mean = exemplars(CNN, "0", geh.units.Patches(2), IMAGES, k=1, reduce="mean", progress=False)
+    assert mean.scores[0, 0] == pytest.approx(float(corner.mean(dim=1).max()), rel=1e-5)
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(ROWS)
+
+
+@pytest.mark.parametrize(
+    "candidates",
+    [
+        ROWS.numpy(),
+        TensorDataset(ROWS, torch.arange(100)),
+        DataLoader(TensorDataset(ROWS, torch.arange(100)), batch_size=9),
+        DataLoader(TensorDataset(ROWS), batch_size=9, shuffle=True),
+        DataLoader(Stream(), batch_size=13),
+    ],
+    ids=["ndarray", "dataset", "loader", "shuffled loader", "stream"],
+)
+def test_candidates_may_be_anything_with_rows(candidates):
+    found = exemplars(MLP, "0", None, candidates, k=3, progress=False)
+    assert found.indices.tolist() == exemplars(MLP, "0", None, ROWS, k=3, progress=False).indices.tolist()
+
+
+def test_a_loader_is_read_once():
+    passes = []
+
+    class Counted(IterableDataset):
+        def __iter__(self):
+            passes.append(1)
+            return iter(ROWS)
+
+    exemplars(MLP, "0", None, DataLoader(Counted(), batch_size=10), progress=False)
+    assert len(passes) == 1
+
+
+def test_an_expert_adds_its_log_density():
+    def expert(x):
+        return -3.0 * x[:, 0] ** 2
+
+    found = exemplars(MLP, "0", [1], ROWS, k=5, expert=expert, progress=False)
+    with torch.no_grad():
+        values = MLP[0](ROWS)[:, 1] + expert(ROWS)
+    assert found.indices[0].tolist() == values.argsort(descending=True)[:5].tolist()
+
+
+def test_an_expert_may_rule_candidates_out():
+    allowed = torch.where(ROWS[:, 0] > 0, 0.0, -torch.inf)
+    found = exemplars(
+        MLP, "0", [1], ROWS, k=5, expert=lambda x: torch.where(x[:, 0] > 0, 0.0, -torch.inf), progress=False
+    )
+    assert all(allowed[index] == 0 for index in found.indices[0])
+
+
+def test_a_dropping_model_is_seen_without_dropout_and_comes_back_untouched():
+    net = nn.Sequential(nn.Linear(5, 4), nn.Dropout(0.5), nn.Linear(4, 1)).train()
+    before = model_state(net)
+    state = torch.get_rng_state()
+    one, two = (exemplars(net, "1", None, ROWS, k=3, progress=False) for _ in range(2))
+    assert one.indices.tolist() == two.indices.tolist()
+    assert model_state(net) == before
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_several_inputs():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(5, 3)
+
+        def forward(self, a, b):
+            return self.first(a + b).sum(1)
+
+    net = seeded(Two)
+    found = exemplars(net, "first", None, (ROWS, 2 * ROWS), k=2, progress=False)
+    assert torch.equal(found.inputs[1], 2 * found.inputs[0])
+
+
+def test_readings_are_majorities():
+    assert str(reading(["a", "b", "b"])) == "b, 2 of 3"
+    assert reading(torch.tensor([7, 7, 9])).share == pytest.approx(2 / 3)
+    assert reading(["b", "a", "a", "b"]).label == "b"
+    found = exemplars(MLP, "0", [0, 1], ROWS, k=5, progress=False)
+    labels = np.where(np.isin(np.arange(100), found.indices[0][:3]), "yes", "no")
+    assert str(found.reading(labels)[0]) == "yes, 3 of 5"
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("shape", [(2, 3, 4), (2, 3, 3, 4)])
+def test_half_blank_images_show_one_side(side, shape):
+    images = torch.rand(shape)
+    wide = half_blank(images, side, blank=0.5)
+    left, right = wide[..., :4], wide[..., 4:]
+    shown, empty = (left, right) if side == "left" else (right, left)
+    assert torch.equal(shown.reshape(shape), images)
+    assert bool((empty == 0.5).all())
+
+
+WRONG = {
+    "unknown unit": ({"units": [9]}, ValueError, "there are 7 units"),
+    "unknown layer": ({"layer": "fc9"}, ValueError, "layer='fc9'"),
+    "the inputs": ({"layer": None}, TypeError, "name a hidden layer"),
+    "words for units": ({"units": "all"}, TypeError, "units='all'"),
+    "k too large": ({"k": 101}, ValueError, "k=101, but there are only 100 candidates"),
+    "k of 0": ({"k": 0}, ValueError, "k=0"),
+    "wrong shape": ({"candidates": torch.randn(20, 4)}, ValueError, r"candidates: the model does not take .*\(4,\)"),
+    "no candidates": ({"candidates": torch.randn(0, 5), "k": 1}, ValueError, "k=1, but there are only 0"),
+    "NaN": ({"candidates": torch.full((20, 5), torch.nan)}, ValueError, "candidates: 20 of 20 rows have NaN"),
+    "unknown reduce": ({"reduce": "median"}, ValueError, "reduce='median'"),
+    "NaN from an expert": ({"expert": lambda x: x[:, 0] / 0 * 0}, RuntimeError, "expert: its log density is NaN"),
+    "an expert for the batch": ({"expert": lambda x: x.sum()}, TypeError, "one log density each"),
+    "no expert": ({"expert": 3}, TypeError, "expert=3"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_use_is_said(name):
+    change, kind, words = WRONG[name]
+    given = {"layer": "0", "units": None, "candidates": ROWS, "k": 9} | change
+    with pytest.raises(kind, match=words) as raised:
+        exemplars(MLP, **given, progress=False)
+    assert isinstance(raised.value, geh.GEHError)
+
+
+def test_a_stream_with_fewer_rows_than_k_is_said():
+    with pytest.raises(ValueError, match="k=101, but there are only 100"):
+        exemplars(MLP, "0", None, DataLoader(Stream(), batch_size=13), k=101, progress=False)
+
+
+def test_dead_units_are_said():
+    net = nn.Sequential(nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 1))
+    with torch.no_grad():
+        net[0].bias[1] = -1e3
+    with pytest.warns(geh.GEHWarning, match=r"units: 1\[1\] gave the same value for every candidate"):
+        found = exemplars(net, "1", None, ROWS, k=3, progress=False)
+    assert found.dead.tolist() == [False, True, False]
+    with pytest.raises(ValueError, match="choose other units"):
+        exemplars(net, "1", 1, ROWS, k=3, progress=False)
+
+
+@pytest.mark.parametrize("wrong", [("abc",), ([],), (3,)])
+def test_readings_of_nothing_are_refused(wrong):
+    with pytest.raises(geh.GEHError, match="labels"):
+        reading(*wrong)
+
+
+def test_labels_must_cover_the_candidates():
+    with pytest.raises(ValueError, match="labels has 2 entries"):
+        exemplars(MLP, "0", [0], ROWS, k=9, progress=False).reading(["a", "b"])
+
+
+@pytest.mark.parametrize("wrong", [(torch.rand(2, 2), "left"), (torch.rand(1, 2, 2), "top"), ([1], "left")])
+def test_half_blank_refuses_what_is_no_image(wrong):
+    with pytest.raises(geh.GEHError, match=r"images|side"):
+        half_blank(*wrong)

@@ -1,0 +1,217 @@
+"""The gallery shows the strongest pairs, with what excites each unit and both."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from borrowing import model_state
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import geh_explain as geh
+from geh_explain.posterior import Ensemble, PointEstimate
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+def product_net():
+    """Hidden units 0 and 1 are x0 and x1, and only they are multiplied (by a softplus of their sum)."""
+    hidden = nn.Linear(3, 3)
+    top = nn.Linear(3, 2)
+    with torch.no_grad():
+        hidden.weight.copy_(torch.eye(3))
+        hidden.bias.zero_()
+        top.weight.copy_(torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+        top.bias.zero_()
+    return nn.Sequential(hidden, nn.Dropout(0.1), top, nn.Softplus(), nn.Linear(2, 1)).eval()
+
+
+X = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def explained():
+    explainer = geh.GEHExplainer(product_net(), "0")
+    return explainer, explainer.explain(X, groups=2, draws=20, progress=False)
+
+
+def look(explainer, result, candidates=X, **options):
+    return explainer.interpret(result, candidates, **{"progress": False, "ascent": {"steps": 40}} | options)
+
+
+def test_the_strongest_pair_is_shown_with_its_score(explained):
+    explainer, result = explained
+    (pair,) = look(explainer, result, pairs=1).pairs
+    row = result.table().iloc[0]
+    assert pair.units == ("0[0]", "0[1]") == (row["unit_i"], row["unit_j"])
+    assert (pair.mean, pair.low, pair.high) == pytest.approx((row["mean"], row["low"], row["high"]))
+    assert pair.regions.equals(result.regions(0, 1))
+
+
+def test_exemplars_are_those_of_the_two_units(explained):
+    explainer, result = explained
+    (pair,) = look(explainer, result, pairs=[("0[2]", "0[1]")], k=4).pairs
+    assert pair.units == ("0[1]", "0[2]")
+    for row, unit in enumerate((1, 2)):
+        assert pair.exemplars.indices[row].tolist() == X[:, unit].argsort(descending=True)[:4].tolist()
+
+
+def test_both_are_the_highest_smooth_minimum_of_standardised_values(explained):
+    explainer, result = explained
+    (pair,) = look(explainer, result, pairs=1, k=5).pairs
+    z = ((X - X.mean(0)) / X.std(0, correction=0))[:, :2]
+    lower = z.amin(dim=1)
+    assert float(lower[pair.both.indices[0]].min()) > float(lower.sort(descending=True).values[10])
+    assert torch.equal(pair.both.inputs[0], X[pair.both.indices[0]])
+
+
+def test_both_may_be_sought_elsewhere(explained):
+    explainer, result = explained
+    others = 10 + torch.rand(50, 3)
+    (pair,) = look(explainer, result, pairs=1, joint=others).pairs
+    assert float(pair.both.inputs.min()) >= 10
+    assert float(pair.exemplars.inputs.max()) < 10
+
+
+def test_the_ascent_stays_within_the_candidates_range_and_excites_both(explained):
+    explainer, result = explained
+    (pair,) = look(explainer, result, pairs=1, ascent={"steps": 300}).pairs
+    low, high = float(X.min()), float(X.max())
+    first, second, both = pair.ascent.inputs
+    assert first[0] == pytest.approx(high)
+    assert second[1] == pytest.approx(high)
+    assert both[:2].tolist() == pytest.approx([high, high])
+    assert low <= float(pair.ascent.inputs.min())
+
+
+def test_without_ascent(explained):
+    explainer, result = explained
+    assert look(explainer, result, ascent=False).pairs[0].ascent is None
+
+
+def test_readings_are_a_table(explained):
+    explainer, result = explained
+    labels = np.where(X[:, 0] > 1, "large", "small")
+    table = look(explainer, result, pairs=2).readings(labels)
+    assert table["reads_i"][0] == "large, 9 of 9"
+    assert list(table.columns) == ["unit_i", "unit_j", "reads_i", "reads_j", "mean", "low", "high"]
+
+
+def test_loaders_and_datasets_are_candidates_too(explained):
+    explainer, result = explained
+    plain = look(explainer, result).pairs[0]
+    for candidates in (TensorDataset(X, X), DataLoader(TensorDataset(X), batch_size=7, shuffle=True)):
+        found = look(explainer, result, candidates).pairs[0]
+        assert found.exemplars.indices.tolist() == plain.exemplars.indices.tolist()
+        assert torch.equal(found.both.inputs, plain.both.inputs)
+        assert torch.equal(found.ascent.inputs, plain.ascent.inputs)
+
+
+def test_the_model_comes_back_untouched(explained):
+    explainer, result = explained
+    before, state = model_state(explainer.model), torch.get_rng_state()
+    look(explainer, result, DataLoader(TensorDataset(X), batch_size=7, shuffle=True))
+    assert model_state(explainer.model) == before
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_units_of_a_subset_are_those_of_the_layer():
+    net = product_net()
+    explainer = geh.GEHExplainer(net, "0", units=geh.units.Subset([2, 0]), posterior=PointEstimate())
+    with pytest.warns(geh.GEHWarning):
+        result = explainer.explain(X, groups=1, progress=False)
+    (pair,) = look(explainer, result, pairs=1, k=3).pairs
+    assert pair.units == ("0[2]", "0[0]")
+    assert pair.exemplars.indices[0].tolist() == X[:, 2].argsort(descending=True)[:3].tolist()
+    assert pair.exemplars.indices[1].tolist() == X[:, 0].argsort(descending=True)[:3].tolist()
+
+
+def test_token_ids_have_no_ascent():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Embedding(20, 6), nn.Flatten(), nn.Linear(24, 5), nn.Tanh(), nn.Linear(5, 3), nn.Tanh())
+    tokens = torch.randint(0, 20, (80, 4))
+    explainer = geh.GEHExplainer(net.eval(), "3", posterior=PointEstimate())
+    result = explainer.explain(tokens, 0, groups=1, progress=False)
+    (pair,) = look(explainer, result, tokens, pairs=1).pairs
+    assert pair.ascent is None
+    assert pair.exemplars.inputs.shape == (2, 9, 4)
+
+
+def cnn():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 60, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("ascent", [False, {"steps": 3}])
+def test_the_picture_has_a_row_of_boxes_for_each_pair(labels, ascent):
+    images = torch.rand(40, 1, 8, 12)
+    explainer = geh.GEHExplainer(cnn().eval(), "0", posterior=PointEstimate())
+    result = explainer.explain(images, groups=2, progress=False)
+    gallery = look(explainer, result, images, pairs=2, ascent=ascent)
+    figure = gallery.plot([f"kind {n % 3}" for n in range(40)] if labels else None)
+    assert len(figure.subfigs) == 2
+    boxes = figure.subfigs[0].axes
+    assert len(boxes) == (7 if ascent else 4)
+    titles = [box.get_title() for box in boxes]
+    assert any("0[" in title for title in titles)
+    assert any("of 9" in title for title in titles) == labels
+    rings = [line for line in boxes[0].lines if line.get_marker() == "o"]
+    assert len(rings) == 9  # one for the place of each exemplar's maximum
+    figure.canvas.draw()
+
+
+def test_tables_are_drawn_as_rows_of_colours(explained):
+    explainer, result = explained
+    figure = look(explainer, result, pairs=1).plot()
+    assert figure.subfigs[0].axes[0].images[0].get_array().shape == (9, 3)
+    figure.canvas.draw()
+
+
+def test_exemplars_and_maximised_inputs_draw_themselves():
+    images = torch.rand(30, 3, 6, 6)
+    net = nn.Sequential(nn.Conv2d(3, 5, 3), nn.Flatten(), nn.Linear(80, 1)).eval()
+    found = geh.interpret.exemplars(net, "0", None, images, k=4, progress=False)
+    figure = found.plot(labels=list("abc") * 10)
+    assert sum(bool(ax.images) for ax in figure.axes) == 5
+    assert "of 4" in figure.axes[0].get_title()
+    painted = geh.interpret.maximise(net, "0", [0, (1, 2)], (3, 6, 6), steps=2, progress=False)
+    assert len(painted.plot().axes) == 2
+
+
+def test_wrong_use_is_said(explained):
+    explainer, result = explained
+    other = geh.GEHExplainer(product_net(), "2")
+    wrong = [
+        (explainer, {"pairs": 0}, "pairs=0"),
+        (explainer, {"pairs": "two"}, "pairs='two'"),
+        (explainer, {"pairs": []}, "pairs=\\[\\]"),
+        (explainer, {"pairs": [(0, 0)]}, "are the same unit"),
+        (explainer, {"pairs": [(0, 7)]}, "out of range"),
+        (explainer, {"k": 301}, "k=301"),
+        (explainer, {"candidates": torch.randn(50, 2)}, "candidates: the model does not take"),
+        (explainer, {"result": "a result"}, "is no result of explain"),
+        (explainer, {"measure": "shap"}, "measure='shap'"),
+        (other, {}, "result: it is about 0, and this explainer about 2"),
+    ]
+    for asked, change, words in wrong:
+        given = {"result": result, "candidates": X} | change
+        with pytest.raises(geh.GEHError, match=words):
+            look(asked, given.pop("result"), given.pop("candidates"), **given)
+
+
+def test_inputs_are_not_hidden_units():
+    explainer = geh.GEHExplainer(product_net())
+    result = explainer.explain(X, groups=1, draws=5, progress=False)
+    with pytest.raises(TypeError, match="name a hidden layer"):
+        look(explainer, result)
+
+
+def test_an_ensemble_has_no_hidden_units_in_common():
+    nets = [product_net() for _ in range(3)]
+    with pytest.raises(geh.GEHError, match="hidden"):
+        geh.GEHExplainer(nets[0], "0", posterior=Ensemble(nets))
