@@ -1,4 +1,4 @@
-"""The command line: ``geh-explain demo``, ``geh-explain study simulated``."""
+"""The command line: ``geh-explain demo``, ``geh-explain study mnist``."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--output", type=Path, default=Path("demo_output"), help="folder for the figures")
     demo.add_argument("--seed", type=int, default=0)
     study = commands.add_parser("study", help="run one of the studies of the documentation")
-    study.add_argument("name", choices=["simulated"])
+    study.add_argument("name", choices=["mnist", "simulated"])
     study.add_argument("--quick", action="store_true", help="a small version, in minutes")
     study.add_argument("--output", type=Path, default=Path("study_output"), help="folder for what is computed")
     study.add_argument("--docs", type=Path, help="folder for page and figures (the output folder)")
+    study.add_argument("--data", help="folder with data files (else GEH_EXPLAIN_DATA, else a download)")
     study.add_argument("--workers", type=int, default=2, help="processes, of one thread each (2)")
     return parser
 
@@ -47,9 +48,11 @@ def _demo(options: argparse.Namespace) -> Iterable[str]:
 
 
 def _study(options: argparse.Namespace) -> Iterable[str]:
-    from geh_explain.studies import simulated
+    from geh_explain.studies import mnist, simulated
 
-    return simulated.run(options.output, options.docs, quick=options.quick, workers=options.workers)
+    if options.name == "simulated":
+        return simulated.run(options.output, options.docs, quick=options.quick, workers=options.workers)
+    return mnist.run(options.output, options.docs, quick=options.quick, workers=options.workers, data=options.data)
 
 
 if __name__ == "__main__":

@@ -58,8 +58,9 @@ def test_the_lowest_are_the_highest_of_the_negative():
 
 
 @pytest.mark.parametrize("reduce", ["max", "mean"])
-def test_maps_are_reduced_and_the_place_of_the_maximum_is_told(reduce):
-    found = exemplars(CNN, "0", [3, 1], IMAGES, k=3, reduce=reduce, batch_size=8, progress=False)
+@pytest.mark.parametrize("units", [[3, 1], geh.units.Subset([1, 0], geh.units.Subset([1, 3]))], ids=["list", "subset"])
+def test_maps_are_reduced_and_the_place_of_the_maximum_is_told(reduce, units):
+    found = exemplars(CNN, "0", units, IMAGES, k=3, reduce=reduce, batch_size=8, progress=False)
     with torch.no_grad():
         maps = CNN[0](IMAGES)[:, [3, 1]]
     values = maps.amax(dim=(2, 3)) if reduce == "max" else maps.mean(dim=(2, 3))

@@ -86,7 +86,9 @@ def reduced(cut: Cut, activations: Tensor, reduce: str) -> Responses:
 
 def map_shape(cut: Cut) -> tuple[int, ...]:
     """Return the shape of the map that places of a unit refer to: without the channels, if units are channels."""
-    units = cut.units.of if isinstance(cut.units, Subset) else cut.units
+    units: Units | None = cut.units
+    while isinstance(units, Subset):
+        units = units.of
     if not isinstance(units, Channels):
         return cut.shape
     axis = units.axis(cut.shape)

@@ -73,5 +73,7 @@ def _draw_regions(ax: Any, pair: PairView) -> None:
     ax.set_ylim(-0.6, len(regions) - 0.4)
     ax.tick_params(labelsize=7)
     ax.locator_params(axis="x", nbins=3)
+    ax.ticklabel_format(axis="x", scilimits=(-2, 4))
+    ax.xaxis.offsetText.set_fontsize(7)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_title("signed effect by region (points)", fontsize=8)

@@ -1,0 +1,151 @@
+"""One network of the MNIST study: trained, explained, and its strongest pairs of nodes read."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from geh_explain import bnn
+from geh_explain.datasets import TASKS, Digits, mnist_digits, mnist_pairs
+from geh_explain.errors import GEHWarning
+from geh_explain.explainer import GEHExplainer
+from geh_explain.interpret import Gallery, PairView, half_blank
+from geh_explain.studies.mnist import networks
+from geh_explain.studies.store import Record
+
+#: Seeds below this one served to find the recipe.
+FIRST_SEED = 100
+PAPER, OURS = "as in the paper", "adding evidence"
+#: Pairs of nodes that are read.
+PAIRS = 2
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a study is."""
+
+    seeds: int
+    small: bool
+    rows: int
+    epochs: int
+    paper_rows: int
+    paper_epochs: int
+    test_rows: int
+    points: int
+    draws: int
+
+
+FULL = Size(10, False, 20_000, 16, 6_000, 15, 5_000, 1_000, 50)
+QUICK = Size(1, True, 6_000, 12, 3_000, 8, 1_000, 500, 20)
+
+
+def tasks(size: Size) -> list[tuple[Any, ...]]:
+    """Return the networks of a study: the size's own numbers, recipe, task, seed."""
+    settings = tuple(value for name, value in asdict(size).items() if name != "seeds")
+    return [
+        (*settings, recipe, task, FIRST_SEED + number)
+        for number in range(size.seeds)
+        for task in TASKS
+        for recipe in (OURS, PAPER)
+    ]
+
+
+def expected(task: str) -> tuple[str, str]:
+    """Return what the two nodes of the strongest pair should read."""
+    left, _, right = TASKS[task]
+    return f"{left} on the left", f"{right} on the right"
+
+
+def run(task: tuple[Any, ...], folder: str | None = None, images: Path | None = None) -> Record:
+    """Train one network, explain it, and read its strongest pairs; the first seed's are drawn into ``images``."""
+    *settings, recipe, name, seed = task
+    size = Size(1, *settings)
+    start = perf_counter()
+    net, accuracy, best_epoch = _trained(size, recipe, name, seed, folder)
+    fitted = perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GEHWarning)
+        points = mnist_pairs(_digits("test", folder, size.small), name, size.points, seed=seed + 1).images
+        explainer = GEHExplainer(net, networks.LAYER, output="probability")
+        result = explainer.explain(
+            points, draws=size.draws, scale="std" if recipe == OURS else None, seed=seed, progress=False
+        )
+        candidates, labels = one_digit(_digits("test", folder, size.small))
+        shown = explainer.interpret(
+            result, candidates, PAIRS, joint=points, ascent=images is not None and seed == FIRST_SEED, progress=False
+        )
+    if images is not None and seed == FIRST_SEED:
+        _draw(shown, labels, images / f"mnist_{name}_{'ours' if recipe == OURS else 'paper'}.png")
+    return {
+        "recipe": recipe,
+        "digits": name,
+        "seed": seed,
+        "accuracy": accuracy,
+        "best_epoch": best_epoch,
+        "groups": len(result.group_names),
+        "significant": int(result.table()["significant"].sum()),
+        "pairs": [_read(pair, net, labels) for pair in shown.pairs],
+        "seconds": {"fit": fitted - start, "explain": perf_counter() - fitted},
+    }
+
+
+def one_digit(digits: Digits) -> tuple[Tensor, list[str]]:
+    """Return every digit on either side, with the other half blank, and what it is."""
+    images = torch.cat([half_blank(digits.images, side) for side in ("left", "right")])
+    return images, [f"{digit} on the {side}" for side in ("left", "right") for digit in digits.labels.tolist()]
+
+
+def _trained(size: Size, recipe: str, task: str, seed: int, folder: str | None) -> tuple[nn.Module, float, int]:
+    """Return a network, how often it is right on pairs of digits that it has not seen, and its best epoch."""
+    rows, epochs = (size.rows, size.epochs) if recipe == OURS else (size.paper_rows, size.paper_epochs)
+    train = mnist_pairs(_digits("train", folder, size.small), task, rows, seed=seed)
+    test = mnist_pairs(_digits("test", folder, size.small), task, size.test_rows, seed=seed)
+    net = networks.adding_evidence(seed, rows) if recipe == OURS else networks.as_in_the_paper(seed)
+    history = bnn.fit(
+        net, train.images, train.labels, epochs=epochs, batch_size=64, lr=_RATE[recipe], seed=seed, progress=False
+    )
+    with torch.no_grad():
+        logits = torch.cat([net(part)[:, 0] for part in torch.split(test.images, 1000)])
+    return net, float(((logits > 0) == test.labels.bool()).float().mean()), history.best_epoch
+
+
+_RATE = {OURS: 3e-3, PAPER: 1e-3}
+
+
+def _read(pair: PairView, net: nn.Module, labels: list[str]) -> Record:
+    """Return what the two nodes of a pair read, whether they speak for or against the pair, and the score."""
+    numbers = [int(unit.split("[")[1][:-1]) for unit in pair.units]
+    weights = networks.votes(net)
+    found = pair.exemplars.reading(labels)
+    return {
+        "units": list(pair.units),
+        "readings": [[each.label, each.count, each.total] for each in found],
+        "signs": [1 if weights[number] >= 0 else -1 for number in numbers],
+        "mean": pair.mean,
+        "low": pair.low,
+        "high": pair.high,
+    }
+
+
+def _draw(shown: Gallery, labels: list[str], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure = shown.plot(labels)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+@cache
+def _digits(split: str, folder: str | None, small: bool) -> Digits:
+    return mnist_digits(split, folder, small=small)
