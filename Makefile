@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-zoo lint format bench studies clean
+.PHONY: demo test test-zoo lint format bench studies studies-quick clean
 
 demo: $(READY)  ## train two small networks, explain them, draw the results
 	$(BIN)/geh-explain demo
@@ -27,8 +27,13 @@ bench: $(READY)  ## time the engines against their rivals, as ratios, and write 
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	$(BIN)/python -m benchmarks
 
-studies: $(READY)  ## run the simulated study (about 40 minutes; goes on where it was interrupted) and write its page
+studies: $(READY)  ## run the studies (each under an hour; they go on where they were interrupted) and write their pages
 	$(BIN)/geh-explain study simulated --docs docs
+	$(BIN)/geh-explain study mnist --docs docs
+
+studies-quick: $(READY)  ## run small versions of the studies, in minutes, into study_output
+	$(BIN)/geh-explain study simulated --quick
+	$(BIN)/geh-explain study mnist --quick
 
 clean:
 	rm -rf .venv demo_output study_output build dist *.egg-info

@@ -42,8 +42,8 @@ class Size:
     draws: int
 
 
-FULL = Size(10, False, 20_000, 16, 6_000, 15, 5_000, 1_000, 50)
-QUICK = Size(1, True, 6_000, 12, 3_000, 8, 1_000, 500, 20)
+FULL = Size(10, False, 12_000, 30, 6_000, 15, 5_000, 1_000, 50)
+QUICK = Size(1, True, 6_000, 16, 3_000, 8, 1_000, 500, 20)
 
 
 def tasks(size: Size) -> list[tuple[Any, ...]]:

@@ -47,8 +47,8 @@ def adding_evidence(seed: int, rows: int, width: int = 8) -> nn.Sequential:
                 act1=nn.Softplus(beta=10),
                 fc2=ConcreteDropout(_adding(nn.Linear(120, width)), length_scale=1.0),
                 centre2=Centred(width, 3.0),
-                decorrelated=Decorrelated(0.3 * rows),
                 nodes=nn.Sigmoid(),
+                decorrelated=Decorrelated(0.5 * rows),
                 fc3=ConcreteDropout(_voting(nn.Linear(width, 1)), length_scale=1.0),
             )
         )
