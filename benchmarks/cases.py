@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarks.growth import growth_draws, growth_inputs, growth_points, memory
-from benchmarks.images import lenet_hidden, lenet_patches, lenet_pixels, resnet_channels
+from benchmarks.images import exemplars, lenet_hidden, lenet_patches, lenet_pixels, resnet_channels
 from benchmarks.many import energy, group_curve
 from benchmarks.tables import narrow, wide
 from benchmarks.timing import Case
@@ -21,6 +21,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "lenet-patches": lenet_patches,
     "lenet-hidden": lenet_hidden,
     "resnet-channels": resnet_channels,
+    "exemplars": exemplars,
     "energy": energy,
     "group-curve": group_curve,
     "growth-points": growth_points,

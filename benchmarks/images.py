@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 import geh_explain as geh
 from benchmarks import own
@@ -13,7 +15,7 @@ from benchmarks.networks import images, lenet, resnet
 from benchmarks.others import others, skipped
 from benchmarks.rivals import RIVALS, Problem, double_backward, rival
 from benchmarks.tables import BARE_RIVALS
-from benchmarks.timing import Case
+from benchmarks.timing import Case, Contestant, Target
 
 CHANNELS = 64
 
@@ -95,6 +97,34 @@ def lenet_hidden(points: int = 1000, checked: int = 200) -> Case:
         notes=[own.engine_note(make(), x), BARE_RIVALS + "; the part below the layer runs once, without gradients"],
         points=points,
     )
+
+
+def exemplars(count: int = 20_000) -> Case:
+    """Find the nine candidates that excite each of 84 units most, against the forward passes alone."""
+    model, x = lenet(), images(count, 1, 28, 56)
+    search = partial(geh.interpret.exemplars, model, "act4", None, x, progress=False)
+    ours, alone = "exemplars()", "forward passes"
+    return Case(
+        title=f"LeNet, exemplars of 84 units among {count:,} images",
+        contestants={
+            ours: Contestant(search, lambda: search().scores),
+            alone: Contestant(partial(_forward, model, x), partial(_best, model, x)),
+        },
+        reference=alone,
+        targets=[Target(ours, (alone,), 1.1)],
+        notes=["forward passes: all of the network, 256 images at a time, with nothing done to what comes out"],
+    )
+
+
+@torch.no_grad()
+def _forward(model: nn.Module, x: Tensor) -> list[Tensor]:
+    return [model(part) for part in torch.split(x, 256)]
+
+
+def _best(model: nn.Sequential, x: Tensor) -> NDArray[np.float64]:
+    """Return the nine highest activations of each unit."""
+    values = torch.cat(_forward(model[:-1], x))
+    return values.topk(9, dim=0).values.T.double().numpy()
 
 
 def resnet_channels(points: int = 8) -> Case:

@@ -17,13 +17,13 @@ import torch.nn.functional as F
 import geh_explain as geh
 from geh_explain.vision import torchvision
 
-SIZE = 64
+SIZE = 48
 COLOURS = {"red": (0.9, 0.15, 0.15), "blue": (0.15, 0.3, 0.9), "green": (0.1, 0.7, 0.25)}
 SHAPES = ("circle", "square", "triangle")
 
 
 def shapes(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, list[str]]:
-    """Return pictures (n, 3, 64, 64) of two shapes, whether they are the pair looked for, and what they show."""
+    """Return pictures (n, 3, 48, 48) of two shapes, whether they are the pair looked for, and what they show."""
     generator = np.random.default_rng(seed)
     pictures, labels, words = torch.full((count, 3, SIZE, SIZE), 0.95), torch.zeros(count), []
     for row in range(count):
@@ -32,8 +32,8 @@ def shapes(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, list[str]
             kinds = [("circle", "red"), ("square", "blue")]
         order = generator.permutation(2)
         for place, number in enumerate(order):
-            centre = (generator.integers(16, 48), generator.integers(13, 19) + 32 * place)
-            _paint(pictures[row], *kinds[number], centre, generator.integers(8, 12))
+            centre = (generator.integers(13, 35), generator.integers(11, 14) + 24 * place)
+            _paint(pictures[row], *kinds[number], centre, generator.integers(7, 10))
         labels[row] = ("circle", "red") in kinds and ("square", "blue") in kinds
         words.append(" and ".join(sorted(f"{colour} {shape}" for shape, colour in kinds)))
     return pictures + 0.03 * torch.from_numpy(generator.standard_normal(pictures.shape)).float(), labels, words
@@ -64,11 +64,11 @@ def main() -> None:
     """Train, explain, show."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("resnet_channels.png"))
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=6)
     options = parser.parse_args()
     torch.manual_seed(0)
     model = torchvision("models").resnet18(num_classes=1)
-    pictures, labels, _ = shapes(1000, seed=0)
+    pictures, labels, _ = shapes(1200, seed=0)
     train(model, pictures, labels, options.epochs)
     test, truth, words = shapes(400, seed=1)
     with torch.no_grad():

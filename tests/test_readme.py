@@ -1,4 +1,4 @@
-"""The code blocks of README.md run as printed, and print what it says."""
+"""The code blocks of README.md and docs/ run as printed, and print what they say."""
 
 import re
 from pathlib import Path
@@ -41,3 +41,11 @@ def test_the_page_on_bayesian_networks_runs_as_printed(capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     assert printed.splitlines()[1].split()[1:3] == ["x0", "x1"]
     assert "Diagnosis(regression, 30 draws" in printed
+
+
+def test_the_page_on_hidden_units_runs_as_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    matplotlib.use("Agg")
+    namespace: dict[str, object] = {}
+    for block in blocks(ROOT / "docs" / "hidden_units.md", "python"):
+        exec(compile(block, "hidden_units.md", "exec"), namespace)
+    assert re.fullmatch(r"(odd|even), [5-9] of 9\n", capsys.readouterr().out)

@@ -24,6 +24,15 @@ def test_evidence_only_adds():
         bnn.fit(net, X, labels, epochs=2, batch_size=16, progress=False)
 
 
+def test_ablations_take_one_part_away():
+    free = networks.adding_evidence(0, rows=64, positive=False)
+    assert bool((free.get_submodule("fc2").layer.weight < 0).any())
+    assert networks.adding_evidence(0, rows=64, penalty=0.0).get_submodule("decorrelated").strength == 0
+    wanted = experiment.tasks(dataclasses.replace(TINY, ablations=1))
+    assert [task[-3] for task in wanted[4:]] == list(experiment.ABLATIONS) * 2
+    assert {task[:-3] for task in wanted} == {experiment.tasks(TINY)[0][:-3]}
+
+
 def test_more_of_anything_never_lowers_the_output():
     net = networks.adding_evidence(0, rows=64).eval()
     features = torch.rand(5, 960)
@@ -112,12 +121,14 @@ def test_verdicts_count_what_was_read():
         record(experiment.OURS, "A", 2, AS_WANTED, OTHERS, accuracy=0.98),
         record(experiment.OURS, "A", 3, RELATED, RELATED),
         record(experiment.PAPER, "A", 1, OTHERS, RELATED),
+        record(next(iter(experiment.ABLATIONS)), "A", 1, RELATED, RELATED),
     ]
     table = summary.tidy(records)
     ours = summary.counts(table).loc[(experiment.OURS, "A")]
     assert ours[["networks", "as_expected", "accurate", "both", "related"]].tolist() == [3, 2, 2, 1, 2]
     text = page.page(table, records, dataclasses.replace(TINY, seeds=3))
     assert "| adding evidence, task A | 2 of 3 | 99.00%, 2 of 3 | 1 of 3 (**missed**) | 2 of 3 (**missed**) |" in text
+    assert "### Adding evidence, no penalty" in text
     assert "**(-, 0) (9) × (7, -) (9): 0.2 (0.1 to 0.3)**" in text
 
 

@@ -23,6 +23,11 @@ from geh_explain.studies.store import Record
 #: Seeds below this one served to find the recipe.
 FIRST_SEED = 100
 PAPER, OURS = "as in the paper", "adding evidence"
+#: Our recipe without one of its parts.
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "adding evidence, no penalty": {"penalty": 0.0},
+    "adding evidence, weights of any sign": {"positive": False},
+}
 #: Pairs of nodes that are read.
 PAIRS = 2
 
@@ -40,20 +45,22 @@ class Size:
     test_rows: int
     points: int
     draws: int
+    ablations: int = 0
 
 
-FULL = Size(10, False, 12_000, 30, 6_000, 15, 5_000, 1_000, 50)
+FULL = Size(10, False, 12_000, 30, 6_000, 15, 5_000, 1_000, 50, ablations=2)
 QUICK = Size(1, True, 6_000, 16, 3_000, 8, 1_000, 500, 20)
 
 
 def tasks(size: Size) -> list[tuple[Any, ...]]:
     """Return the networks of a study: the size's own numbers, recipe, task, seed."""
-    settings = tuple(value for name, value in asdict(size).items() if name != "seeds")
+    settings = tuple(value for name, value in asdict(size).items() if name not in ("seeds", "ablations"))
     return [
         (*settings, recipe, task, FIRST_SEED + number)
-        for number in range(size.seeds)
+        for recipes, seeds in (((OURS, PAPER), size.seeds), (ABLATIONS, size.ablations))
+        for number in range(seeds)
         for task in TASKS
-        for recipe in (OURS, PAPER)
+        for recipe in recipes
     ]
 
 
@@ -74,15 +81,15 @@ def run(task: tuple[Any, ...], folder: str | None = None, images: Path | None = 
         warnings.simplefilter("ignore", GEHWarning)
         points = mnist_pairs(_digits("test", folder, size.small), name, size.points, seed=seed + 1).images
         explainer = GEHExplainer(net, networks.LAYER, output="probability")
-        result = explainer.explain(
-            points, draws=size.draws, scale="std" if recipe == OURS else None, seed=seed, progress=False
-        )
+        scale = None if recipe == PAPER else "std"
+        result = explainer.explain(points, draws=size.draws, scale=scale, seed=seed, progress=False)
         candidates, labels = one_digit(_digits("test", folder, size.small))
-        shown = explainer.interpret(
-            result, candidates, PAIRS, joint=points, ascent=images is not None and seed == FIRST_SEED, progress=False
-        )
-    if images is not None and seed == FIRST_SEED:
-        _draw(shown, labels, images / f"mnist_{name}_{'ours' if recipe == OURS else 'paper'}.png")
+        picture = None
+        if images is not None and seed == FIRST_SEED and recipe in (OURS, PAPER):
+            picture = images / f"mnist_{name}_{'ours' if recipe == OURS else 'paper'}.png"
+        shown = explainer.interpret(result, candidates, PAIRS, joint=points, ascent=bool(picture), progress=False)
+    if picture is not None:
+        _draw(shown, labels, picture)
     return {
         "recipe": recipe,
         "digits": name,
@@ -104,19 +111,16 @@ def one_digit(digits: Digits) -> tuple[Tensor, list[str]]:
 
 def _trained(size: Size, recipe: str, task: str, seed: int, folder: str | None) -> tuple[nn.Module, float, int]:
     """Return a network, how often it is right on pairs of digits that it has not seen, and its best epoch."""
-    rows, epochs = (size.rows, size.epochs) if recipe == OURS else (size.paper_rows, size.paper_epochs)
+    rows, epochs, lr = (size.rows, size.epochs, 3e-3) if recipe != PAPER else (size.paper_rows, size.paper_epochs, 1e-3)
     train = mnist_pairs(_digits("train", folder, size.small), task, rows, seed=seed)
     test = mnist_pairs(_digits("test", folder, size.small), task, size.test_rows, seed=seed)
-    net = networks.adding_evidence(seed, rows) if recipe == OURS else networks.as_in_the_paper(seed)
-    history = bnn.fit(
-        net, train.images, train.labels, epochs=epochs, batch_size=64, lr=_RATE[recipe], seed=seed, progress=False
-    )
+    net = networks.as_in_the_paper(seed)
+    if recipe != PAPER:
+        net = networks.adding_evidence(seed, rows, **ABLATIONS.get(recipe, {}))
+    history = bnn.fit(net, train.images, train.labels, epochs=epochs, batch_size=64, lr=lr, seed=seed, progress=False)
     with torch.no_grad():
         logits = torch.cat([net(part)[:, 0] for part in torch.split(test.images, 1000)])
     return net, float(((logits > 0) == test.labels.bool()).float().mean()), history.best_epoch
-
-
-_RATE = {OURS: 3e-3, PAPER: 1e-3}
 
 
 def _read(pair: PairView, net: nn.Module, labels: list[str]) -> Record:

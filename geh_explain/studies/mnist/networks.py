@@ -30,26 +30,29 @@ def as_in_the_paper(seed: int, width: int = 84) -> nn.Sequential:
         )
 
 
-def adding_evidence(seed: int, rows: int, width: int = 8) -> nn.Sequential:
+def adding_evidence(
+    seed: int, rows: int, width: int = 8, *, penalty: float = 0.5, positive: bool = True
+) -> nn.Sequential:
     """Return a LeNet whose fully connected layers have non-negative weights, and nodes that are told to differ.
 
     A node then is on for what is there, never for what is missing: "no 4 on the left" has no node of its own. Without
-    the penalty on correlated nodes, all of them would look for both digits at once. ``rows`` is how many there are to
-    train with.
+    the ``penalty`` on correlated nodes, all of them would look for both digits at once. ``rows`` is how many there are
+    to train with; ``positive=False`` lets all weights have any sign.
     """
+    adding, voting = (_adding, _voting) if positive else (nn.Identity(), nn.Identity())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Sequential(
             OrderedDict[str, nn.Module](
                 **_convolutions(),
-                fc1=ConcreteDropout(_adding(nn.Linear(960, 120)), length_scale=1.0),
+                fc1=ConcreteDropout(adding(nn.Linear(960, 120)), length_scale=1.0),
                 centre1=Centred(120, 1.0),
                 act1=nn.Softplus(beta=10),
-                fc2=ConcreteDropout(_adding(nn.Linear(120, width)), length_scale=1.0),
+                fc2=ConcreteDropout(adding(nn.Linear(120, width)), length_scale=1.0),
                 centre2=Centred(width, 3.0),
                 nodes=nn.Sigmoid(),
-                decorrelated=Decorrelated(0.5 * rows),
-                fc3=ConcreteDropout(_voting(nn.Linear(width, 1)), length_scale=1.0),
+                decorrelated=Decorrelated(penalty * rows),
+                fc3=ConcreteDropout(voting(nn.Linear(width, 1)), length_scale=1.0),
             )
         )
 
