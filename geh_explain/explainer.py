@@ -21,7 +21,7 @@ from geh_explain.hessian.kernels import Kernels
 from geh_explain.hessian.smoothing import check_smooth, describe_change, smoothing_for
 from geh_explain.interactions import Interactions
 from geh_explain.interpret.exemplars import Search
-from geh_explain.interpret.gallery import Gallery, choose_pairs, look_at
+from geh_explain.interpret.gallery import Gallery, check_ascent, choose_pairs, look_at
 from geh_explain.layers import Layer, find_layer
 from geh_explain.memory import budget_bytes
 from geh_explain.notes import notes_on, unsettled
@@ -254,7 +254,7 @@ class GEHExplainer:
         torch.Size([2, 9, 3])
         """
         if not isinstance(result, Interactions):
-            raise GEHTypeError(f"result={result!r} is no result of explain().")
+            raise GEHTypeError(f"result is a {type(result).__name__}, no result of explain().")
         layer, place = self.site.name or None, result.settings.get("layer")
         if layer != place:
             raise GEHValueError(
@@ -262,21 +262,10 @@ class GEHExplainer:
                 "the explainer that made it."
             )
         search = Search(whole("k", k, 1), reduce, batch_size=batch_size, progress=progress)
-        options = {"seed": whole("seed", seed, 0), "progress": progress, **(ascent if isinstance(ascent, dict) else {})}
+        painting = check_ascent(ascent, {"reduce": reduce, "seed": whole("seed", seed, 0), "progress": progress})
         chosen = choose_pairs(result, pairs, measure)
         site = None if self.site.module is None else Layer(self.site.module, self.site.pick, self.site.call)
-        return look_at(
-            self.model,
-            site,
-            self.units,
-            result,
-            candidates,
-            joint,
-            chosen,
-            measure,
-            search,
-            options if ascent else None,
-        )
+        return look_at(self.model, site, self.units, result, candidates, joint, chosen, measure, search, painting)
 
     def choose_groups(
         self,
@@ -353,7 +342,8 @@ class GEHExplainer:
         device, dtype = device_and_dtype(self.model)
         reader = Reader(floating=self.site.module is None, device=device, dtype=dtype)
         points = reader.gather(inputs, target, additional_forward_args)
-        return points, Cut(self.model, self.site, self.units, self.output, points.first, points.columns)
+        columns = points.columns if self.site.module is None else None
+        return points, Cut(self.model, self.site, self.units, self.output, points.first, columns)
 
     def _prepare(
         self,
@@ -432,7 +422,7 @@ def _check_size(cut: Cut, budget: int) -> None:
 def _unit_names(names: Sequence[str] | None, job: Job) -> list[str]:
     cut = job.cut
     if names is None:
-        given = cut.units.names(cut.shape, cut.name or "x", job.points.columns)
+        given = cut.units.names(cut.shape, cut.name or "x", None if cut.layer is not None else job.points.columns)
     elif isinstance(names, str) or not isinstance(names, Iterable):
         raise GEHTypeError(f"names={names!r} is not a list; give one name for each of the {cut.count} units.")
     else:

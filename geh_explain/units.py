@@ -58,9 +58,9 @@ class Units(ABC):
         return sums / norms.clamp_min(torch.finfo(norms.dtype).tiny)
 
     def members(self, activations: Tensor) -> Tensor:
-        """Read the numbers that each unit moves off a layer's output, (n, D, m), in the order they have there.
+        """Read the numbers that each unit moves off a layer's output, (n, D, m).
 
-        Where some units move other numbers than others, m is all of the layer, and the others are -inf.
+        Unless a unit set knows better, m is all of the layer, and what a unit does not move is -inf.
         """
         shape = tuple(activations.shape[1:])
         t = torch.eye(self.count(shape), device=activations.device, dtype=activations.dtype)
@@ -132,7 +132,8 @@ class Channels(Units):
         return t.reshape(len(t), *(shape[axis] if i == axis else 1 for i in range(len(shape))))
 
     def members(self, activations: Tensor) -> Tensor:
-        return activations.movedim(self.axis(tuple(activations.shape[1:])) + 1, 1).flatten(2)
+        moved = activations.movedim(self.axis(tuple(activations.shape[1:])) + 1, 1)
+        return moved.reshape(*moved.shape[:2], -1)
 
     def __repr__(self) -> str:
         return "Channels()" if self.dim is None else f"Channels(dim={self.dim})"
@@ -207,6 +208,9 @@ class Tokens(Units):
     def shift(self, t: Tensor, shape: Shape) -> Tensor:
         return t[:, :, None]
 
+    def members(self, activations: Tensor) -> Tensor:
+        return activations
+
 
 class Heads(Units):
     """Heads of attention: the features (..., C) of a layer, cut into ``count`` equal groups that move together.
@@ -234,6 +238,9 @@ class Heads(Units):
     def shift(self, t: Tensor, shape: Shape) -> Tensor:
         features = t.repeat_interleave(shape[-1] // self.heads, dim=1)
         return features.reshape(len(t), *(1 for _ in shape[:-1]), shape[-1])
+
+    def members(self, activations: Tensor) -> Tensor:
+        return activations.reshape(*activations.shape[:-1], self.heads, -1).movedim(-2, 1).flatten(2)
 
     def __repr__(self) -> str:
         return f"Heads({self.heads})"

@@ -74,14 +74,13 @@ def test_maps_are_reduced_and_the_place_of_the_maximum_is_told(reduce, units):
             assert maps[index, unit, row, column] == maps[index, unit].max()
 
 
-def test_units_that_are_no_channels_tell_places_in_the_whole_layer():
+def test_units_that_are_no_channels_count_by_the_numbers_they_move():
     found = exemplars(CNN, "0", geh.units.Patches(2), IMAGES, k=2, progress=False)
     with torch.no_grad():
         maps = CNN[0](IMAGES)
     corner = maps[:, :, :2, :2].flatten(1)
     assert found.indices[0].tolist() == corner.amax(dim=1).argsort(descending=True)[:2].tolist()
-    channel, row, column = found.places[0, 0]
-    assert maps[found.indices[0, 0], channel, row, column] == corner[found.indices[0, 0]].max()
+    assert found.places is None
     mean = exemplars(CNN, "0", geh.units.Patches(2), IMAGES, k=1, reduce="mean", progress=False)
     assert mean.scores[0, 0] == pytest.approx(float(corner.mean(dim=1).max()), rel=1e-5)
 
@@ -189,7 +188,8 @@ WRONG = {
     "k too large": ({"k": 101}, ValueError, "k=101, but there are only 100 candidates"),
     "k of 0": ({"k": 0}, ValueError, "k=0"),
     "wrong shape": ({"candidates": torch.randn(20, 4)}, ValueError, r"candidates: the model does not take .*\(4,\)"),
-    "no candidates": ({"candidates": torch.randn(0, 5), "k": 1}, ValueError, "k=1, but there are only 0"),
+    "no candidates": ({"candidates": torch.randn(0, 5), "k": 1}, ValueError, "candidates are empty"),
+    "a strict expert": ({"expert": lambda x: -x[:, 0].abs() / 0}, ValueError, "expert: its log density is -inf"),
     "NaN": ({"candidates": torch.full((20, 5), torch.nan)}, ValueError, "candidates: 20 of 20 rows have NaN"),
     "unknown reduce": ({"reduce": "median"}, ValueError, "reduce='median'"),
     "NaN from an expert": ({"expert": lambda x: x[:, 0] / 0 * 0}, RuntimeError, "expert: its log density is NaN"),
@@ -230,8 +230,45 @@ def test_readings_of_nothing_are_refused(wrong):
 
 
 def test_labels_must_cover_the_candidates():
-    with pytest.raises(ValueError, match="labels has 2 entries"):
-        exemplars(MLP, "0", [0], ROWS, k=9, progress=False).reading(["a", "b"])
+    found = exemplars(MLP, "0", [0], ROWS, k=9, progress=False)
+    for wrong in (["a", "b"], ["a"] * 101, "a" * 100, None):
+        with pytest.raises(geh.GEHError, match="labels"):
+            found.reading(wrong)
+
+
+def test_a_loader_with_an_order_of_its_own_is_told():
+    loader = DataLoader(TensorDataset(ROWS), batch_size=9, sampler=range(50, 100))
+    with pytest.warns(geh.GEHWarning, match="in the order in which they come"):
+        found = exemplars(MLP, "0", [0], loader, k=3, progress=False)
+    assert torch.equal(found.inputs[0], ROWS[50:][found.indices[0]])
+
+
+def test_a_dead_unit_is_dead_for_an_expert_too():
+    net = nn.Sequential(nn.Linear(5, 2), nn.ReLU(), nn.Linear(2, 1))
+    with torch.no_grad():
+        net[0].bias[1] = -1e3
+    with pytest.warns(geh.GEHWarning, match=r"units: 1\[1\]"):
+        found = exemplars(net, "1", None, ROWS, k=3, expert=lambda x: x[:, 0], progress=False)
+    assert found.dead.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("units", [1, np.int64(1), torch.tensor(1), range(1, 2), np.array([1]), torch.tensor([1])])
+def test_units_may_be_numbers_of_any_kind(units):
+    found = exemplars(MLP, "0", units, ROWS, k=3, progress=False)
+    assert found.names == ["0[1]"]
+
+
+def test_channels_of_a_flat_layer_are_its_neurons():
+    found = exemplars(MLP, "0", geh.units.Channels(), ROWS, k=3, progress=False)
+    assert found.indices.tolist() == exemplars(MLP, "0", None, ROWS, k=3, progress=False).indices.tolist()
+
+
+@pytest.mark.parametrize("units", [geh.units.Tokens(), geh.units.Heads(2)])
+def test_members_of_a_sequence_are_those_that_move(units):
+    x = torch.randn(6, 4, 8)
+    fast, slow = units.members(x), geh.units.Units.members(units, x)
+    torch.testing.assert_close(fast.amax(dim=2), slow.amax(dim=2))
+    torch.testing.assert_close(fast.sum(dim=2), slow.masked_fill(slow == -torch.inf, 0).sum(dim=2))
 
 
 @pytest.mark.parametrize("wrong", [(torch.rand(2, 2), "left"), (torch.rand(1, 2, 2), "top"), ([1], "left")])

@@ -80,17 +80,47 @@ def test_both_may_be_sought_elsewhere(explained):
 def test_the_ascent_stays_within_the_candidates_range_and_excites_both(explained):
     explainer, result = explained
     (pair,) = look(explainer, result, pairs=1, ascent={"steps": 300}).pairs
-    low, high = float(X.min()), float(X.max())
+    low, high = X.amin(dim=0), X.amax(dim=0)
     first, second, both = pair.ascent.inputs
-    assert first[0] == pytest.approx(high)
-    assert second[1] == pytest.approx(high)
-    assert both[:2].tolist() == pytest.approx([high, high])
-    assert low <= float(pair.ascent.inputs.min())
+    assert first[0] == high[0]
+    assert second[1] == high[1]
+    assert torch.equal(both[:2], high[:2])
+    assert bool((pair.ascent.inputs >= low).all())
 
 
 def test_without_ascent(explained):
     explainer, result = explained
     assert look(explainer, result, ascent=False).pairs[0].ascent is None
+    assert look(explainer, result, ascent={}).pairs[0].ascent is not None
+
+
+def test_columns_of_a_table_have_each_their_own_range(explained):
+    explainer, result = explained
+    wide = X * torch.tensor([1.0, 1000.0, 1.0])
+    (pair,) = look(explainer, result, wide, pairs=1, ascent={"steps": 300}).pairs
+    low, high = wide.amin(dim=0), wide.amax(dim=0)
+    assert bool(((pair.ascent.inputs >= low) & (pair.ascent.inputs <= high)).all())
+    assert pair.ascent.inputs[2, :2].tolist() == pytest.approx(high[:2].tolist())
+
+
+def test_a_result_about_other_units_is_refused(explained):
+    explainer, result = explained
+    net, posterior = explainer.model, PointEstimate()
+    for units in (geh.units.Subset([0, 1]), geh.units.Subset([1, 0, 2])):
+        with pytest.raises(ValueError, match="result: its units are"):
+            look(geh.GEHExplainer(net, "0", units=units, posterior=posterior), result, pairs=[(0, 1)])
+
+
+def test_a_saved_result_serves_as_well(explained, tmp_path):
+    explainer, result = explained
+    again = geh.Interactions.load(result.save(tmp_path / "r"))
+    assert look(explainer, again).pairs[0].exemplars.indices.tolist() == (
+        look(explainer, result).pairs[0].exemplars.indices.tolist()
+    )
+
+
+def test_it_prints_briefly(explained):
+    assert len(repr(look(*explained))) < 200
 
 
 def test_readings_are_a_table(explained):
@@ -194,7 +224,10 @@ def test_wrong_use_is_said(explained):
         (explainer, {"pairs": [(0, 7)]}, "out of range"),
         (explainer, {"k": 301}, "k=301"),
         (explainer, {"candidates": torch.randn(50, 2)}, "candidates: the model does not take"),
-        (explainer, {"result": "a result"}, "is no result of explain"),
+        (explainer, {"result": "a result"}, "no result of explain"),
+        (explainer, {"ascent": {"stepz": 3}}, "ascent: \\['stepz'\\]"),
+        (explainer, {"ascent": 5}, "ascent=5"),
+        (explainer, {"joint": torch.randn(50, 2)}, "joint: the model does not take"),
         (explainer, {"measure": "shap"}, "measure='shap'"),
         (other, {}, "result: it is about 0, and this explainer about 2"),
     ]

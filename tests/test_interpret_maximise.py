@@ -45,6 +45,27 @@ def test_limits_may_differ_by_feature():
     assert torch.equal(found.inputs[0], torch.tensor([1.0, 0.0, 3.0, 4.0]))
 
 
+def test_steps_are_measured_by_how_far_inputs_can_move():
+    assert torch.equal(climb(linear(), "0", 0, (4,), limits=(0, 1000)).inputs[0], 500 * (W[0].sign() + 1))
+    far = climb(linear(), "0", 0, 4, radius=100.0).inputs[0]
+    torch.testing.assert_close(far, 100 * W[0] / W[0].norm(), atol=0.1, rtol=0)
+
+
+def test_tensors_may_come_from_anywhere():
+    with torch.inference_mode():
+        mask, start, direction = torch.ones(4), torch.zeros(4), torch.tensor([1.0, -1.0])
+    found = climb(linear(), "0", direction, (4,), limits=(-1, 1), mask=mask, start=start)
+    assert torch.equal(found.inputs[0], (W[0] - W[1]).sign())
+    found = climb(linear(), "0", torch.tensor([1, 0]), (4,), limits=(-1, 1), start=torch.zeros(4, requires_grad=True))
+    assert torch.equal(found.inputs, W.flip(0).sign())
+
+
+def test_a_blur_wants_pixels():
+    net = nn.Sequential(nn.Flatten(), nn.Linear(16, 1))
+    with pytest.raises(geh.GEHError, match="blur=1"):
+        climb(net, "1", 0, (1, 4, 4), blur=1.0)
+
+
 def test_a_penalty_on_the_norm_gives_weights_too():
     found = climb(linear(), "0", 0, (4,), l2=0.5, steps=600)
     torch.testing.assert_close(found.inputs[0], W[0], atol=1e-2, rtol=0)
@@ -227,9 +248,19 @@ WRONG = {
     "nothing": ({"units": []}, "units=\\[\\] is empty"),
     "short direction": ({"units": torch.ones(3)}, "a direction has shape"),
     "no limits": ({"limits": 3}, "limits=3 is not a pair"),
-    "crossed limits": ({"limits": (1, 0)}, "the lowest value lies above"),
+    "crossed limits": ({"limits": (1, 0)}, "the lowest not above the highest"),
+    "half a limit": ({"limits": (0, None)}, "give both ends"),
+    "endless limits": ({"limits": (0, float("inf"))}, "must be finite"),
     "wide mask": ({"mask": torch.ones(9)}, "mask does not fit"),
+    "mask of nothing": ({"mask": torch.zeros(4)}, "leave something free"),
     "radius": ({"radius": -1}, "radius=-1"),
+    "radius and limits": ({"radius": 1, "limits": (0, 1)}, "without limits"),
+    "no number": ({"lr": "fast"}, "lr='fast'"),
+    "NaN": ({"l2": float("nan")}, "l2=nan"),
+    "no unit set": ({"unit_set": [1]}, "unit_set="),
+    "a unit set": ({"units": geh.units.Channels()}, "unit_set="),
+    "another reference": ({"reference": torch.randn(20, 3)}, "reference: its rows have shape"),
+    "no shape": ({"shape": None}, "shape=None"),
     "shape": ({"shape": (3,)}, "shape: the model does not take rows of shape"),
     "steps": ({"steps": 0}, "steps=0"),
     "parametrisation": ({"parametrisation": "wavelet"}, "parametrisation='wavelet'"),

@@ -140,3 +140,13 @@ def test_pictures_survive_dollars_and_long_names(tmp_path):
         bounds = axes.get_window_extent()
         assert bounds.width > 0.4 * axes.figure.bbox.width
     plt.close("all")
+
+
+def test_columns_of_a_table_name_inputs_and_not_hidden_units():
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1))
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=["a", "b", "c"])
+    names = [
+        geh.GEHExplainer(net, layer, posterior=POINT).explain(frame, groups=1, progress=False).names
+        for layer in (None, "1", "3")
+    ]
+    assert names == [["a", "b", "c"], ["1[0]", "1[1]", "1[2]"], ["3[0]", "3[1]"]]

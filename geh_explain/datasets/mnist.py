@@ -86,13 +86,13 @@ def mnist_digits(
     if small:
         return _small(split)
     where = data_folder(folder)
-    found = None if where is None else _find(where)
+    found = None if where is None else _find(where, split)
     if found is None and where is not None and folder is not None:
         raise GEHValueError(
             f"folder={str(folder)!r} does not hold MNIST: there is no {_FILES[split, 'images'][0]} in it, nor in "
             f"{', '.join(place for place in _PLACES if place)} below it."
         )
-    found = found or _find(cache_folder()) or (_download() if download else None)
+    found = found or _find(cache_folder(), split) or (_download(split) if download else None)
     if found is None:
         raise GEHRuntimeError(
             f"MNIST was not found. Put its four files ({', '.join(name for name, _ in _FILES.values())}) into a folder "
@@ -116,7 +116,7 @@ def mnist_pairs(
     >>> pairs.images.shape, bool(pairs.labels[(pairs.sides == [7, 0]).all(axis=1)].all())
     (torch.Size([100, 1, 28, 56]), True)
     """
-    if task not in TASKS:
+    if not isinstance(task, str) or task not in TASKS:
         raise GEHValueError(f"task={task!r} is unknown; use {' or '.join(map(repr, TASKS))}.")
     if not isinstance(digits, Digits):
         raise GEHTypeError(f"digits is a {type(digits).__name__}; pass what mnist_digits() returns.")
@@ -128,6 +128,12 @@ def mnist_pairs(
     labels = digits.labels.numpy()
     pools: dict[int, Any] = {digit: np.flatnonzero(labels == digit) for digit in chosen}
     pools[OTHER] = np.flatnonzero(~np.isin(labels, chosen))
+    missing = [digit for digit in (*chosen, *((OTHER,) if other else ())) if not len(pools[digit])]
+    if missing or digits.images.shape[1:] != (28, 28) or not digits.images.is_floating_point():
+        raise GEHValueError(
+            f"digits: images {tuple(digits.images.shape)} of {digits.images.dtype}, labels {np.unique(labels)}; "
+            f"task {task!r} needs floating-point images (n, 28, 28) of the digits {chosen}, and others for other=."
+        )
     kinds = np.array([*chosen, BLANK, OTHER])
     shares = [*(3 * [(1 - blank - other) / 3]), blank, other]
     sides = kinds[generator.choice(len(kinds), (rows, 2), p=shares)]
@@ -141,13 +147,13 @@ def mnist_pairs(
     return Pairs(images, torch.from_numpy(positive.astype(np.int64)), sides)
 
 
-def _find(folder: Path) -> Path | None:
+def _find(folder: Path, split: str) -> Path | None:
     """Return where below a folder the files lie."""
-    name = _FILES["train", "images"][0]
+    name = _FILES[split, "images"][0]
     return next((folder / place for place in _PLACES if (folder / place / name).is_file()), None)
 
 
-def _download() -> Path | None:
+def _download(split: str) -> Path | None:
     """Let torchvision fetch the files; None where it cannot."""
     from geh_explain.vision import torchvision
 
@@ -155,7 +161,7 @@ def _download() -> Path | None:
         torchvision("datasets").MNIST(str(cache_folder()), download=True)
     except Exception:  # no torchvision, no network, no room: the caller says what to do
         return None
-    return _find(cache_folder())
+    return _find(cache_folder(), split)
 
 
 def _read(folder: Path, split: str, what: str) -> NDArray[np.uint8]:

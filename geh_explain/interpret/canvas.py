@@ -36,8 +36,10 @@ class Bounds:
 
     @property
     def span(self) -> Tensor | float:
-        """How far apart the bounds are."""
-        return 1.0 if self.low is None or self.high is None else self.high - self.low
+        """How far inputs can move, by which steps are measured: 1 where there are no bounds."""
+        if self.low is None or self.high is None:
+            return self.radius or 1.0
+        return torch.where(self.high > self.low, self.high - self.low, torch.ones_like(self.low))
 
 
 class Canvas(ABC):
@@ -54,19 +56,22 @@ class Canvas(ABC):
 
 
 class Pixels(Canvas):
-    """Every number is a parameter of its own."""
+    """Every number is a parameter of its own, measured by how far it can move."""
 
     def __init__(self, start: Tensor, bounds: Bounds) -> None:
         self.bounds = bounds
-        self.parameters = bounds.inside(start).clone().requires_grad_()
+        self.parameters = self._parameters(bounds.inside(start)).clone().requires_grad_()
 
     def inputs(self) -> Tensor:
-        return self.parameters
+        return self.bounds.middle + self.bounds.span * self.parameters
 
     @torch.no_grad()
     def settle(self, blur: float) -> None:
-        value = blurred(self.parameters, blur) if blur else self.parameters
-        self.parameters.copy_(self.bounds.inside(value))
+        value = self.inputs()
+        self.parameters.copy_(self._parameters(self.bounds.inside(blurred(value, blur) if blur else value)))
+
+    def _parameters(self, value: Tensor) -> Tensor:
+        return (value - self.bounds.middle) / self.bounds.span
 
 
 class Spectrum(Canvas):
@@ -96,5 +101,4 @@ class Spectrum(Canvas):
 
 def _unsquashed(x: Tensor, bounds: Bounds) -> Tensor:
     assert bounds.low is not None
-    span = torch.as_tensor(bounds.span).clamp_min(torch.finfo(x.dtype).tiny)
-    return torch.logit(((x - bounds.low) / span).clamp(0.01, 0.99))
+    return torch.logit(((x - bounds.low) / bounds.span).clamp(0.01, 0.99))

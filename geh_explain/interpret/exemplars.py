@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
 from tqdm.auto import tqdm
 
 from geh_explain.attach import as_module, borrow, device_and_dtype
-from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, whole
+from geh_explain.cut import Cut
+from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, warn, whole
 from geh_explain.interpret.reading import Reading, reading
 from geh_explain.interpret.responses import (
     Responses,
@@ -27,7 +29,7 @@ from geh_explain.interpret.responses import (
     unit_names,
 )
 from geh_explain.layers import Layer
-from geh_explain.points import Reader, Rows
+from geh_explain.points import Reader, Rows, in_order, is_ordered
 from geh_explain.units import Units
 
 #: A log density of inputs: (n, ...) to (n,).
@@ -39,24 +41,27 @@ class Exemplars:
     """For each of U units the k candidates that excite it most, the strongest first.
 
     ``indices`` and ``scores`` are (U, k), ``inputs`` (U, k, ...), a tuple of such tensors where a model takes several.
-    ``scores`` are activations, plus what the expert says. ``places`` (U, k, r) tells where in a map of ``map_shape``
-    the maximum is; both are None where units are no maps. ``dead`` (U,) marks units that answer the same to everything.
+    ``scores`` are activations, plus what the expert says (minus, for the lowest). ``candidates`` counts the candidates.
+    ``places`` (U, k, r) tells where in a map of ``map_shape`` the maximum is; None where units are no channels.
+    ``dead`` (U,) marks units that answer the same to everything.
     """
 
     indices: NDArray[np.int64]
     scores: NDArray[np.float64]
     inputs: Any
     names: list[str]
+    candidates: int
     places: NDArray[np.int64] | None
     map_shape: tuple[int, ...] | None
     dead: NDArray[np.bool_] = field(repr=False)
 
     def reading(self, labels: Sequence[Any] | Tensor | NDArray[Any]) -> list[Reading]:
         """Return for each unit the label that most of its exemplars have; ``labels`` has one entry per candidate."""
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            raise GEHTypeError(f"labels={labels!r} is not a list; give one label for each candidate.")
         known = labels.tolist() if isinstance(labels, (Tensor, np.ndarray)) else list(labels)
-        highest = int(self.indices.max())
-        if len(known) <= highest:
-            raise GEHValueError(f"labels has {len(known)} entries, but candidate {highest} is among the exemplars.")
+        if len(known) != self.candidates:
+            raise GEHValueError(f"labels has {len(known)} entries for {self.candidates} candidates; give one for each.")
         return [reading(known[index] for index in of_unit) for of_unit in self.indices]
 
     def part(self, rows: Sequence[int]) -> Exemplars:
@@ -68,6 +73,7 @@ class Exemplars:
             self.scores[chosen],
             tuple(x[chosen] for x in self.inputs) if several else self.inputs[chosen],
             [self.names[row] for row in chosen],
+            self.candidates,
             None if self.places is None else self.places[chosen],
             self.map_shape,
             self.dead[chosen],
@@ -145,6 +151,8 @@ class Search:
     batch_size: int | None = None
     progress: bool = True
     keep: bool = False
+    #: What the user calls the candidates.
+    argument: str = "candidates"
 
     @torch.no_grad()
     def __call__(self, model: nn.Module, layer: Any, units: Units | None, candidates: Any) -> Best:
@@ -152,34 +160,45 @@ class Search:
         check_reduce(self.reduce)
         size = None if self.batch_size is None else whole("batch_size", self.batch_size, 1)
         count = _length(candidates)
-        _check_k(self.k, count)
+        self._check_k(count)
+        if isinstance(candidates, DataLoader) and not is_ordered(in_order(candidates)):
+            warn(
+                f"{self.argument}: the loader picks its rows by a sampler of its own; indices, and labels, count them "
+                "in the order in which they come."
+            )
         device, dtype = device_and_dtype(model)
-        reader = Reader(floating=False, device=device, dtype=dtype, argument="candidates")
+        reader = Reader(floating=False, device=device, dtype=dtype, argument=self.argument)
         best: Best | None = None
         with tqdm(total=count, desc="exemplars", unit="row", disable=not self.progress, leave=False) as bar:
             for rows in reader.stream(candidates, size):
                 if best is None:
-                    cut = cut_at(model, layer, units, rows[:2], "candidates")
-                    best = Best(self, unit_names(cut), map_shape(cut))
+                    cut = cut_at(model, layer, units, rows[:2], self.argument)
+                    best = Best(self, cut)
                 found = respond(cut, rows, self.reduce)
                 refuse_not_finite(found.values, rows, f"the activation of {cut.place}")
                 best.add(found, rows)
                 bar.update(len(rows))
-        if best is None:
-            raise GEHValueError("candidates are empty: there is nothing to choose from.")
-        _check_k(self.k, best.seen)
+        self._check_k(best.seen if best else 0)
+        assert best is not None
         return best
+
+    def _check_k(self, count: int | None) -> None:
+        if count == 0:
+            raise GEHValueError(f"{self.argument} are empty: there is nothing to choose from.")
+        if count is not None and self.k > count:
+            raise GEHValueError(f"k={self.k}, but there are only {count} {self.argument}; take at most as many.")
 
 
 class Best:
     """The k best rows so far of each unit, and all that belongs to them."""
 
-    def __init__(self, search: Search, names: list[str], map_shape: tuple[int, ...]) -> None:
-        self.search, self.names, self.map_shape, self.seen = search, names, map_shape, 0
+    def __init__(self, search: Search, cut: Cut) -> None:
+        self.search, self.units, self.names, self.map_shape = search, cut.units, unit_names(cut), map_shape(cut)
+        self.seen = 0
         #: The values (n, U) of all rows, a piece for each batch, if the search keeps them.
         self.values: list[Tensor] = []
-        self._scores = torch.empty(len(names), 0, dtype=torch.double)
-        self._indices = torch.empty(len(names), 0, dtype=torch.long)
+        self._scores = torch.empty(len(self.names), 0, dtype=torch.double)
+        self._indices = torch.empty(len(self.names), 0, dtype=torch.long)
         self._places: Tensor | None = None
         self._inputs: dict[int, tuple[Tensor, ...]] = {}
         self._low, self._high = torch.tensor(torch.inf), torch.tensor(-torch.inf)
@@ -188,9 +207,9 @@ class Best:
         """See some more rows."""
         if self.search.keep:
             self.values.append(found.values.double().cpu())
+        self._low = torch.minimum(self._low, found.values.amin(dim=0).cpu())
+        self._high = torch.maximum(self._high, found.values.amax(dim=0).cpu())
         values = _scores(found.values, rows, self.search).T.double().cpu()
-        self._low = torch.minimum(self._low, values.amin(dim=1))
-        self._high = torch.maximum(self._high, values.amax(dim=1))
         # Rows that were seen earlier stand first, so that a stable sort leaves ties in the order of their numbers.
         new = torch.arange(self.seen, self.seen + len(rows)).expand_as(values)
         scores, indices = torch.cat([self._scores, values], dim=1), torch.cat([self._indices, new], dim=1)
@@ -210,7 +229,12 @@ class Best:
 
     def result(self) -> Exemplars:
         """Return what was found."""
-        dead = (self._low == self._high).numpy() & (self.seen > 1)
+        # Rounding depends on the batch, so that equal values may differ in their last digits.
+        dead = (self._high - self._low <= 1e-6 * self._high.abs()).numpy() & (self.seen > 1)
+        if not bool(torch.isfinite(self._scores).all()):
+            raise GEHValueError(
+                f"expert: its log density is -inf for so many candidates that fewer than k={self.search.k} are left."
+            )
         report_dead(dead, self.names, "gave the same value for every candidate")
         shape = self._indices.shape
         chosen = [self._inputs[index] for index in self._indices.flatten().tolist()]
@@ -220,6 +244,7 @@ class Best:
             (-self._scores if self.search.lowest else self._scores).numpy(),
             inputs[0] if len(inputs) == 1 else inputs,
             self.names,
+            self.seen,
             None if self._places is None else self._places.numpy(),
             None if self._places is None else self.map_shape,
             dead,
@@ -242,8 +267,7 @@ def _scores(values: Tensor, rows: Rows, search: Search) -> Tensor:
 
 
 def _length(candidates: Any) -> int | None:
-    from torch.utils.data import DataLoader, IterableDataset
-
+    """Return how many rows there are, None if that is not known."""
     if isinstance(candidates, DataLoader):
         candidates = candidates.dataset
     if isinstance(candidates, IterableDataset) or not hasattr(candidates, "__len__"):
@@ -255,8 +279,3 @@ def _length(candidates: Any) -> int | None:
         return len(candidates)
     except TypeError:
         return None
-
-
-def _check_k(k: int, count: int | None) -> None:
-    if count is not None and k > count:
-        raise GEHValueError(f"k={k}, but there are only {count} candidates; take at most as many.")

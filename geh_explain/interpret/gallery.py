@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from geh_explain.attach import borrow, device_and_dtype
-from geh_explain.errors import GEHTypeError, GEHValueError, whole
+from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, whole
 from geh_explain.interactions import Interactions
 from geh_explain.interpret.exemplars import Best, Exemplars, Search
-from geh_explain.interpret.maximise import Maximised, maximise
+from geh_explain.interpret.maximise import REFERENCE_ROWS, Maximised, maximise
 from geh_explain.interpret.objectives import soft_minimum
 from geh_explain.points import Reader
 from geh_explain.units import Subset, Units
@@ -23,11 +24,8 @@ from geh_explain.units import Subset, Units
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Candidates that show gradient ascent what is usual.
-_REFERENCE_ROWS = 512
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PairView:
     """One pair: its score with interval, its signed effect by region, and what excites its units.
 
@@ -36,6 +34,7 @@ class PairView:
     """
 
     units: tuple[str, str]
+    numbers: tuple[int, int]
     mean: float
     low: float
     high: float
@@ -43,6 +42,9 @@ class PairView:
     exemplars: Exemplars
     both: Exemplars
     ascent: Maximised | None
+
+    def __repr__(self) -> str:
+        return f"{self.units[0]} × {self.units[1]}: {self.mean:.4g}"
 
 
 @dataclass(frozen=True)
@@ -86,21 +88,24 @@ def look_at(
     chosen, search = Subset(involved, units), replace(search, keep=True)
     with borrow(model):
         best = search(model, layer, chosen, candidates)
-        of_both = best if joint is None else search(model, layer, chosen, joint)
+        _check_units(result, best.units)
+        of_both = best if joint is None else replace(search, argument="joint")(model, layer, chosen, joint)
     columns = [[involved.index(i), involved.index(j)] for i, j in pairs]
     alone = best.result()
     together = _together(model, of_both, candidates if joint is None else joint, columns, search)
     painted = None
     if ascent is not None and _is_real(alone.inputs):
-        reference = _fetch(model, candidates, np.linspace(0, best.seen - 1, min(best.seen, _REFERENCE_ROWS)))
-        span = {"limits": (float(reference[0].min()), float(reference[0].max()))}
+        (usual,) = _fetch(model, candidates, np.linspace(0, best.seen - 1, min(best.seen, REFERENCE_ROWS)))
+        # Columns of a table have each their own range, pixels one in common.
+        limits = (usual.amin(dim=0), usual.amax(dim=0)) if usual.ndim == 2 else (float(usual.min()), float(usual.max()))
         objectives = [objective for pair in pairs for objective in (*pair, pair)]
-        options = {"unit_set": units, "reference": reference[0], **span, **ascent}
-        painted = maximise(model, layer, objectives, tuple(reference[0].shape[1:]), **options)
+        options = {"unit_set": units, "reference": usual, "limits": limits, **ascent}
+        painted = maximise(model, layer, objectives, tuple(usual.shape[1:]), **options)
     mean, (low, high) = result.scores(measure).mean, _interval(result, measure)
     views = [
         PairView(
             (result.names[i], result.names[j]),
+            (i, j),
             float(mean[i, j]),
             float(low[i, j]),
             float(high[i, j]),
@@ -112,6 +117,29 @@ def look_at(
         for number, ((i, j), rows, both) in enumerate(zip(pairs, columns, together, strict=True))
     ]
     return Gallery(views, measure)
+
+
+def check_ascent(ascent: Any, options: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the options of gradient ascent, the user's before those given here; None if none is asked for."""
+    if isinstance(ascent, bool):
+        return options if ascent else None
+    if not isinstance(ascent, dict):
+        raise GEHTypeError(f"ascent={ascent!r} must be True, False, or a dict with options of maximise().")
+    known = set(signature(maximise).parameters) - {"model", "layer", "units", "shape", "unit_set"}
+    unknown = sorted(set(ascent) - known)
+    if unknown:
+        raise GEHValueError(f"ascent: {unknown} are no options of maximise(); there are {sorted(known)}.")
+    return {**options, **ascent}
+
+
+def _check_units(result: Interactions, units: Units) -> None:
+    """Refuse a result about other units than the explainer's."""
+    assert isinstance(units, Subset)
+    told = result.settings.get("units", repr(units.of))
+    if told != repr(units.of):
+        raise GEHValueError(
+            f"result: its units are {told}, and this explainer's {units.of!r}; use the explainer that made it."
+        )
 
 
 def choose_pairs(result: Interactions, pairs: Any, measure: str) -> list[tuple[int, int]]:
@@ -135,27 +163,34 @@ def _together(
     values = torch.cat(best.values)
     spread = values.std(dim=0, correction=0)
     standard = (values - values.mean(dim=0)) / torch.where(spread > 0, spread, torch.ones_like(spread))
+    sorted_ = [torch.sort(soft_minimum(standard[:, pair]), descending=True, stable=True) for pair in columns]
+    scores = [part.values[None, : search.k].numpy() for part in sorted_]
+    indices = [part.indices[: search.k].numpy() for part in sorted_]
+    inputs = _fetch(model, candidates, np.concatenate(indices))
     found = []
-    for pair in columns:
-        scores, order = torch.sort(soft_minimum(standard[:, pair]), descending=True, stable=True)
-        indices = order[: search.k].numpy()
-        inputs = tuple(x[None] for x in _fetch(model, candidates, indices))
-        kept = scores[None, : search.k].numpy()
-        shown = inputs[0] if len(inputs) == 1 else inputs
-        found.append(Exemplars(indices[None], kept, shown, ["both"], None, None, np.array([False])))
+    for number, chosen in enumerate(indices):
+        shown = tuple(x[None, number * search.k : (number + 1) * search.k] for x in inputs)
+        given = shown[0] if len(shown) == 1 else shown
+        alive = np.array([False])
+        found.append(Exemplars(chosen[None], scores[number], given, ["both"], best.seen, None, None, alive))
     return found
 
 
 def _fetch(model: nn.Module, candidates: Any, indices: NDArray[Any]) -> tuple[Tensor, ...]:
     """Return the inputs of some candidates, in the order asked for."""
     device, dtype = device_and_dtype(model)
-    wanted = {int(index): None for index in indices}
+    wanted = [int(index) for index in indices]
     found: dict[int, tuple[Tensor, ...]] = {}
     with borrow(model):  # loaders draw from the global generators
         reader = Reader(floating=False, device=device, dtype=dtype, argument="candidates")
         for rows in reader.stream(candidates, None):
-            for index in [index for index in wanted if rows.start <= index < rows.start + len(rows)]:
+            for index in {index for index in wanted if rows.start <= index < rows.start + len(rows)}:
                 found[index] = tuple(x[index - rows.start].clone() for x in rows.inputs)
+    if len(found) < len(set(wanted)):
+        raise GEHRuntimeError(
+            "candidates: they could be read only once, and have to be read again for what excites both units; pass a "
+            "tensor, or a Dataset that starts anew each time."
+        )
     return tuple(torch.stack(parts) for parts in zip(*(found[index] for index in wanted), strict=True))
 
 

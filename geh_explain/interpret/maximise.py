@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,7 @@ from geh_explain.units import Units
 #: Inputs start this far, of the width of their range, around its middle.
 _START_SPREAD = 0.01
 #: What is usual for a unit is seen on at most so many inputs.
-_REFERENCE_ROWS = 512
+REFERENCE_ROWS = 512
 #: A blur is applied every so many steps.
 _BLUR_EVERY = 4
 #: Default shifts, of the shorter side of an image, rotations in degrees, and zooms.
@@ -45,8 +47,8 @@ _JITTER, _ROTATE, _SCALE = 1 / 16, 5.0, 0.05
 class Maximised:
     """One input for each of U objectives: ``inputs`` (U, *shape), ``scores`` (U,) the objectives reached.
 
-    ``activations`` holds those of the unit, or of both units of a pair; ``dead`` (U,) marks objectives that no input
-    that was tried could change.
+    ``activations`` holds those of the unit, or of both units of a pair, before the activation function if that was
+    climbed; ``dead`` (U,) marks objectives that no input that was tried could change.
     """
 
     inputs: Tensor
@@ -72,7 +74,7 @@ def maximise(
     model: nn.Module,
     layer: str | nn.Module | Layer,
     units: Any,
-    shape: Sequence[int],
+    shape: int | Sequence[int],
     *,
     unit_set: Units | None = None,
     reduce: str = "mean",
@@ -103,8 +105,8 @@ def maximise(
     model, layer, shape
         A network, the layer whose units are meant, and the shape of an input without the batch dimension.
     units
-        A unit's number, a pair ``(i, j)`` that shall both respond, a direction (a tensor with a weight per unit), a
-        list of these, or None for every unit. A pair climbs the smooth minimum of its standardised activations.
+        A unit's number, a pair ``(i, j)`` that shall both respond, a direction (a tensor of floating-point weights, one
+        per unit), a list of these, or None for every unit. A pair climbs the smooth minimum of both, standardised.
     unit_set
         What a unit is, from :mod:`geh_explain.units`; None: neurons, or channels of feature maps.
     reduce
@@ -130,7 +132,7 @@ def maximise(
         Weights of the squared norm and of the total variation, which are subtracted, and a blur (in pixels, of the
         pixel parametrisation) every few steps.
     steps, lr
-        Steps of Adam, and their size.
+        Steps of Adam, and their size, as a share of the limits or the radius where there are any.
     restarts
         How many times to start; the best end is kept.
     batch_size, seed, progress
@@ -148,7 +150,14 @@ def maximise(
     check_reduce(reduce)
     steps, restarts = whole("steps", steps, 1), whole("restarts", restarts, 1)
     batch_size, seed = whole("batch_size", batch_size, 1), whole("seed", seed, 0)
-    shape = tuple(whole("shape", size, 1) for size in shape)
+    jitter, rotate, scale = (_number(n, v) for n, v in (("jitter", jitter), ("rotate", rotate), ("scale", scale)))
+    l2, tv, blur = (_number(n, v) or 0.0 for n, v in (("l2", l2), ("tv", tv), ("blur", blur)))
+    radius, lr = _number("radius", radius, positive=True), _number("lr", lr, positive=True) or 0.0
+    shape = _shape(shape)
+    if unit_set is not None and not isinstance(unit_set, Units):
+        raise GEHTypeError(
+            f"unit_set={unit_set!r} is not a unit set; use one of geh_explain.units, such as Channels()."
+        )
     module = as_module(model)
     device, dtype = device_and_dtype(module)
     blank = torch.zeros(shape, device=device, dtype=dtype)
@@ -159,15 +168,19 @@ def maximise(
         raise GEHValueError(
             f"shape={shape} is no image (C, H, W); leave parametrisation='fourier', jitter, rotate, scale, tv and blur."
         )
+    if blur and parametrisation != "pixel":
+        raise GEHValueError(f"blur={blur}: pixels are blurred; take parametrisation='pixel' with it.")
+    if radius is not None and (limits is not None or mask is not None):
+        raise GEHValueError(f"radius={radius}: give it without limits and without a mask.")
     shake = Shake(
         (min(shape[1:]) * _JITTER if jitter is None else jitter) if picture else 0.0,
         (_ROTATE if rotate is None else rotate) if picture else 0.0,
         (_SCALE if scale is None else scale) if picture else 0.0,
     )
     climb = _Climb(
-        bounds=Bounds(*_limits(limits, blank), _positive_or_none("radius", radius)),
+        bounds=Bounds(*_limits(limits, blank), radius),
         spectrum=picture and parametrisation != "pixel",
-        mask=None if mask is None else _broadcast("mask", mask, blank),
+        mask=None if mask is None else _mask(mask, blank),
         start=None if start is None else _broadcast("start", start, blank),
         shake=shake,
         penalty=lambda x: l2 * x.flatten(1).square().sum(dim=1) + (tv * roughness(x) if tv else 0.0),
@@ -229,6 +242,7 @@ class _Climb:
 
     def __call__(self, objectives: list[Objective], like: Tensor, generator: torch.Generator, bar: Any) -> _End:
         begin = torch.zeros_like(like) + self.bounds.middle if self.start is None else self.start
+        begin = self.bounds.inside(begin[None])[0]
         noise = _START_SPREAD * self.bounds.span * self.noise(len(objectives), like, generator)
         canvas: Canvas = (Spectrum if self.spectrum else Pixels)(begin + noise, self.bounds)
         optimiser: torch.optim.Optimizer = torch.optim.Adam([canvas.parameters], lr=self.lr)
@@ -252,7 +266,8 @@ class _Climb:
                 canvas.settle(self.blur if (step + 1) % _BLUR_EVERY == 0 else 0.0)
             bar.update(1)
         with torch.no_grad():
-            shown = self._masked(canvas.inputs(), begin)
+            # Not beyond the bounds by a rounding error.
+            shown = self._masked(self.bounds.inside(canvas.inputs()), begin)
             values = self.values(shown)
             return _End(shown, self._score(objectives, values), values, moved)
 
@@ -279,13 +294,16 @@ def _usual(
     """Return mean and standard deviation (D,) of the units over inputs that are usual."""
     with torch.no_grad():
         if reference is None:
-            noise = climb.noise(_REFERENCE_ROWS, blank, generator)
+            noise = climb.noise(REFERENCE_ROWS, blank, generator)
             inside = climb.bounds.inside(torch.as_tensor(climb.bounds.middle + climb.bounds.span * noise))
             pieces = torch.split(inside, 64)
         else:
-            reader = Reader(floating=False, device=device, dtype=dtype, argument="reference")
-            rows = reader.gather(reference)
-            pieces = tuple(piece.inputs[0] for piece in rows.pieces(64))[: _REFERENCE_ROWS // 64]
+            reader = Reader(floating=True, device=device, dtype=dtype, argument="reference")
+            pieces = tuple(rows.inputs[0] for rows in islice(reader.stream(reference, 64), REFERENCE_ROWS // 64))
+            if any(piece.shape[1:] != blank.shape for piece in pieces):
+                raise GEHValueError(
+                    f"reference: its rows have shape {tuple(pieces[0].shape[1:])}, and shape={tuple(blank.shape)}."
+                )
         values = torch.cat([climb.values(piece) for piece in pieces])
         spread = values.std(dim=0, correction=0)
         return values.mean(dim=0), torch.where(spread > 0, spread, torch.ones_like(spread))
@@ -315,20 +333,41 @@ def _limits(limits: tuple[Any, Any] | None, like: Tensor) -> tuple[Tensor | None
         return None, None
     if not isinstance(limits, (tuple, list)) or len(limits) != 2:
         raise GEHTypeError(f"limits={limits!r} is not a pair; give the lowest and the highest value, such as (0, 1).")
+    if any(value is None for value in limits):
+        raise GEHValueError(f"limits={limits!r}: give both ends, or None for no limits at all.")
     low, high = (_broadcast("limits", value, like) for value in limits)
-    if not bool((low <= high).all()):
-        raise GEHValueError(f"limits={limits!r}: the lowest value lies above the highest.")
+    if not bool((torch.isfinite(low) & torch.isfinite(high) & (low <= high)).all()):
+        raise GEHValueError(f"limits={limits!r}: both ends must be finite, the lowest not above the highest.")
     return low, high
+
+
+def _mask(mask: Any, like: Tensor) -> Tensor:
+    free = _broadcast("mask", mask, like)
+    if not bool(((free >= 0) & (free <= 1)).all()) or not bool(free.any()):
+        raise GEHValueError("mask must be 1 where the input may change and 0 where it stays, and leave something free.")
+    return free
 
 
 def _broadcast(name: str, value: Any, like: Tensor) -> Tensor:
     try:
-        return torch.as_tensor(value, device=like.device).to(like.dtype).expand_as(like)
+        # A copy made here can enter autograd, whatever the original is.
+        return torch.as_tensor(value).detach().clone().to(like).expand_as(like)
     except (RuntimeError, TypeError, ValueError) as error:
         raise GEHValueError(f"{name} does not fit inputs of shape {tuple(like.shape)}: {error}") from error
 
 
-def _positive_or_none(name: str, value: float | None) -> float | None:
-    if value is not None and not value > 0:
-        raise GEHValueError(f"{name}={value!r} must be positive, or None.")
-    return value
+def _number(name: str, value: Any, positive: bool = False) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise GEHTypeError(f"{name}={value!r} is not a number.")
+    if not math.isfinite(value) or value < 0 or (positive and value == 0):
+        raise GEHValueError(f"{name}={value!r} must be finite and {'positive' if positive else 'not negative'}.")
+    return float(value)
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    sizes = (shape,) if isinstance(shape, int) else shape
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or not sizes:
+        raise GEHTypeError(f"shape={shape!r} is not understood; give that of one input, such as (1, 28, 28) or (8,).")
+    return tuple(whole("shape", size, 1) for size in sizes)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.units import Units
 
 #: How sharp the minimum of two standardised activations is: the lower one gets most of the gradient.
 _SHARPNESS = 4.0
@@ -53,6 +54,10 @@ def parse(units: Any, count: int) -> list[Objective]:
     """
     if units is None:
         return [Objective((unit,)) for unit in range(count)]
+    if isinstance(units, Units):
+        raise GEHTypeError(f"units={units!r}: say what a unit is by unit_set=, and which units to maximise by units=.")
+    if isinstance(units, Tensor) and not units.is_floating_point():
+        units = units.tolist()
     entries = units if isinstance(units, list) else list(units) if isinstance(units, (range, np.ndarray)) else [units]
     if not entries:
         raise GEHValueError("units=[] is empty; give at least one unit.")
@@ -65,7 +70,7 @@ def _one(entry: Any, count: int) -> Objective:
             raise GEHValueError(
                 f"units: a direction has shape {tuple(entry.shape)}; give a finite number for each of {count} units."
             )
-        return Objective(weights=entry.detach())
+        return Objective(weights=entry.detach().clone())
     numbers = entry if isinstance(entry, tuple) else (entry,)
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)):

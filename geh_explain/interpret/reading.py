@@ -55,6 +55,8 @@ def half_blank(images: Tensor, side: str, blank: float = 0.0) -> Tensor:
     if not isinstance(images, Tensor) or images.ndim not in (3, 4):
         shape = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
         raise GEHTypeError(f"images: {shape} is not understood; give a tensor (n, C, H, W) or (n, H, W).")
+    if not isinstance(blank, (int, float)):
+        raise GEHTypeError(f"blank={blank!r} is not a number.")
     if side not in ("left", "right"):
         raise GEHValueError(f"side={side!r} is unknown; use 'left' or 'right'.")
     images = images[:, None] if images.ndim == 3 else images

@@ -29,7 +29,7 @@ _ACTIVATIONS = (
 
 @dataclass(frozen=True)
 class Responses:
-    """What units answer to rows: ``values`` (n, U), and where in a map (n, U, r) they do, if they are maps."""
+    """What units answer to rows: ``values`` (n, U), and where in their maps (n, U, r), if they are channels."""
 
     values: Tensor
     places: Tensor | None
@@ -39,9 +39,11 @@ def choose_units(units: Any) -> Units | None:
     """Return the unit set that a number, several numbers, a unit set or None (all units) stands for."""
     if units is None or isinstance(units, Units):
         return units
+    if isinstance(units, Tensor) and not units.ndim:
+        units = units.item()
     if isinstance(units, (int, np.integer)) and not isinstance(units, bool):
         return Subset([int(units)])
-    if isinstance(units, (str, Layer)) or not isinstance(units, (Iterable, Tensor)):
+    if isinstance(units, (str, Layer)) or not isinstance(units, Iterable):
         raise GEHTypeError(
             f"units={units!r} is not understood; give the number of a unit, a list of numbers, a unit set such as "
             "geh_explain.units.Channels(), or None for all units."
@@ -79,18 +81,20 @@ def reduced(cut: Cut, activations: Tensor, reduce: str) -> Responses:
         return Responses(members.masked_fill(~inside, 0).sum(dim=2) / inside.sum(dim=2), None)
     values, flat = members.max(dim=2)
     shape = map_shape(cut)
+    if shape is None:
+        return Responses(values, None)
     steps = torch.tensor([math.prod(shape[i + 1 :]) for i in range(len(shape))], device=flat.device)
     sizes = torch.tensor(shape, device=flat.device)
     return Responses(values, flat[..., None] // steps % sizes)
 
 
-def map_shape(cut: Cut) -> tuple[int, ...]:
-    """Return the shape of the map that places of a unit refer to: without the channels, if units are channels."""
+def map_shape(cut: Cut) -> tuple[int, ...] | None:
+    """Return the shape of the maps that units are, None if they are no channels."""
     units: Units | None = cut.units
     while isinstance(units, Subset):
         units = units.of
     if not isinstance(units, Channels):
-        return cut.shape
+        return None
     axis = units.axis(cut.shape)
     return cut.shape[:axis] + cut.shape[axis + 1 :]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,25 +19,22 @@ if TYPE_CHECKING:
     from geh_explain.interpret.exemplars import Exemplars
     from geh_explain.interpret.maximise import Maximised
 
-#: White lines between the images of one unit, as a share of their shorter side.
-_GAP = 0.06
-#: The most units that are drawn.
-_MOST = 24
+#: Lines between the images of one unit: how wide, as a share of their shorter side, and how bright.
+_GAP, _GREY = 0.06, 0.75
+#: The most units that are drawn, letters of a line over them, and columns of a table that have a tick.
+_MOST, _LINE, _TICKS = 24, 34, 12
+
+#: The lowest and the highest value: of all numbers of an image, or of each column of a table.
+Limits = tuple[Tensor, Tensor]
 
 
 def draw_exemplars(found: Exemplars, labels: Any = None) -> Any:
     """Draw the exemplars of each unit in a box of its own, and return the figure."""
-    readings = None if labels is None else found.reading(labels)
     inputs = first_input(found.inputs)
-    titles = [
-        shorten(name) if readings is None else f"{shorten(name)}\n{readings[row]}"
-        for row, name in enumerate(found.names)
-    ]
-    figure, boxes = _boxes(len(titles))
-    limits = colour_limits(inputs)
-    for row, (ax, title) in enumerate(zip(boxes, titles, strict=False)):
-        places = None if found.places is None else found.places[row]
-        show(ax, inputs[row], limits, places, found.map_shape)
+    figure, boxes = _boxes(len(found.names))
+    limits = colour_limits(inputs.flatten(0, 1))
+    for row, (ax, title) in enumerate(zip(boxes, titles(found, labels), strict=False)):
+        show(ax, inputs[row], limits, *placed(found, row))
         label(ax, title)
     return figure
 
@@ -45,9 +43,26 @@ def draw_maximised(found: Maximised) -> Any:
     """Draw one painted input for each objective, and return the figure."""
     figure, boxes = _boxes(len(found.names))
     for row, (ax, name, score) in enumerate(zip(boxes, found.names, found.scores, strict=False)):
-        show(ax, found.inputs[row : row + 1], colour_limits(found.inputs))
+        shown = found.inputs[row : row + 1]
+        show(ax, shown, colour_limits(shown))
         label(ax, f"{shorten(name, 40)}\n{score:.3g}")
     return figure
+
+
+def titles(found: Exemplars, labels: Any = None) -> list[str]:
+    """Return what each unit is called, and what it reads if there are labels of the candidates."""
+    names = [shorten(name) + " (dead)" * bool(dead) for name, dead in zip(found.names, found.dead, strict=True)]
+    if labels is None:
+        return names
+    wrapped = ("\n".join(textwrap.wrap(str(reading), _LINE)) for reading in found.reading(labels))
+    return [f"{name}\n{reading}" for name, reading in zip(names, wrapped, strict=True)]
+
+
+def placed(found: Exemplars, row: int) -> tuple[NDArray[np.int64] | None, tuple[int, ...] | None]:
+    """Return where in which map the maxima of a unit are, (None, None) if nowhere in particular."""
+    if found.places is None or found.dead[row]:
+        return None, None
+    return found.places[row], found.map_shape
 
 
 def _boxes(count: int) -> tuple[Any, list[Any]]:
@@ -69,7 +84,7 @@ def _boxes(count: int) -> tuple[Any, list[Any]]:
 def show(
     ax: Any,
     inputs: Tensor,
-    limits: tuple[float, float],
+    limits: Limits,
     places: NDArray[np.int64] | None = None,
     map_shape: Sequence[int] | None = None,
 ) -> None:
@@ -82,18 +97,23 @@ def show(
     for spine in ax.spines.values():
         spine.set_color(palette.NONE)
     if inputs[0].ndim not in (2, 3):
-        ax.imshow(inputs.flatten(1).cpu().numpy(), aspect="auto", cmap=palette.SIGN, **_symmetric(limits))
+        table = _scaled(inputs.flatten(1).cpu(), limits)
+        ax.imshow(table.numpy(), aspect="auto", cmap=palette.STRENGTH, vmin=0, vmax=1)
+        if table.shape[1] <= _TICKS:
+            ax.set_xticks(range(table.shape[1]))
+            ax.tick_params(labelsize=7, length=0)
         return
-    pictures = [_picture(image, limits) for image in inputs.cpu().float()]
+    pictures = [_picture(image, limits) for image in inputs.cpu()]
     height, width = pictures[0].shape[:2]
     across = math.ceil(math.sqrt(len(pictures)))
     gap = max(1, round(_GAP * min(height, width)))
     down = -(-len(pictures) // across)
-    board = np.ones((down * (height + gap) - gap, across * (width + gap) - gap, 3))
-    for number, picture in enumerate(pictures):
+    board = np.full((down * (height + gap) - gap, across * (width + gap) - gap, 3), _GREY)
+    empty = [np.ones_like(pictures[0])] * (down * across - len(pictures))
+    for number, picture in enumerate([*pictures, *empty]):
         top, left = (number // across) * (height + gap), (number % across) * (width + gap)
         board[top : top + height, left : left + width] = picture
-        if places is not None and map_shape is not None and len(map_shape) == 2:
+        if number < len(pictures) and places is not None and map_shape is not None and len(map_shape) == 2:
             y, x = ((place + 0.5) / size for place, size in zip(places[number], map_shape, strict=True))
             ax.plot(left + x * width - 0.5, top + y * height - 0.5, "o", mfc="none", mec=palette.MARK, ms=5, mew=1.2)
     ax.imshow(board, interpolation="nearest")
@@ -104,10 +124,10 @@ def label(ax: Any, text: str) -> None:
     ax.set_title(text, fontsize=8, parse_math=False)
 
 
-def colour_limits(inputs: Any) -> tuple[float, float]:
-    """Return the lowest and the highest value of inputs."""
-    inputs = first_input(inputs)
-    return float(inputs.min()), float(inputs.max())
+def colour_limits(rows: Tensor) -> Limits:
+    """Return the lowest and the highest value of inputs (n, *shape): of each column if they are rows of a table."""
+    rows = rows.cpu().double()
+    return (rows.amin(dim=0), rows.amax(dim=0)) if rows.ndim == 2 else (rows.min(), rows.max())
 
 
 def first_input(inputs: Any) -> Tensor:
@@ -116,16 +136,17 @@ def first_input(inputs: Any) -> Tensor:
     return tensor
 
 
-def _symmetric(limits: tuple[float, float]) -> dict[str, float]:
-    most = max(abs(limits[0]), abs(limits[1])) or 1.0
-    return {"vmin": -most, "vmax": most}
-
-
-def _picture(image: Tensor, limits: tuple[float, float]) -> NDArray[np.float64]:
-    """Return an image (H, W, 3) of colours between 0 and 1; one channel is drawn as ink on paper."""
+def _scaled(values: Tensor, limits: Limits) -> Tensor:
+    """Return values between 0 and 1."""
     low, high = limits
-    image = (image - low) / (high - low if high > low else 1.0)
+    span = torch.where(high > low, high - low, torch.ones_like(high))
+    return ((values.double() - low) / span).clamp(0, 1)
+
+
+def _picture(image: Tensor, limits: Limits) -> NDArray[np.float64]:
+    """Return an image (H, W, 3) of colours between 0 and 1; three channels are colours, others are averaged."""
+    image = _scaled(image, limits)
     image = image[None] if image.ndim == 2 else image
-    image = image if len(image) == 3 else 1 - image.mean(dim=0, keepdim=True).expand(3, -1, -1)
-    picture: NDArray[np.float64] = torch.clamp(image, 0, 1).permute(1, 2, 0).double().numpy()
+    image = image if len(image) == 3 else image.mean(dim=0, keepdim=True).expand(3, -1, -1)
+    picture: NDArray[np.float64] = image.permute(1, 2, 0).numpy()
     return picture

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from geh_explain.plots import palette
 from geh_explain.plots.axes import shorten
-from geh_explain.plots.exemplars import colour_limits, first_input, label, show
+from geh_explain.plots.exemplars import Limits, colour_limits, first_input, label, placed, show, titles
 
 if TYPE_CHECKING:
     from geh_explain.interpret.gallery import Gallery, PairView
@@ -26,6 +27,7 @@ def draw(gallery: Gallery, labels: Any = None) -> Any:
     figure = plt.figure(
         figsize=(2.4 * sum(widths), (3.1 if painted else 2.3) * len(gallery.pairs)), layout="constrained"
     )
+    limits = colour_limits(torch.cat([first_input(pair.exemplars.inputs).flatten(0, 1) for pair in gallery.pairs]))
     rows = figure.subfigures(len(gallery.pairs), 1, hspace=0.06, squeeze=False)
     for part, pair in zip(rows[:, 0], gallery.pairs, strict=True):
         boxes = part.subplot_mosaic(
@@ -33,7 +35,7 @@ def draw(gallery: Gallery, labels: Any = None) -> Any:
             width_ratios=widths,
             height_ratios=heights,
         )
-        _draw_pair(boxes, pair, labels)
+        _draw_pair(boxes, pair, labels, limits)
         part.suptitle(_headline(pair, gallery.measure), fontsize=10, fontweight="bold", parse_math=False)
     return figure
 
@@ -44,14 +46,11 @@ def _headline(pair: PairView, measure: str) -> str:
     return f"{first} × {second}:  {measure.upper()} {pair.mean:.3g}{interval}"
 
 
-def _draw_pair(boxes: dict[str, Any], pair: PairView, labels: Any) -> None:
+def _draw_pair(boxes: dict[str, Any], pair: PairView, labels: Any, limits: Limits) -> None:
     found = pair.exemplars
-    limits = colour_limits(found.inputs)
-    readings = ["", ""] if labels is None else [f"\n{reading}" for reading in found.reading(labels)]
-    for row, box in enumerate(("first", "second")):
-        places = None if found.places is None else found.places[row]
-        show(boxes[box], first_input(found.inputs)[row], limits, places, found.map_shape)
-        label(boxes[box], shorten(pair.units[row]) + readings[row])
+    for row, (box, title) in enumerate(zip(("first", "second"), titles(found, labels), strict=True)):
+        show(boxes[box], first_input(found.inputs)[row], limits, *placed(found, row))
+        label(boxes[box], title)
     show(boxes["both"], first_input(pair.both.inputs)[0], limits)
     label(boxes["both"], "both" + ("\n" if labels is not None else ""))
     if pair.ascent is not None:

@@ -48,7 +48,7 @@ class Size:
     ablations: int = 0
 
 
-FULL = Size(10, False, 12_000, 30, 6_000, 15, 5_000, 1_000, 50, ablations=2)
+FULL = Size(10, False, 12_000, 30, 6_000, 15, 5_000, 1_000, 50, ablations=1)
 QUICK = Size(1, True, 6_000, 16, 3_000, 8, 1_000, 500, 20)
 
 
@@ -125,13 +125,12 @@ def _trained(size: Size, recipe: str, task: str, seed: int, folder: str | None) 
 
 def _read(pair: PairView, net: nn.Module, labels: list[str]) -> Record:
     """Return what the two nodes of a pair read, whether they speak for or against the pair, and the score."""
-    numbers = [int(unit.split("[")[1][:-1]) for unit in pair.units]
     weights = networks.votes(net)
     found = pair.exemplars.reading(labels)
     return {
         "units": list(pair.units),
         "readings": [[each.label, each.count, each.total] for each in found],
-        "signs": [1 if weights[number] >= 0 else -1 for number in numbers],
+        "signs": [1 if weights[number] >= 0 else -1 for number in pair.numbers],
         "mean": pair.mean,
         "low": pair.low,
         "high": pair.high,
