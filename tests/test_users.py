@@ -143,7 +143,7 @@ def test_pictures_survive_dollars_and_long_names(tmp_path):
 
 
 def test_columns_of_a_table_name_inputs_and_not_hidden_units():
-    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1))
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1), nn.Sigmoid())
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=["a", "b", "c"])
     names = [
         geh.GEHExplainer(net, layer, posterior=POINT).explain(frame, groups=1, progress=False).names
