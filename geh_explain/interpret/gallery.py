@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from geh_explain.attach import borrow, device_and_dtype
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, whole
 from geh_explain.interactions import Interactions
+from geh_explain.interpret.climb import REFERENCE_ROWS
 from geh_explain.interpret.exemplars import Best, Exemplars, Search
-from geh_explain.interpret.maximise import REFERENCE_ROWS, Maximised, maximise
+from geh_explain.interpret.maximise import Maximised, maximise
 from geh_explain.interpret.objectives import soft_minimum
 from geh_explain.points import Reader
 from geh_explain.units import Subset, Units

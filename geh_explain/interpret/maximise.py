@@ -3,42 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from geh_explain.attach import as_module, borrow, device_and_dtype
-from geh_explain.cut import Cut
-from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, whole
-from geh_explain.interpret.canvas import Bounds, Canvas, Pixels, Spectrum
-from geh_explain.interpret.images import Shake, roughness
+from geh_explain.errors import GEHTypeError, GEHValueError, whole
+from geh_explain.interpret.canvas import Bounds
+from geh_explain.interpret.climb import Climb, End, Terrain, as_rows, unit_values, usual
+from geh_explain.interpret.images import Shake
 from geh_explain.interpret.objectives import Objective, parse
-from geh_explain.interpret.responses import (
-    BeforeActivation,
-    check_reduce,
-    cut_at,
-    reduced,
-    report_dead,
-    unit_names,
-)
+from geh_explain.interpret.responses import check_reduce, cut_at, report_dead, unit_names
 from geh_explain.layers import Layer
-from geh_explain.points import Beside, Reader, Rows
 from geh_explain.units import Units
 
-#: Inputs start this far, of the width of their range, around its middle.
-_START_SPREAD = 0.01
-#: What is usual for a unit is seen on at most so many inputs.
-REFERENCE_ROWS = 512
-#: A blur is applied every so many steps.
-_BLUR_EVERY = 4
 #: Default shifts, of the shorter side of an image, rotations in degrees, and zooms.
 _JITTER, _ROTATE, _SCALE = 1 / 16, 5.0, 0.05
 
@@ -158,13 +143,9 @@ def maximise(
         raise GEHTypeError(
             f"unit_set={unit_set!r} is not a unit set; use one of geh_explain.units, such as Channels()."
         )
-    module = as_module(model)
-    device, dtype = device_and_dtype(module)
-    blank = torch.zeros(shape, device=device, dtype=dtype)
-    picture = len(shape) == 3
     if parametrisation not in ("auto", "pixel", "fourier"):
         raise GEHValueError(f"parametrisation={parametrisation!r} is unknown; use 'auto', 'pixel' or 'fourier'.")
-    if not picture and (parametrisation == "fourier" or jitter or rotate or scale or tv or blur):
+    if not _is_picture(shape) and (parametrisation == "fourier" or jitter or rotate or scale or tv or blur):
         raise GEHValueError(
             f"shape={shape} is no image (C, H, W); leave parametrisation='fourier', jitter, rotate, scale, tv and blur."
         )
@@ -172,144 +153,36 @@ def maximise(
         raise GEHValueError(f"blur={blur}: pixels are blurred; take parametrisation='pixel' with it.")
     if radius is not None and (limits is not None or mask is not None):
         raise GEHValueError(f"radius={radius}: give it without limits and without a mask.")
-    shake = Shake(
-        (min(shape[1:]) * _JITTER if jitter is None else jitter) if picture else 0.0,
-        (_ROTATE if rotate is None else rotate) if picture else 0.0,
-        (_SCALE if scale is None else scale) if picture else 0.0,
-    )
-    climb = _Climb(
+    module = as_module(model)
+    device, dtype = device_and_dtype(module)
+    blank = torch.zeros(shape, device=device, dtype=dtype)
+    terrain = Terrain(
+        like=blank,
         bounds=Bounds(*_limits(limits, blank), radius),
-        spectrum=picture and parametrisation != "pixel",
+        spectrum=_is_picture(shape) and parametrisation != "pixel",
         mask=None if mask is None else _mask(mask, blank),
         start=None if start is None else _broadcast("start", start, blank),
-        shake=shake,
-        penalty=lambda x: l2 * x.flatten(1).square().sum(dim=1) + (tv * roughness(x) if tv else 0.0),
+        shake=_shake(shape, jitter, rotate, scale),
+        l2=l2,
+        tv=tv,
         blur=blur,
-        steps=steps,
-        lr=lr,
     )
     with borrow(module):
-        wants = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        for parameter in wants:  # their gradients are nobody's business here
+        for parameter in module.parameters():  # their gradients are nobody's business here
             parameter.requires_grad_(False)
-        cut = cut_at(module, layer, unit_set, _rows(blank.expand(2, *shape)), "shape")
-        climb.values = lambda x: _values(cut, x, reduce, preactivation)
-        objectives = parse(units, cut.count)
+        cut = cut_at(module, layer, unit_set, as_rows(blank.expand(2, *shape)), "shape")
+        values = partial(unit_values, cut, reduce=reduce, preactivation=preactivation)
+        objectives, names = parse(units, cut.count), unit_names(cut)
         generator = torch.Generator().manual_seed(seed)
-        climb.mean, climb.std = _usual(climb, reference, device, dtype, blank, generator)
+        climb = Climb(terrain, values, *usual(terrain, values, reference, generator), steps, lr)
         tries = [objective for objective in objectives for _ in range(restarts)]
-        with tqdm(
-            total=-(-len(tries) // batch_size) * steps, desc="ascent", unit="step", disable=not progress, leave=False
-        ) as bar:
-            ends = [
-                climb(tries[first : first + batch_size], blank, generator, bar)
-                for first in range(0, len(tries), batch_size)
-            ]
-        names = unit_names(cut)
-    return _chosen(ends, objectives, restarts, [objective.name(names) for objective in objectives])
+        batches = [tries[first : first + batch_size] for first in range(0, len(tries), batch_size)]
+        with tqdm(total=len(batches) * steps, desc="ascent", unit="step", disable=not progress, leave=False) as bar:
+            ends = [climb(batch, generator, bar.update) for batch in batches]
+    return _best(ends, objectives, restarts, [objective.name(names) for objective in objectives])
 
 
-@dataclass
-class _End:
-    """Where climbs ended: inputs, objectives, the units' values, and whether anything moved."""
-
-    inputs: Tensor
-    scores: Tensor
-    values: Tensor
-    moved: Tensor
-
-
-@dataclass
-class _Climb:
-    """All that climbs have in common."""
-
-    bounds: Bounds
-    spectrum: bool
-    mask: Tensor | None
-    start: Tensor | None
-    shake: Shake
-    penalty: Callable[[Tensor], Tensor]
-    blur: float
-    steps: int
-    lr: float
-    values: Callable[[Tensor], Tensor] = field(init=False)
-    mean: Tensor = field(init=False)
-    std: Tensor = field(init=False)
-
-    def noise(self, count: int, like: Tensor, generator: torch.Generator) -> Tensor:
-        """Return numbers around 0, as many as ``count`` inputs have, that are 1 wide."""
-        return torch.randn(count, *like.shape, generator=generator).to(like)
-
-    def __call__(self, objectives: list[Objective], like: Tensor, generator: torch.Generator, bar: Any) -> _End:
-        begin = torch.zeros_like(like) + self.bounds.middle if self.start is None else self.start
-        begin = self.bounds.inside(begin[None])[0]
-        noise = _START_SPREAD * self.bounds.span * self.noise(len(objectives), like, generator)
-        canvas: Canvas = (Spectrum if self.spectrum else Pixels)(begin + noise, self.bounds)
-        optimiser: torch.optim.Optimizer = torch.optim.Adam([canvas.parameters], lr=self.lr)
-        straight = self.bounds.radius is not None and not self.spectrum
-        if straight:  # steps of Adam, alike in all numbers, would miss the best direction on a ball
-            optimiser = torch.optim.SGD([canvas.parameters], lr=self.lr * like.numel() ** 0.5)
-        moved = torch.zeros(len(objectives), dtype=torch.bool, device=like.device)
-        for step in range(self.steps):
-            shown = self._masked(canvas.inputs(), begin)
-            score = self._score(objectives, self.values(self.shake(shown, generator) if self.shake else shown))
-            if not bool(torch.isfinite(score).all()):
-                raise GEHRuntimeError(f"the activation became NaN or infinite in step {step}; try a smaller lr.")
-            optimiser.zero_grad()
-            if score.requires_grad:
-                (slope,) = torch.autograd.grad(score.sum(), canvas.parameters, retain_graph=True, allow_unused=True)
-                moved |= False if slope is None else (slope.flatten(1) != 0).any(dim=1)
-                torch.autograd.backward((self.penalty(shown) - score).sum(), inputs=[canvas.parameters])
-                if straight and canvas.parameters.grad is not None:
-                    canvas.parameters.grad = F.normalize(canvas.parameters.grad.flatten(1)).view_as(canvas.parameters)
-                optimiser.step()
-                canvas.settle(self.blur if (step + 1) % _BLUR_EVERY == 0 else 0.0)
-            bar.update(1)
-        with torch.no_grad():
-            # Not beyond the bounds by a rounding error.
-            shown = self._masked(self.bounds.inside(canvas.inputs()), begin)
-            values = self.values(shown)
-            return _End(shown, self._score(objectives, values), values, moved)
-
-    def _score(self, objectives: list[Objective], values: Tensor) -> Tensor:
-        parts = [objective(values[row : row + 1], self.mean, self.std) for row, objective in enumerate(objectives)]
-        return torch.cat(parts)
-
-    def _masked(self, x: Tensor, begin: Tensor) -> Tensor:
-        return x if self.mask is None else self.mask * x + (1 - self.mask) * begin
-
-
-def _values(cut: Cut, x: Tensor, reduce: str, preactivation: bool) -> Tensor:
-    """Return the units' values (n, D), with gradients."""
-    if not preactivation:
-        return reduced(cut, cut.reached(_rows(x)), reduce).values
-    with BeforeActivation() as before:
-        activations = cut.reached(_rows(x))
-    return reduced(cut, before.of(activations), reduce).values
-
-
-def _usual(
-    climb: _Climb, reference: Any, device: Any, dtype: Any, blank: Tensor, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation (D,) of the units over inputs that are usual."""
-    with torch.no_grad():
-        if reference is None:
-            noise = climb.noise(REFERENCE_ROWS, blank, generator)
-            inside = climb.bounds.inside(torch.as_tensor(climb.bounds.middle + climb.bounds.span * noise))
-            pieces = torch.split(inside, 64)
-        else:
-            reader = Reader(floating=True, device=device, dtype=dtype, argument="reference")
-            pieces = tuple(rows.inputs[0] for rows in islice(reader.stream(reference, 64), REFERENCE_ROWS // 64))
-            if any(piece.shape[1:] != blank.shape for piece in pieces):
-                raise GEHValueError(
-                    f"reference: its rows have shape {tuple(pieces[0].shape[1:])}, and shape={tuple(blank.shape)}."
-                )
-        values = torch.cat([climb.values(piece) for piece in pieces])
-        spread = values.std(dim=0, correction=0)
-        return values.mean(dim=0), torch.where(spread > 0, spread, torch.ones_like(spread))
-
-
-def _chosen(ends: list[_End], objectives: list[Objective], restarts: int, names: list[str]) -> Maximised:
+def _best(ends: list[End], objectives: list[Objective], restarts: int, names: list[str]) -> Maximised:
     """Keep the best of each objective's ends."""
     shape = (len(objectives), restarts)
     scores, values = torch.cat([end.scores for end in ends]), torch.cat([end.values for end in ends])
@@ -324,8 +197,19 @@ def _chosen(ends: list[_End], objectives: list[Objective], restarts: int, names:
     return Maximised(inputs, scores[best].double().cpu().numpy(), activations, names, dead)
 
 
-def _rows(x: Tensor) -> Rows:
-    return Rows((x,), Beside.of(None, (), len(x)))
+def _is_picture(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 3
+
+
+def _shake(shape: tuple[int, ...], jitter: float | None, rotate: float | None, scale: float | None) -> Shake:
+    """Return how inputs are moved about: images a little, if nothing else is said."""
+    if not _is_picture(shape):
+        return Shake()
+    return Shake(
+        min(shape[1:]) * _JITTER if jitter is None else jitter,
+        _ROTATE if rotate is None else rotate,
+        _SCALE if scale is None else scale,
+    )
 
 
 def _limits(limits: tuple[Any, Any] | None, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
