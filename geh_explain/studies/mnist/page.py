@@ -39,6 +39,11 @@ independent of each other, the cheapest way to differ is to look at one half eac
 their votes are bounded, so that one node cannot decide alone. The layer has 8 nodes instead of 84, and scores are
 scaled by the nodes' standard deviations, as votes count by how far nodes move. The price is longer training.
 """
+_FALLS_SHORT = """
+Where it falls short, a node reads a digit that training never showed: (-, 2) for 3 on the right, say. Among the digits
+of the task such a node may well be on for 3 only; nothing told the network that a 2 is no 3. And two nodes may share
+a digit, so that another pair leads.
+"""
 
 
 def page(table: pd.DataFrame, records: Sequence[Record], size: Size) -> str:
@@ -61,6 +66,7 @@ def page(table: pd.DataFrame, records: Sequence[Record], size: Size) -> str:
         f"## Our recipe: {OURS}",
         filled("A pair of nodes as (left, right) digit, with how many of nine exemplars show it; bold as expected."),
         _readings(table, OURS),
+        filled(_FALLS_SHORT),
         *_pictures(OURS, "ours"),
         *_without(table),
         f"## {PAPER.capitalize()}",
