@@ -211,18 +211,25 @@ class Best:
         self._high = torch.maximum(self._high, found.values.amax(dim=0).cpu())
         values = _scores(found.values, rows, self.search).T.double().cpu()
         # Rows that were seen earlier stand first, so that a stable sort leaves ties in the order of their numbers.
-        new = torch.arange(self.seen, self.seen + len(rows)).expand_as(values)
-        scores, indices = torch.cat([self._scores, values], dim=1), torch.cat([self._indices, new], dim=1)
+        hopeful = torch.arange(len(rows))
+        if self.seen >= self.search.k:
+            hopeful = (values > self._scores[:, -1:]).any(dim=0).nonzero()[:, 0]
+        if not len(hopeful):
+            self.seen += len(rows)
+            return
+        new = (self.seen + hopeful).expand(len(values), -1)
+        scores, indices = torch.cat([self._scores, values[:, hopeful]], dim=1), torch.cat([self._indices, new], dim=1)
         self._scores, order = (
             part[:, : self.search.k] for part in torch.sort(scores, dim=1, descending=True, stable=True)
         )
         self._indices = indices.gather(1, order)
         if found.places is not None:
-            places = found.places.transpose(0, 1).cpu()
+            places = found.places.transpose(0, 1).cpu()[:, hopeful]
             places = places if self._places is None else torch.cat([self._places, places], dim=1)
             self._places = places.gather(1, order[..., None].expand(-1, -1, places.shape[2]))
-        kept = set(self._indices.flatten().tolist())
-        self._inputs = {index: inputs for index, inputs in self._inputs.items() if index in kept}
+        kept = set(self._indices.unique().tolist())
+        for index in self._inputs.keys() - kept:
+            del self._inputs[index]
         for index in kept - self._inputs.keys():
             self._inputs[index] = tuple(x[index - self.seen].clone() for x in rows.inputs)
         self.seen += len(rows)
