@@ -227,7 +227,7 @@ class Best:
             places = found.places.transpose(0, 1).cpu()[:, hopeful]
             places = places if self._places is None else torch.cat([self._places, places], dim=1)
             self._places = places.gather(1, order[..., None].expand(-1, -1, places.shape[2]))
-        kept = set(self._indices.unique().tolist())
+        kept = set(self._indices.flatten().tolist())
         for index in self._inputs.keys() - kept:
             del self._inputs[index]
         for index in kept - self._inputs.keys():
