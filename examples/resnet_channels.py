@@ -1,7 +1,7 @@
 """Which channels of a ResNet act together, and what do they respond to?
 
 A torchvision ResNet-18 learns to tell whether a picture shows a red circle beside a blue square; then the channels of
-its third stage are explained, and the strongest pairs shown. Runs offline, in about a minute.
+its third stage are explained, and the strongest pairs shown. Runs offline, in one or two minutes.
 """
 
 from __future__ import annotations
