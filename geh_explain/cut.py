@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from geh_explain.errors import GEHRuntimeError, GEHTypeError
+from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
 from geh_explain.layers import Site
 from geh_explain.layout import telling
 from geh_explain.outputs import Output, read, select
@@ -71,6 +72,7 @@ class Cut:
         like = self.layout or site.module
         self.units = (units or default_units(self.shape, site.module)).bind(self.shape, like, columns)
         self.count = self.units.count(self.shape)
+        self._columns = columns
         self.view: View | None = None
         self.calls = 0
 
@@ -88,6 +90,23 @@ class Cut:
     def place(self) -> str:
         """Where the cut is, in words."""
         return "the inputs" if self.layer is None else f"layer {self.name!r}"
+
+    def unit_names(self, names: Any = None) -> list[str]:
+        """Return one name per unit: those given, else the inputs' columns or numbers at the layer."""
+        if names is None:
+            given = self.units.names(self.shape, self.name or "x", self._columns)
+        elif isinstance(names, str) or not isinstance(names, Iterable):
+            raise GEHTypeError(f"names={names!r} is not a list; give one name for each of the {self.count} units.")
+        else:
+            given = [str(name) for name in names]
+        if len(given) != self.count:
+            raise GEHValueError(
+                f"names has {len(given)} entries for {self.count} units of {self.place}; give one for each."
+            )
+        twice = sorted(name for name, count in Counter(given).items() if count > 1)
+        if twice:
+            raise GEHValueError(f"names: {twice[:5]} are there twice; pass names= that tell units apart.")
+        return given
 
     def zeros(self, rows: Rows) -> Tensor:
         """Return the shifts (n, D) at which the Hessian is taken."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,7 +154,7 @@ class GEHExplainer:
             job = self._prepare(
                 inputs, target, additional_forward_args, groups, batch_size, seed, eah_points=eah_points, memory=memory
             )
-            unit_names = _unit_names(names, job)
+            unit_names = job.cut.unit_names(names)
             self._run(job, draws, scale, batch_size, seed, progress)
             notes = notes_on(job, chosen=self.posterior is None, by_hand=not isinstance(groups, str))
         if half is not None:
@@ -417,19 +416,3 @@ def _check_size(cut: Cut, budget: int) -> None:
             f"into memory ({budget / 1e9:.1f} GB). Choose fewer: units=explainer.screen(inputs) finds those that "
             "matter; or take Channels() or Patches(size), or a later layer."
         )
-
-
-def _unit_names(names: Sequence[str] | None, job: Job) -> list[str]:
-    cut = job.cut
-    if names is None:
-        given = cut.units.names(cut.shape, cut.name or "x", None if cut.layer is not None else job.points.columns)
-    elif isinstance(names, str) or not isinstance(names, Iterable):
-        raise GEHTypeError(f"names={names!r} is not a list; give one name for each of the {cut.count} units.")
-    else:
-        given = [str(name) for name in names]
-    if len(given) != cut.count:
-        raise GEHValueError(f"names has {len(given)} entries for {cut.count} units of {cut.place}; give one for each.")
-    twice = sorted(name for name, count in Counter(given).items() if count > 1)
-    if twice:
-        raise GEHValueError(f"names: {twice[:5]} are there twice; pass names= that tell units apart.")
-    return given

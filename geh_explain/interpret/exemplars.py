@@ -26,7 +26,6 @@ from geh_explain.interpret.responses import (
     refuse_not_finite,
     report_dead,
     respond,
-    unit_names,
 )
 from geh_explain.layers import Layer
 from geh_explain.points import Reader, Rows, in_order, is_ordered
@@ -193,7 +192,7 @@ class Best:
     """The k best rows so far of each unit, and all that belongs to them."""
 
     def __init__(self, search: Search, cut: Cut) -> None:
-        self.search, self.units, self.names, self.map_shape = search, cut.units, unit_names(cut), map_shape(cut)
+        self.search, self.units, self.names, self.map_shape = search, cut.units, cut.unit_names(), map_shape(cut)
         self.seen = 0
         #: The values (n, U) of all rows, a piece for each batch, if the search keeps them.
         self.values: list[Tensor] = []

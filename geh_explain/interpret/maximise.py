@@ -20,7 +20,7 @@ from geh_explain.interpret.canvas import Bounds
 from geh_explain.interpret.climb import Climb, End, Terrain, as_rows, unit_values, usual
 from geh_explain.interpret.images import Shake
 from geh_explain.interpret.objectives import Objective, parse
-from geh_explain.interpret.responses import check_reduce, cut_at, report_dead, unit_names
+from geh_explain.interpret.responses import check_reduce, cut_at, report_dead
 from geh_explain.layers import Layer
 from geh_explain.units import Units
 
@@ -172,7 +172,7 @@ def maximise(
             parameter.requires_grad_(False)
         cut = cut_at(module, layer, unit_set, as_rows(blank.expand(2, *shape)), "shape")
         values = partial(unit_values, cut, reduce=reduce, preactivation=preactivation)
-        objectives, names = parse(units, cut.count), unit_names(cut)
+        objectives, names = parse(units, cut.count), cut.unit_names()
         generator = torch.Generator().manual_seed(seed)
         climb = Climb(terrain, values, *usual(terrain, values, reference, generator), steps, lr)
         tries = [objective for objective in objectives for _ in range(restarts)]

@@ -115,11 +115,6 @@ def refuse_not_finite(values: Tensor, rows: Rows, what: str) -> None:
         raise GEHRuntimeError(f"{what} is NaN or infinite at candidate {row}; look at it there, or leave it out.")
 
 
-def unit_names(cut: Cut) -> list[str]:
-    """Return the units' names."""
-    return cut.units.names(cut.shape, cut.name)
-
-
 def report_dead(dead: NDArray[np.bool_], names: Sequence[str], what: str) -> None:
     """Say which units nothing changes; if that is all of them, there is nothing to show."""
     if not dead.any():
