@@ -76,7 +76,6 @@ def borrow(model: nn.Module) -> Iterator[None]:
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     halves = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.dtype in _HALF]
     saved = [tensor.data for tensor in halves]
-    generators = _generator_states()
     fast_path, cudnn = torch.backends.mha.get_fastpath_enabled(), torch.backends.cudnn.enabled
     try:
         torch.backends.mha.set_fastpath_enabled(False)
@@ -86,7 +85,7 @@ def borrow(model: nn.Module) -> Iterator[None]:
             module.training = False
         for tensor in halves:
             tensor.data = tensor.data.float()
-        with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        with global_generators(), torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
@@ -105,18 +104,18 @@ def borrow(model: nn.Module) -> Iterator[None]:
             for buffer, value in buffers:
                 if not torch.equal(buffer, value):
                     buffer.copy_(value)
-        _restore_generators(generators)
 
 
-def _generator_states() -> tuple[Any, ...]:
+@contextmanager
+def global_generators() -> Iterator[None]:
+    """Give the global random generators back as they were."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
-    return torch.get_rng_state(), cuda, np.random.get_state(), random.getstate()
-
-
-def _restore_generators(states: tuple[Any, ...]) -> None:
-    cpu, cuda, of_numpy, of_python = states
-    torch.set_rng_state(cpu)
-    if cuda is not None:
-        torch.cuda.set_rng_state_all(cuda)
-    np.random.set_state(of_numpy)
-    random.setstate(of_python)
+    cpu, of_numpy, of_python = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
+        np.random.set_state(of_numpy)
+        random.setstate(of_python)

@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from geh_explain.cli import main
+from geh_explain.datasets import simulation as data
+from geh_explain.store import Store, complete
 from geh_explain.studies import simulated
-from geh_explain.studies.simulated import data, experiment
-from geh_explain.studies.store import Store, complete
+from geh_explain.studies.simulated import experiment
 
 
 def test_true_interactions_are_the_second_derivatives_of_the_effects():

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from geh_explain.store import Store, complete
 from geh_explain.studies.mnist import experiment
-from geh_explain.studies.store import Store, complete
 
 
 def run(

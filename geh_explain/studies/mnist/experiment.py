@@ -17,8 +17,8 @@ from geh_explain.datasets import TASKS, Digits, mnist_digits, mnist_pairs
 from geh_explain.errors import GEHWarning
 from geh_explain.explainer import GEHExplainer
 from geh_explain.interpret import Gallery, PairView, half_blank
+from geh_explain.store import Record
 from geh_explain.studies.mnist import networks
-from geh_explain.studies.store import Record
 
 #: Seeds below this one served to find the recipe.
 FIRST_SEED = 100

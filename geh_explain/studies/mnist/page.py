@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from geh_explain.datasets import TASKS
+from geh_explain.store import Record
 from geh_explain.studies.mnist.experiment import ABLATIONS, OURS, PAPER, Size, expected
 from geh_explain.studies.mnist.summary import counts
-from geh_explain.studies.store import Record
 from geh_explain.studies.text import filled, markdown
 
 #: How many networks of ten are to read as expected and accurately, and how many with digits of the task only.

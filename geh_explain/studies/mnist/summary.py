@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from geh_explain.datasets import TASKS
+from geh_explain.store import Record
 from geh_explain.studies.mnist.experiment import expected
-from geh_explain.studies.store import Record
 
 
 def tidy(records: Sequence[Record]) -> pd.DataFrame:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from geh_explain.store import Store, complete
 from geh_explain.studies.simulated import experiment
-from geh_explain.studies.store import Store, complete
 
 
 def run(folder: Path, docs: Path | None = None, *, quick: bool = False, workers: int = 2) -> Iterator[str]:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from geh_explain import baselines, bnn, posterior
+from geh_explain.datasets import simulation as data
 from geh_explain.errors import GEHWarning
 from geh_explain.explainer import GEHExplainer
 from geh_explain.interactions import Interactions
-from geh_explain.studies.simulated import data
-from geh_explain.studies.store import Record
+from geh_explain.store import Record
 
 Floats = NDArray[np.float64]
 

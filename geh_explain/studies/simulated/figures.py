@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from geh_explain import inference
+from geh_explain.datasets import simulation as data
 from geh_explain.plots import palette
-from geh_explain.studies.simulated import data, summary
+from geh_explain.store import Record
+from geh_explain.studies.simulated import summary
 from geh_explain.studies.simulated.experiment import POSTERIORS
-from geh_explain.studies.store import Record
 
 #: Colours that colour-blind readers can tell apart (Okabe and Ito).
 _COLOURS = (palette.SURE, palette.MARK, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", palette.LINE)

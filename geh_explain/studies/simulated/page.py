@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from geh_explain.studies.simulated import data, summary
+from geh_explain.datasets import simulation as data
+from geh_explain.store import Record
+from geh_explain.studies.simulated import summary
 from geh_explain.studies.simulated.experiment import MAIN_NETWORKS, POSTERIORS, Size
 from geh_explain.studies.simulated.verdicts import verdicts
-from geh_explain.studies.store import Record
 from geh_explain.studies.text import filled, markdown, plus_minus
 
 #: Lines of the first picture: label, method, posterior.

@@ -10,10 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geh_explain import inference
+from geh_explain.datasets import simulation as data
 from geh_explain.ranking import PairRanking
-from geh_explain.studies.simulated import data
+from geh_explain.store import Record
 from geh_explain.studies.simulated.experiment import MEASURES
-from geh_explain.studies.store import Record
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -1,4 +1,4 @@
-"""Eight features, seven neighbouring pairs that interact, each in a way of its own, and the true second derivatives."""
+"""Simulated data: seven neighbouring pairs of eight features interact, with known second derivatives."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from geh_explain.datasets.tables import Regression
+from geh_explain.errors import GEHValueError, whole
 
 Floats = NDArray[np.float64]
 
@@ -85,6 +88,23 @@ def true_scores(x: Floats, labels: NDArray[np.int64]) -> dict[str, Floats]:
         "geh": np.abs(groups).sum(axis=0) / len(x),
         "eah": np.abs(local).mean(axis=0),
     }
+
+
+def simulated(rows: int = 25_000, *, signal_to_noise: float = 1.0, seed: int = 0) -> Regression:
+    """Draw eight features of which the seven neighbouring pairs interact, each in a way of its own, and noise.
+
+    ``signal_to_noise`` is the ratio of variances, 0 for a target of noise alone.
+
+    >>> table = simulated(100)
+    >>> table.X.shape, list(table.X.columns[:2])
+    ((100, 8), ['x1', 'x2'])
+    """
+    import pandas as pd
+
+    if not signal_to_noise >= 0:
+        raise GEHValueError(f"signal_to_noise={signal_to_noise!r} must be at least 0.")
+    drawn = simulate(signal_to_noise, whole("rows", rows, 2), 1, whole("seed", seed, 0))
+    return Regression(pd.DataFrame(drawn.x, columns=NAMES), pd.Series(drawn.y, name="y"))
 
 
 def simulate(signal_to_noise: float, rows: int, test_rows: int, seed: int) -> Data:
