@@ -29,8 +29,10 @@ from geh_explain.points import Points, Reader
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.base import steady
 from geh_explain.posterior.choice import check_posterior, default_posterior
+from geh_explain.ranking import find_unit
 from geh_explain.run import PILOT_DRAWS, Collected, Job, run
 from geh_explain.settings import describe, settings_of
+from geh_explain.surface import Surface, joint_effect
 from geh_explain.units import Subset, Units
 
 
@@ -265,6 +267,60 @@ class GEHExplainer:
         chosen = choose_pairs(result, pairs, measure)
         site = None if self.site.module is None else Layer(self.site.module, self.site.pick, self.site.call)
         return look_at(self.model, site, self.units, result, candidates, joint, chosen, measure, search, painting)
+
+    def surface(
+        self,
+        inputs: Any,
+        i: int | str,
+        j: int | str,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        result: Interactions | None = None,
+        grid: int = 25,
+        background: int = 50,
+        draws: int = 20,
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Surface:
+        """Show how the output depends on two units together, without what each does alone; it has ``plot()``.
+
+        Parameters
+        ----------
+        inputs, target, additional_forward_args
+            As in :meth:`explain`.
+        i, j
+            The two units, by name or number.
+        result
+            What :meth:`explain` found for the same inputs: its regions and their signed effects are shown too.
+        grid
+            Places for each unit, or all its values where there are fewer.
+        background
+            How many of the inputs, evenly from all, the other units are taken from; the response is their mean.
+        draws, batch_size, seed, progress
+            As in :meth:`explain`.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> model = lambda x: x[:, 0] * x[:, 1] + x[:, 0] ** 2
+        >>> explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
+        >>> surface = explainer.surface(torch.rand(200, 3), 0, 1, grid=5, progress=False)
+        >>> twist = surface.values[-1, -1] - surface.values[-1, 0] - surface.values[0, -1] + surface.values[0, 0]
+        >>> round(float(twist / (surface.first[-1] - surface.first[0]) / (surface.second[-1] - surface.second[0])), 3)
+        1.0
+        """
+        grid, background = whole("grid", grid, 2), whole("background", background, 1)
+        draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
+        with borrow(self.model):
+            points, cut = self._cut(inputs, target, additional_forward_args)
+            pair = find_unit(i, cut.unit_names()), find_unit(j, cut.unit_names())
+            if pair[0] == pair[1]:
+                raise GEHValueError(f"i={i!r} and j={j!r} are the same unit; a surface needs two.")
+            posterior = self._posterior(cut, points)
+            found = joint_effect(cut, points, posterior, pair, grid, background, draws, batch_size, seed, progress)
+        return found if result is None else found.with_regions(result)
 
     def choose_groups(
         self,

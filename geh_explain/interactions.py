@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain import inference, measures
-from geh_explain.errors import GEHTypeError, GEHValueError, warn, whole
-from geh_explain.ranking import PairRanking
+from geh_explain.errors import GEHValueError, warn, whole
+from geh_explain.ranking import PairRanking, find_unit
 from geh_explain.scores import Moments, Scores
 
 if TYPE_CHECKING:
@@ -245,22 +245,10 @@ class Interactions:
 
     def pair(self, i: int | str, j: int | str) -> int:
         """Return the number of the pair of two units, given by name or index."""
-        first, second = self._unit(i), self._unit(j)
+        first, second = find_unit(i, self.names), find_unit(j, self.names)
         if first == second:
             raise GEHValueError(f"i={i!r} and j={j!r} are the same unit; an interaction needs two.")
         return measures.pair_index(first, second, len(self.names))
-
-    def _unit(self, unit: int | str) -> int:
-        if isinstance(unit, str):
-            if unit in self.names:
-                return self.names.index(unit)
-            known = f"{self.names[:8]}{' ...' if len(self.names) > 8 else ''}"
-            raise GEHValueError(f"unit {unit!r} is not among the names {known}.")
-        if isinstance(unit, bool) or not isinstance(unit, (int, np.integer)):
-            raise GEHTypeError(f"unit {unit!r} must be a name or an index.")
-        if not -len(self.names) <= unit < len(self.names):
-            raise GEHValueError(f"unit {unit} is out of range; there are {len(self.names)} units.")
-        return int(unit) % len(self.names)
 
     @property
     def plot(self) -> Plots:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain import measures
-from geh_explain.errors import GEHValueError
+from geh_explain.errors import GEHTypeError, GEHValueError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ class PairRanking:
 
     def rank(self, i: int | str, j: int | str) -> float:
         """Return the rank of one pair, by number or name."""
-        a, b = sorted(self.names.index(unit) if isinstance(unit, str) else unit for unit in (i, j))
+        a, b = sorted(find_unit(unit, self.names) for unit in (i, j))
         return float(self.ranks[measures.pair_index(a, b, len(self.names))])
 
     def top(self, n: int = 10) -> list[tuple[str, str]]:
@@ -67,3 +67,18 @@ class PairRanking:
     def __repr__(self) -> str:
         first = ", ".join(f"{a} x {b}" for a, b in self.top(3))
         return f"PairRanking({self.method}, {len(self.scores)} pairs: {first}, ...)"
+
+
+def find_unit(unit: int | str, names: Sequence[str]) -> int:
+    """Return the number of a unit that is given by name or number."""
+    if isinstance(unit, str):
+        if unit in names:
+            return list(names).index(unit)
+        raise GEHValueError(
+            f"unit {unit!r} is not among the names {list(names[:8])}{' ...' if len(names) > 8 else ''}."
+        )
+    if isinstance(unit, bool) or not isinstance(unit, (int, np.integer)):
+        raise GEHTypeError(f"unit {unit!r} must be a name or an index.")
+    if not -len(names) <= unit < len(names):
+        raise GEHValueError(f"unit {unit} is out of range; there are {len(names)} units.")
+    return int(unit) % len(names)

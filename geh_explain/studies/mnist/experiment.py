@@ -20,14 +20,17 @@ from geh_explain.interpret import Gallery, PairView, half_blank
 from geh_explain.store import Record
 from geh_explain.studies.mnist import networks
 
-#: Seeds below this one served to find the recipe.
-FIRST_SEED = 100
+#: Seeds below this one served to find the recipe, and an earlier one.
+FIRST_SEED = 200
 PAPER, OURS = "as in the paper", "adding evidence"
 #: Our recipe without one of its parts.
 ABLATIONS: dict[str, dict[str, Any]] = {
     "adding evidence, no penalty": {"penalty": 0.0},
     "adding evidence, weights of any sign": {"positive": False},
+    "adding evidence, no other digits": {},
 }
+#: In our recipe, the share of sides that show a digit which is not of the task, so that no node takes a 2 for a 3.
+_OTHER = 0.1
 #: Pairs of nodes that are read.
 PAIRS = 2
 
@@ -48,7 +51,7 @@ class Size:
     ablations: int = 0
 
 
-FULL = Size(10, False, 12_000, 30, 6_000, 15, 5_000, 1_000, 50, ablations=1)
+FULL = Size(10, False, 24_000, 20, 6_000, 15, 5_000, 1_000, 50, ablations=1)
 QUICK = Size(1, True, 6_000, 16, 3_000, 8, 1_000, 500, 20)
 
 
@@ -112,7 +115,8 @@ def one_digit(digits: Digits) -> tuple[Tensor, list[str]]:
 def _trained(size: Size, recipe: str, task: str, seed: int, folder: str | None) -> tuple[nn.Module, float, int]:
     """Return a network, how often it is right on pairs of digits that it has not seen, and its best epoch."""
     rows, epochs, lr = (size.rows, size.epochs, 3e-3) if recipe != PAPER else (size.paper_rows, size.paper_epochs, 1e-3)
-    train = mnist_pairs(_digits("train", folder, size.small), task, rows, seed=seed)
+    other = 0.0 if recipe in (PAPER, "adding evidence, no other digits") else _OTHER
+    train = mnist_pairs(_digits("train", folder, size.small), task, rows, other=other, seed=seed)
     test = mnist_pairs(_digits("test", folder, size.small), task, size.test_rows, seed=seed)
     net = networks.as_in_the_paper(seed)
     if recipe != PAPER:

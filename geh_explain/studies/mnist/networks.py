@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ def as_in_the_paper(seed: int, width: int = 84) -> nn.Sequential:
         torch.manual_seed(seed)
         return nn.Sequential(
             OrderedDict[str, nn.Module](
-                **_convolutions(),
+                **_convolutions(nn.Softplus(beta=10), nn.AvgPool2d(2)),
                 fc1=ConcreteDropout(nn.Linear(960, 120)),
                 act1=nn.Softplus(beta=10),
                 fc2=ConcreteDropout(nn.Linear(120, width)),
@@ -31,7 +32,7 @@ def as_in_the_paper(seed: int, width: int = 84) -> nn.Sequential:
 
 
 def adding_evidence(
-    seed: int, rows: int, width: int = 8, *, penalty: float = 0.5, positive: bool = True
+    seed: int, rows: int, width: int = 8, *, penalty: float = 0.15, positive: bool = True
 ) -> nn.Sequential:
     """Return a LeNet whose fully connected layers have non-negative weights, and nodes that are told to differ.
 
@@ -44,7 +45,7 @@ def adding_evidence(
         torch.manual_seed(seed)
         return nn.Sequential(
             OrderedDict[str, nn.Module](
-                **_convolutions(),
+                **_convolutions(nn.ReLU(), nn.MaxPool2d(2)),
                 fc1=ConcreteDropout(adding(nn.Linear(960, 120)), length_scale=1.0),
                 centre1=Centred(120, 1.0),
                 act1=nn.Softplus(beta=10),
@@ -65,14 +66,14 @@ def votes(net: nn.Module) -> list[float]:
     return weights
 
 
-def _convolutions() -> dict[str, nn.Module]:
+def _convolutions(activation: nn.Module, pool: nn.Module) -> dict[str, nn.Module]:
     return {
         "conv1": nn.Conv2d(1, 6, 5, padding=2),
-        "act_conv1": nn.Softplus(beta=10),
-        "pool1": nn.AvgPool2d(2),
+        "act_conv1": activation,
+        "pool1": pool,
         "conv2": ConcreteDropout(nn.Conv2d(6, 16, 5)),
-        "act_conv2": nn.Softplus(beta=10),
-        "pool2": nn.AvgPool2d(2),
+        "act_conv2": deepcopy(activation),
+        "pool2": deepcopy(pool),
         "flatten": nn.Flatten(),
     }
 

@@ -32,17 +32,21 @@ sigmoid, so that the Hessian is of rank one: the strongest pair is that of the t
 whatever they mean.
 """
 _RECIPE = """
-Our recipe leads the same network to positive evidence, and leaves data and task as they are. The weights of the
-fully connected layers are non-negative, so that a node can only respond to what is there, and only speak for the
-pair; a penalty on correlations between the nodes makes them differ, and as the two halves of an image are
-independent of each other, the cheapest way to differ is to look at one half each. Nodes lie between 0 and 1, and
-their votes are bounded, so that one node cannot decide alone. The layer has 8 nodes instead of 84, and scores are
-scaled by the nodes' standard deviations, as votes count by how far nodes move. The price is longer training.
+Our recipe leads a LeNet to positive evidence, and leaves the task as it is. The weights of the fully connected layers
+are non-negative, so that a node can only respond to what is there, and only speak for the pair; a penalty on
+correlations between the nodes makes them differ, and as the two halves of an image are independent of each other, the
+cheapest way to differ is to look at one half each. Nodes lie between 0 and 1, and their votes are bounded, so that
+one node cannot decide alone. In training, one side in ten shows a digit that is not of the task: nothing else would
+tell the network that a 2 is no 3. The layer has 8 nodes instead of 84, the convolutions have ReLU and max pooling
+(they are below the nodes, where no derivative is taken), and scores are scaled by the nodes' standard deviations, as
+votes count by how far nodes move. The price is longer training on more pairs. Accuracy and explanation are of pairs
+of the task's digits only, and nodes are read among all ten digits, as in the paper's recipe.
 """
-_FALLS_SHORT = """
-Where it falls short, a node reads a digit that training never showed: (-, 2) for 3 on the right, say. Among the digits
-of the task such a node may well be on for 3 only; nothing told the network that a 2 is no 3. And two nodes may share
-a digit, so that another pair leads.
+_EARLIER = """
+An earlier form of this recipe had average pooling and softplus, a penalty more than three times as large, half as many
+pairs, and no digits but those of the task. On ten seeds of its own (100 to 109) it read as expected, at 99 % or
+more, in 8 networks of task A and 6 of task B; mostly a node for 3 on the right read as 2, a digit that training had
+never shown. Its records are in [mnist_earlier.csv](mnist_earlier.csv).
 """
 
 
@@ -66,7 +70,7 @@ def page(table: pd.DataFrame, records: Sequence[Record], size: Size) -> str:
         f"## Our recipe: {OURS}",
         filled("A pair of nodes as (left, right) digit, with how many of nine exemplars show it; bold as expected."),
         _readings(table, OURS),
-        filled(_FALLS_SHORT),
+        filled(_EARLIER),
         *_pictures(OURS, "ours"),
         *_without(table),
         f"## {PAPER.capitalize()}",

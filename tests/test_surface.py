@@ -1,0 +1,138 @@
+"""The surface of a pair: joint effect without main effects, at inputs and hidden layers, drawn with its regions."""
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import geh_explain as geh
+
+matplotlib.use("Agg")
+
+X = torch.rand(300, 4, generator=torch.Generator().manual_seed(0)) + 0.5
+
+
+def twisted(x):
+    return 3 * x[:, 0] * x[:, 1] + x[:, 0] ** 2 - 5 * x[:, 1] + x[:, 2] * x[:, 3]
+
+
+def explainer(model=twisted, *args, **options):
+    return geh.GEHExplainer(model, *args, posterior=geh.posterior.PointEstimate(), **options)
+
+
+def surface(*pair, model=twisted, inputs=X, **options):
+    return explainer(model).surface(inputs, *pair, progress=False, **options)
+
+
+def test_a_product_is_a_saddle_and_main_effects_are_gone():
+    found = surface(0, 1, grid=7)
+    mean = X.double().mean(dim=0).numpy()
+    expected = 3 * (found.first - mean[0])[:, None] * (found.second - mean[1])
+    # The grid stands for the data to within half a step.
+    np.testing.assert_allclose(found.values, expected, atol=0.02)
+    assert found.std.max() == 0
+
+
+def test_rows_and_columns_average_to_nothing_over_the_data():
+    found = surface(0, 1, grid=9)
+    nearest = [np.abs(found.points[:, [k]] - places).argmin(1) for k, places in enumerate((found.first, found.second))]
+    shares = [np.bincount(index, minlength=9) / len(X) for index in nearest]
+    np.testing.assert_allclose(found.values @ shares[1], 0, atol=1e-6)
+    np.testing.assert_allclose(shares[0] @ found.values, 0, atol=1e-6)
+
+
+def test_without_interaction_it_is_flat():
+    assert np.abs(surface(0, 2).values).max() < 1e-5
+
+
+def test_few_values_are_all_taken():
+    x = X.clone()
+    x[:, 1] = (x[:, 1] > 1).float()
+    found = surface(0, 1, inputs=x, grid=6)
+    assert found.second.tolist() == [0, 1]
+    assert found.values.shape == (6, 2)
+
+
+def test_units_by_name_any_kind_of_input_and_any_batch():
+    frame = pd.DataFrame(X.numpy(), columns=list("abcd"))
+    by_name = surface("b", "a", inputs=frame, grid=5)
+    by_number = surface(0, 1, grid=5)
+    assert by_name.names == ("b", "a")
+    np.testing.assert_allclose(by_name.values.T, by_number.values, atol=1e-5)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X), batch_size=70)
+    np.testing.assert_allclose(surface(0, 1, inputs=loader, grid=5, background=300).values,
+                               surface(0, 1, grid=5, background=300, batch_size=64).values, atol=1e-5)  # fmt: skip
+
+
+def test_hidden_units_and_draws():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Dropout(0.2), nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 1))
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    found = geh.GEHExplainer(net, "1").surface(X, 0, 3, grid=6, draws=8, progress=False)
+    assert found.values.shape == (6, 6)
+    assert found.std.max() > 0
+    hidden = torch.tanh(net[0](X))[:, [0, 3]]
+    np.testing.assert_allclose(found.points, hidden.detach(), rtol=1e-5)
+    assert all(torch.equal(net.state_dict()[name], value) for name, value in before.items())
+    again = geh.GEHExplainer(net, "1").surface(X, 0, 3, grid=6, draws=8, progress=False)
+    assert np.array_equal(found.values, again.values)
+
+
+def test_a_channel_is_its_mean():
+    class Maps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(1, 3, 3)
+
+        def forward(self, x):
+            means = self.conv(x).mean(dim=(2, 3))
+            return means[:, 0] * means[:, 1] + means[:, 2]
+
+    images = torch.rand(40, 1, 6, 6)
+    found = explainer(Maps(), "conv").surface(images, 0, 1, grid=5, progress=False)
+    mean = found.points.mean(axis=0)
+    expected = (found.first - mean[0])[:, None] * (found.second - mean[1])
+    np.testing.assert_allclose(found.values, expected, atol=0.02 * np.abs(expected).max() + 1e-3)
+
+
+def test_regions_of_a_result_are_drawn(tmp_path):
+    result = explainer().explain(X, groups=3, progress=False)
+    found = explainer().surface(X, 0, 1, result=result, grid=6, progress=False)
+    assert found.effects.tolist() == result.regions(0, 1)["mean"].tolist()
+    ax = found.plot()
+    assert len(ax.patches) == 6  # three ellipses, each with a halo
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x0", "x1")
+    assert len(surface(0, 1, grid=4).plot().patches) == 0
+    given = ax.figure.subplots()
+    assert found.plot(ax=given) is given
+
+
+def test_names_with_a_dollar_sign_are_drawn_as_they_are():
+    frame = pd.DataFrame(X.numpy(), columns=["$a_1", "b$", "c", "d"])
+    ax = surface("$a_1", "b$", inputs=frame, grid=4).plot()
+    ax.figure.canvas.draw()
+    assert ax.get_xlabel() == "$a_1"
+
+
+@pytest.mark.parametrize(
+    ("pair", "options", "words"),
+    [
+        ((0, 0), {}, "are the same unit"),
+        ((0, "z"), {}, "unit 'z' is not among the names"),
+        ((0, 9), {}, "unit 9 is out of range; there are 4 units"),
+        ((0, 1), {"grid": 1}, "grid=1 must be at least 2"),
+        ((0, 1), {"background": 0}, "background=0 must be at least 1"),
+        ((0, 1), {"inputs": X * torch.tensor([1.0, 0, 1, 1])}, "has the same value in all inputs"),
+    ],
+)
+def test_wrong_use_is_told(pair, options, words):
+    with pytest.raises(geh.GEHError, match=words):
+        surface(*pair, **options)
+
+
+def test_a_result_about_other_points_is_refused():
+    result = explainer().explain(X, groups=2, progress=False)
+    with pytest.raises(geh.GEHError, match="it is about 300 points, and inputs has 100"):
+        explainer().surface(X[:100], 0, 1, result=result, grid=3, progress=False)
