@@ -30,10 +30,12 @@ bench: $(READY)  ## time the engines against their rivals, as ratios, and write 
 studies: $(READY)  ## run the studies (each under an hour; they go on where they were interrupted) and write their pages
 	$(BIN)/geh-explain study simulated --docs docs
 	$(BIN)/geh-explain study mnist --docs docs
+	$(BIN)/geh-explain study real --docs docs
 
 studies-quick: $(READY)  ## run small versions of the studies, in minutes, into study_output
 	$(BIN)/geh-explain study simulated --quick
 	$(BIN)/geh-explain study mnist --quick
+	$(BIN)/geh-explain study real --quick
 
 clean:
 	rm -rf .venv demo_output study_output build dist *.egg-info

@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--output", type=Path, default=Path("demo_output"), help="folder for the figures")
     demo.add_argument("--seed", type=int, default=0)
     study = commands.add_parser("study", help="run one of the studies of the documentation")
-    study.add_argument("name", choices=["mnist", "simulated"])
+    study.add_argument("name", choices=["mnist", "real", "simulated"])
     study.add_argument("--quick", action="store_true", help="a small version, in minutes")
     study.add_argument("--output", type=Path, default=Path("study_output"), help="folder for what is computed")
     study.add_argument("--docs", type=Path, help="folder for page and figures (the output folder)")
@@ -48,11 +48,12 @@ def _demo(options: argparse.Namespace) -> Iterable[str]:
 
 
 def _study(options: argparse.Namespace) -> Iterable[str]:
-    from geh_explain.studies import mnist, simulated
+    from geh_explain.studies import mnist, real, simulated
 
     if options.name == "simulated":
         return simulated.run(options.output, options.docs, quick=options.quick, workers=options.workers)
-    return mnist.run(options.output, options.docs, quick=options.quick, workers=options.workers, data=options.data)
+    run = mnist.run if options.name == "mnist" else real.run
+    return run(options.output, options.docs, quick=options.quick, workers=options.workers, data=options.data)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ class Surface:
     the data, ``labels`` (n,) their regions and ``effects`` (M,) the signed interaction in each, where they are known.
     """
 
+    pair: tuple[int, int]
     names: tuple[str, str]
     first: Floats
     second: Floats
@@ -51,7 +52,8 @@ class Surface:
             raise GEHValueError(
                 f"result: it is about {count} points, and inputs has {len(self.points)}; give the same."
             )
-        return replace(self, labels=result.labels, effects=result.regions(*self.names)["mean"].to_numpy())
+        names = result.names[self.pair[0]], result.names[self.pair[1]]
+        return replace(self, names=names, labels=result.labels, effects=result.regions(*self.pair)["mean"].to_numpy())
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the surface with the data on it, regions outlined in the colour of their effect; return the axes."""
@@ -97,7 +99,7 @@ def joint_effect(
     every = np.stack(found)
     names = cut.unit_names()
     spread = every.std(axis=0, ddof=min(1, len(every) - 1))
-    return Surface((names[pair[0]], names[pair[1]]), first, second, every.mean(axis=0), spread, data)
+    return Surface(pair, (names[pair[0]], names[pair[1]]), first, second, every.mean(axis=0), spread, data)
 
 
 @torch.no_grad()

@@ -55,7 +55,7 @@ class NodeDropout(nn.Module):
         return value.addcmul(slope, logits - logits.detach())
 
     def extra_repr(self) -> str:
-        return f"{len(self.logits)}, mean rate {float(self.rates.mean()):.3g}"
+        return f"{len(self.logits)}, mean rate {self.rates.mean().item():.3g}"
 
 
 class ConcreteDropout(nn.Module):

@@ -56,6 +56,12 @@ class PermutationTest:
         table = self.observed.table().drop(columns="rank")
         return table.assign(p_value=np.sort(self.p_values, kind="stable"))
 
+    def plot(self, *, pairs: int = 3, ax: Any = None) -> Any:
+        """Draw the strongest scores of permuted targets, mark the strongest ``pairs``, and return the axes."""
+        from geh_explain.plots.null import null
+
+        return null(self, pairs=whole("pairs", pairs, 1), ax=ax)
+
     def __repr__(self) -> str:
         first = self.table().iloc[0]
         failed = f", {len(self.failures)} failed" if self.failures else ""

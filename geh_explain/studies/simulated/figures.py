@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,42 +12,20 @@ from geh_explain import inference
 from geh_explain.datasets import simulation as data
 from geh_explain.plots import palette
 from geh_explain.store import Record
+from geh_explain.studies.figures import COLOURS, panels, save
 from geh_explain.studies.simulated import summary
 from geh_explain.studies.simulated.experiment import POSTERIORS
 
-#: Colours that colour-blind readers can tell apart (Okabe and Ito).
-_COLOURS = (palette.SURE, palette.MARK, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", palette.LINE)
 #: Mean rank of the true pairs if all orders are alike, and at best.
 _CHANCE, _BEST = (len(data.TRUTH) + 1) / 2, (data.TRUTH.sum() + 1) / 2
 
 
-def _axes(columns: int, size: tuple[float, float], sharey: bool = False) -> tuple[Any, Any]:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, columns, figsize=size, layout="constrained", squeeze=False, sharey=sharey)
-    for ax in axes[0]:
-        ax.spines[["top", "right"]].set_visible(False)
-    return figure, axes[0]
-
-
-def _save(figure: Any, path: Path) -> Path:
-    import matplotlib.pyplot as plt
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-    return path
-
-
 def ranks(table: pd.DataFrame, lines: dict[str, tuple[str, str]], path: Path) -> Path:
     """Draw the mean rank of the seven true pairs against signal to noise, one line per method."""
-    figure, (ax,) = _axes(1, (7, 4))
+    figure, [[ax]] = panels(1, 1, (7, 4))
     levels = sorted(table["sn"].unique())
     places = np.arange(len(levels))
-    for colour, (label, (method, posterior)) in zip(_COLOURS, lines.items(), strict=False):
+    for colour, (label, (method, posterior)) in zip(COLOURS, lines.items(), strict=False):
         own = table[(table["method"] == method) & (table["posterior"] == posterior)]
         mean = summary.averaged(own, "mean_rank", "sn").reindex(levels)
         style = "--" if label == "Oracle" else "-"
@@ -64,12 +41,12 @@ def ranks(table: pd.DataFrame, lines: dict[str, tuple[str, str]], path: Path) ->
     ax.set_xlabel("signal to noise (ratio of variances)")
     ax.set_ylabel("mean rank of the true pairs")
     ax.legend(frameon=False, ncols=3, loc="upper right")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def intervals(record: Record, path: Path) -> Path:
     """Draw the GEH of all pairs with 95 % intervals beside the truth, one panel per posterior."""
-    figure, axes = _axes(len(POSTERIORS), (13, 4.6), sharey=True)
+    figure, [axes] = panels(1, len(POSTERIORS), (13, 4.6), sharey=True)
     truth = np.asarray(record["truth"]["geh"])
     order = np.argsort(~data.TRUTH, kind="stable")
     labels = [f"{data.NAMES[i]} x {data.NAMES[j]}" for i, j in zip(data.FIRST[order], data.SECOND[order], strict=True)]
@@ -83,15 +60,15 @@ def intervals(record: Record, path: Path) -> Path:
         ax.set_title(posterior)
     axes[0].set_ylabel("GEH")
     axes[0].legend(frameon=False)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def roc_and_groups(records: Sequence[Record], sn: float, posterior: str, path: Path) -> Path:
     """Draw the ROC curves of the three measures over all data sets, and how the number of groups settles."""
-    figure, (left, right) = _axes(2, (10, 4))
+    figure, [[left, right]] = panels(1, 2, (10, 4))
     own = [record for record in records if record["sn"] == sn]
     truth = np.concatenate([data.TRUTH for _ in own])
-    for colour, measure in zip(_COLOURS, ("aeh", "geh", "eah"), strict=False):
+    for colour, measure in zip(COLOURS, ("aeh", "geh", "eah"), strict=False):
         scores = np.concatenate([record["scores"][posterior][measure]["mean"] for record in own])
         alarms, hits = inference.roc(scores, truth)
         left.plot(alarms, hits, color=colour, label=f"{measure.upper()}, area {inference.auc(scores, truth):.3f}")
@@ -106,4 +83,4 @@ def roc_and_groups(records: Sequence[Record], sn: float, posterior: str, path: P
     right.set_xlabel("number of groups M")
     right.set_ylabel(r"rank weighted distance $\Delta^2_M$")
     right.set_title("does one group more change the ranking?")
-    return _save(figure, path)
+    return save(figure, path)

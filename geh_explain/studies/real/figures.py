@@ -1,0 +1,54 @@
+"""The pictures of the study of real data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from geh_explain.inference import PermutationTest
+from geh_explain.studies.figures import COLOURS, panels, save
+from geh_explain.studies.real.settings import SETTINGS
+from geh_explain.surface import Surface
+
+
+def injected(table: pd.DataFrame, path: Path) -> Path:
+    """Draw the rank of the injected pair against its share of the spread: data sets in columns, forms in rows."""
+    names, forms = list(table["data"].unique()), list(table["form"].unique())
+    figure, axes = panels(len(forms), len(names), (4.2 * len(names), 2.6 * len(forms) + 0.6))
+    for row, form in enumerate(forms):
+        for column, name in enumerate(names):
+            ax, own = axes[row][column], table[(table["data"] == name) & (table["form"] == form)]
+            for colour, (method, each) in zip(COLOURS, own.groupby("method", sort=False), strict=False):
+                style = "--" if "scaled" in str(method) else "-"
+                ax.plot(each["share"], each["rank"], marker=".", color=colour, linestyle=style, label=str(method))
+            ax.set_xscale("log")
+            ax.set_yscale("log")
+            ax.set_ylim(int(own["pairs"].iloc[0]), 0.9)
+            if row == 0:
+                ax.set_title(f"{SETTINGS[name].title}\n{' and '.join(SETTINGS[name].injected)}", fontsize=10)
+            if column == 0:
+                ax.set_ylabel(f"{form}\nrank of the pair")
+            if row == len(forms) - 1:
+                ax.set_xlabel("injected share of the target's spread")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=7, frameon=False)
+    return save(figure, path)
+
+
+def surfaces(found: Mapping[str, Surface], path: Path) -> Path:
+    """Draw one surface for each data set."""
+    figure, axes = panels(1, len(found), (5.2 * len(found), 4.3))
+    for ax, (name, surface) in zip(axes[0], found.items(), strict=True):
+        surface.plot(ax=ax)
+        ax.set_title(SETTINGS[name].title, fontsize=10)
+    return save(figure, path)
+
+
+def nulls(tests: Mapping[str, PermutationTest], path: Path) -> Path:
+    """Draw the strongest scores of permuted targets, and those of the data."""
+    figure, axes = panels(1, len(tests), (4.6 * len(tests), 3.2))
+    for ax, (name, test) in zip(axes[0], tests.items(), strict=True):
+        test.plot(ax=ax)
+        ax.set_title(SETTINGS[name].title, fontsize=10)
+    return save(figure, path)
