@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import joblib
+import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -269,3 +270,19 @@ def test_a_cluster_loses_a_worker_and_no_permutation():
         assert victim not in client.run(os.getpid).values()
     assert np.array_equal(test.null, expected.null)
     assert not test.failures
+
+
+def test_the_null_is_drawn_with_the_strongest_pairs():
+    matplotlib.use("Agg")
+    names = ["a$b$", "a name that goes on and on and on and on", "c"]
+    near = PermutationTest(PairRanking("GEH", [3.0, 2.0, 0.5], names), np.linspace(1, 2.5, 40))
+    far = PermutationTest(PairRanking("GEH", [300.0, 2.0, 0.5], names), np.linspace(1, 2.5, 40))
+    ax = near.plot(pairs=2)
+    assert [line.get_xdata()[0] for line in ax.lines] == [3.0, 2.0]
+    assert sum(bar.get_height() for bar in ax.patches) == 40
+    assert ax.texts[0].get_text().startswith("a$b$ × …")
+    assert (ax.get_xscale(), far.plot().get_xscale()) == ("linear", "log")
+    ax.figure.canvas.draw()
+    assert near.plot(ax=ax) is ax
+    constant = PermutationTest(PairRanking("GEH", [300.0, 2.0, 0.5], names), np.ones(5))
+    assert sum(bar.get_height() for bar in constant.plot().patches) == 5

@@ -49,3 +49,18 @@ def test_the_page_on_hidden_units_runs_as_printed(capsys: pytest.CaptureFixture[
     for block in blocks(ROOT / "docs" / "hidden_units.md", "python"):
         exec(compile(block, "hidden_units.md", "exec"), namespace)
     assert re.fullmatch(r"(odd|even), [5-9] of 9\n", capsys.readouterr().out)
+
+
+def test_the_page_on_permutation_tests_runs_as_printed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    # Processes find what they are to do by the module's name.
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks(ROOT / "docs" / "permutation.md", "python"):
+        exec(compile(block, "permutation.md", "exec"), namespace)
+    printed = capsys.readouterr().out.split()
+    assert printed[-4:-2] == ["x0", "x1"]
+    assert float(printed[-1]) == 0.05
