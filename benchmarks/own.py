@@ -79,7 +79,7 @@ def never_slower(contestants: dict[str, Contestant]) -> list[Target]:
 def prepared(explainer: geh.GEHExplainer, x: Tensor, target: int | None = None) -> Job:
     """Return what an explainer works on, ready for any number of sums over one group."""
     with borrow(explainer.model):
-        job = explainer._prepare(x, target, None, groups=1, batch_size=None, seed=0)
+        job = explainer._bench.prepare(x, target, None, groups=1, batch_size=None, seed=0)
         run(job, draws=1, seed=0, progress=False)
     return job
 

@@ -10,30 +10,27 @@ from numpy.typing import NDArray
 from torch import nn
 
 from geh_explain import screening, survey
-from geh_explain.attach import as_module, borrow, device_and_dtype, half_precision
-from geh_explain.cut import Cut
+from geh_explain.attach import as_module, borrow, half_precision
 from geh_explain.diagnosis import Diagnosis, diagnose
 from geh_explain.errors import GEHTypeError, GEHValueError, warn, whole
 from geh_explain.groups import GroupChoice
-from geh_explain.hessian import Engine, check_engine, choose_engine, wants_smoothing
-from geh_explain.hessian.kernels import Kernels
-from geh_explain.hessian.smoothing import check_smooth, describe_change, smoothing_for
+from geh_explain.hessian import Engine, check_engine
+from geh_explain.hessian.smoothing import check_smooth
 from geh_explain.interactions import Interactions
 from geh_explain.interpret.exemplars import Search
 from geh_explain.interpret.gallery import Gallery, check_ascent, choose_pairs, look_at
 from geh_explain.layers import Layer, find_layer
-from geh_explain.memory import budget_bytes
 from geh_explain.notes import notes_on, unsettled
 from geh_explain.outputs import Output, Target, check_output
-from geh_explain.points import Points, Reader
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.base import steady
-from geh_explain.posterior.choice import check_posterior, default_posterior
+from geh_explain.posterior.choice import check_posterior
 from geh_explain.ranking import find_unit
-from geh_explain.run import PILOT_DRAWS, Collected, Job, run
+from geh_explain.run import PILOT_DRAWS
 from geh_explain.settings import describe, settings_of
 from geh_explain.surface import Surface, joint_effect
 from geh_explain.units import Subset, Units
+from geh_explain.workbench import Workbench
 
 
 class GEHExplainer:
@@ -97,8 +94,7 @@ class GEHExplainer:
         check_smooth(smooth)
         check_engine(engine)
         check_posterior(posterior, self.site)
-        self.units, self.output, self.posterior = units, output, posterior
-        self.smooth, self.engine = smooth, engine
+        self._bench = Workbench(self.model, self.site, units, output, posterior, smooth, engine)
 
     def explain(
         self,
@@ -153,16 +149,16 @@ class GEHExplainer:
         draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
         half = half_precision(self.model)
         with borrow(self.model):
-            job = self._prepare(
+            job = self._bench.prepare(
                 inputs, target, additional_forward_args, groups, batch_size, seed, eah_points=eah_points, memory=memory
             )
             unit_names = job.cut.unit_names(names)
-            self._run(job, draws, scale, batch_size, seed, progress)
-            notes = notes_on(job, chosen=self.posterior is None, by_hand=not isinstance(groups, str))
+            self._bench.run(job, draws, scale, batch_size, seed, progress)
+            notes = notes_on(job, chosen=self._bench.posterior is None, by_hand=not isinstance(groups, str))
         if half is not None:
             notes.append(f"model: it is in {half}, and was explained in torch.float32.")
         settings = {
-            **settings_of(job, self.output, self.smooth),
+            **settings_of(job, self._bench.output, self._bench.smooth),
             "target": describe(target),
             "groups": describe(groups),
             "group_count": len(job.collected.grouping.names),
@@ -199,9 +195,9 @@ class GEHExplainer:
         """
         draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
         with borrow(self.model):
-            points, cut = self._cut(inputs, target, additional_forward_args)
-            posterior = self._posterior(cut, points)
-            return diagnose(cut, points, posterior, y, self.output, draws, batch_size, seed, progress)
+            points, cut = self._bench.cut(inputs, target, additional_forward_args)
+            posterior = self._bench.posterior_of(cut, points)
+            return diagnose(cut, points, posterior, y, self._bench.output, draws, batch_size, seed, progress)
 
     def interpret(
         self,
@@ -266,7 +262,9 @@ class GEHExplainer:
         painting = check_ascent(ascent, {"reduce": reduce, "seed": whole("seed", seed, 0), "progress": progress})
         chosen = choose_pairs(result, pairs, measure)
         site = None if self.site.module is None else Layer(self.site.module, self.site.pick, self.site.call)
-        return look_at(self.model, site, self.units, result, candidates, joint, chosen, measure, search, painting)
+        return look_at(
+            self.model, site, self._bench.units, result, candidates, joint, chosen, measure, search, painting
+        )
 
     def surface(
         self,
@@ -314,11 +312,11 @@ class GEHExplainer:
         grid, background = whole("grid", grid, 2), whole("background", background, 1)
         draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
         with borrow(self.model):
-            points, cut = self._cut(inputs, target, additional_forward_args)
+            points, cut = self._bench.cut(inputs, target, additional_forward_args)
             pair = find_unit(i, cut.unit_names()), find_unit(j, cut.unit_names())
             if pair[0] == pair[1]:
                 raise GEHValueError(f"i={i!r} and j={j!r} are the same unit; a surface needs two.")
-            posterior = self._posterior(cut, points)
+            posterior = self._bench.posterior_of(cut, points)
             found = joint_effect(cut, points, posterior, pair, grid, background, draws, batch_size, seed, progress)
         return found if result is None else found.with_regions(result)
 
@@ -342,9 +340,9 @@ class GEHExplainer:
         """
         max_groups, draws, seed = whole("max_groups", max_groups, 2), whole("draws", draws, 1), whole("seed", seed, 0)
         with borrow(self.model):
-            job = self._prepare(inputs, target, additional_forward_args, "auto", batch_size, seed, max_groups)
+            job = self._bench.prepare(inputs, target, additional_forward_args, "auto", batch_size, seed, max_groups)
             job.collected.pilot = draws
-            self._run(job, draws, scale, batch_size, seed, progress)
+            self._bench.run(job, draws, scale, batch_size, seed, progress)
         assert job.collected.choice is not None
         return job.collected.choice
 
@@ -378,8 +376,8 @@ class GEHExplainer:
         keep, draws, seed = whole("keep", keep, 1), whole("draws", draws, 1), whole("seed", seed, 0)
         batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
         with borrow(self.model):
-            points, cut = self._cut(inputs, target, additional_forward_args)
-            posterior = self._posterior(cut, points)
+            points, cut = self._bench.cut(inputs, target, additional_forward_args)
+            posterior = self._bench.posterior_of(cut, points)
             importance = screening.learned_rates(cut)
             if importance is None:
                 with steady(posterior, self.model, seed):
@@ -391,84 +389,3 @@ class GEHExplainer:
                 importance = 1 - importance
         strongest = np.argsort(-importance, kind="stable")[:keep]
         return Subset(strongest, cut.units, importance[strongest])
-
-    def _cut(self, inputs: Any, target: Target, additional_forward_args: Any) -> tuple[Points, Cut]:
-        """Read the data and cut the model."""
-        device, dtype = device_and_dtype(self.model)
-        reader = Reader(floating=self.site.module is None, device=device, dtype=dtype)
-        points = reader.gather(inputs, target, additional_forward_args)
-        columns = points.columns if self.site.module is None else None
-        return points, Cut(self.model, self.site, self.units, self.output, points.first, columns)
-
-    def _prepare(
-        self,
-        inputs: Any,
-        target: Target,
-        additional_forward_args: Any,
-        groups: Any,
-        batch_size: int | None,
-        seed: int,
-        most_groups: int | None = None,
-        eah_points: int | None = None,
-        memory: float | None = None,
-    ) -> Job:
-        """Read the data, cut the model, and look at both."""
-        batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
-        eah_points = None if eah_points is None else whole("eah_points", eah_points, 1)
-        points, cut = self._cut(inputs, target, additional_forward_args)
-        if cut.count < 2:
-            missing = cut.layer is None and points.first.inputs[0].ndim == 1
-            raise GEHValueError(
-                f"units={cut.units!r} at {cut.place}: there is only 1 unit, and an interaction needs two. "
-                + ("Is the batch dimension missing?" if missing else "Choose another layer or other units.")
-            )
-        budget = budget_bytes(memory)
-        _check_size(cut, budget)
-        posterior = self._posterior(cut, points)
-        with steady(posterior, self.model, seed):
-            most = most_groups or min(survey.MOST_GROUPS, max(2, budget // (32 * _pairs(cut))))
-            collected = Collected(*survey.find_groups(cut, points, groups, batch_size, seed, most, budget))
-            # A quarter of the memory is for what is kept of the draws, and as much for one chunk of work.
-            collected.limit = budget / 4
-            collected.pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * _pairs(cut) * len(collected.grouping.names))))
-            smooth = self.smooth if wants_smoothing(self.engine) else None
-            smoothing = smoothing_for(cut, points, smooth, batch_size)
-            cut.view = smoothing or Kernels()
-            engine, reason = choose_engine(self.engine, cut, points.first)
-            if not engine.smooth:
-                cut.view = smoothing = None
-            smoothed = None if smoothing is None else describe_change(cut, points, smoothing, batch_size)
-            engine.absolute_points, engine.memory = eah_points, None if memory is None else budget
-            engine.prepare(cut, points, batch_size)
-        return Job(points, cut, posterior, engine, reason, collected, smoothed)
-
-    def _run(self, job: Job, draws: int, scale: Any, batch_size: int | None, seed: int, progress: bool) -> None:
-        """Compute all draws."""
-        with steady(job.posterior, self.model, seed):
-            job.collected.factors = survey.unit_factors(job.cut, job.points, scale, batch_size)
-
-        def adapt() -> None:
-            job.cut.view = smoothing_for(job.cut, job.points, self.smooth, batch_size) or Kernels()
-
-        # Each member of an ensemble has kinks of its own.
-        each = adapt if job.engine.smooth and getattr(job.posterior, "inputs_only", False) else None
-        run(job, draws, seed, progress, each)
-
-    def _posterior(self, cut: Cut, points: Points) -> Posterior:
-        if self.posterior is not None:
-            return self.posterior
-        return default_posterior(self.model, lambda: cut.outputs(points.first[:1]))
-
-
-def _pairs(cut: Cut) -> int:
-    return cut.count * (cut.count - 1) // 2
-
-
-def _check_size(cut: Cut, budget: int) -> None:
-    """Refuse so many units that not even the means of a few groups fit into memory."""
-    if 8 * _pairs(cut) * 24 > budget:
-        raise GEHValueError(
-            f"units={cut.units!r} at {cut.place}: {cut.count:,} units have {_pairs(cut):,} pairs, which do not fit "
-            f"into memory ({budget / 1e9:.1f} GB). Choose fewer: units=explainer.screen(inputs) finds those that "
-            "matter; or take Channels() or Patches(size), or a later layer."
-        )
