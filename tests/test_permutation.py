@@ -160,6 +160,31 @@ def test_what_was_found_elsewhere_can_be_tested():
     assert np.array_equal(quiet(observed=matrix).p_values, test.p_values)
 
 
+def test_a_result_brings_its_groups():
+    X32, y32 = X.astype(np.float32), Y.astype(np.float32)
+    net = network(X32, y32, seed=0)
+    results = [geh.GEHExplainer(net).explain(some, groups=3, draws=3, progress=False) for some in (X32, X32[:40])]
+    seen = []
+
+    def keep(result):
+        seen.append(result)
+        return {}
+
+    for result in results:
+        permutation_test(network, X32, y32, 1, observed=result, explain={"draws": 3}, keep=keep, progress=False)
+    assert np.array_equal(seen[0].labels, results[0].labels)
+    assert len(seen[1].group_names) == 3
+
+
+def test_another_observed_result_is_not_mixed_with_a_checkpoint(tmp_path):
+    quiet(observed=np.array([0.9, 0.8, 0.0]), checkpoint=tmp_path, permutations=2)
+    again = quiet(observed=np.array([0.9, 0.8, 0.0]), checkpoint=tmp_path, permutations=4)
+    assert np.array_equal(again.null, quiet(permutations=4).null)
+    assert quiet(checkpoint=tmp_path, permutations=4).observed.scores.tolist() == [0.9, 0.8, 0.0]
+    with pytest.raises(geh.GEHError, match="observed: the checkpoint was made with other scores"):
+        quiet(observed=np.array([0.9, 0.7, 0.0]), checkpoint=tmp_path, permutations=4)
+
+
 def test_a_fit_that_fails_is_told_with_its_number_and_the_others_are_kept():
     with pytest.warns(geh.GEHWarning, match="failed twice and is left out .ArithmeticError: no fit"):
         test = quiet(failing, 12)

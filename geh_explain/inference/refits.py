@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import random
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from geh_explain.attach import global_generators
-from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
+from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, GEHWarning
 from geh_explain.ranking import PairRanking
 from geh_explain.store import Record
 from geh_explain.version import __version__
@@ -52,18 +53,22 @@ class Refits:
 
     def __call__(self, number: int) -> Record:
         """Fit to one permutation, and return its strongest score."""
-        ranking, kept, _ = self._scored(self._fitted(number), number)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GEHWarning)  # said of the target as it is, if it is worth saying
+            ranking, kept, _ = self._scored(self._fitted(number), number)
         return {"number": number, "strongest": float(ranking.scores.max()), "kept": kept}
 
     def observed(self, given: Any, known: Record | None) -> Record:
-        """Return the scores of all pairs with the target as it is."""
-        if known is not None:
+        """Return the scores of all pairs with the target as it is: those ``known``, if nothing else is ``given``."""
+        if known is not None and given is None:
             return known
         try:
             outcome = self._fitted(0) if given is None else given
         except Exception as error:
             raise GEHRuntimeError(f"fit: it failed with y as it is: {type(error).__name__}: {error}") from error
         ranking, _, groups = self._scored(outcome, 0)
+        if known is not None and not np.allclose(known["scores"], ranking.scores, rtol=1e-3):
+            raise GEHValueError("observed: the checkpoint was made with other scores; give another folder.")
         return {"number": 0, "scores": ranking.scores.tolist(), "names": ranking.names, "groups": groups}
 
     def _fitted(self, number: int) -> Any:
@@ -83,22 +88,27 @@ class Refits:
 
     def _scored(self, outcome: Any, number: int) -> tuple[PairRanking, Record, Any]:
         """Return the scores of what ``fit`` returned, what is to be kept of it, and its groups."""
-        groups = None
         if isinstance(outcome, nn.Module):
-            outcome, groups = self._explained(outcome, number)
+            outcome = self._explained(outcome, number)
         ranking = _ranking(outcome, self.measure)
         if not np.isfinite(ranking.scores).all():
             raise GEHValueError("fit: some of the scores it returned are NaN or infinite.")
-        return ranking, dict(self.keep(outcome)) if self.keep is not None and number else {}, groups
+        return ranking, dict(self.keep(outcome)) if self.keep is not None and number else {}, self._groups(outcome)
 
-    def _explained(self, net: nn.Module, number: int) -> tuple[Any, Any]:
+    def _groups(self, outcome: Any) -> Any:
+        """Return the groups of a result: a label for each row, or how many, if it is about other rows."""
+        labels = getattr(outcome, "labels", None)
+        if labels is None:
+            return None
+        return labels.tolist() if len(labels) == self.rows else len(outcome.group_names)
+
+    def _explained(self, net: nn.Module, number: int) -> Any:
         from geh_explain.explainer import GEHExplainer
 
         options = {"seed": self.seed, "progress": False, **self.explain}
         if number and self.groups is not None:
-            options["groups"] = np.asarray(self.groups)
-        result = GEHExplainer(net).explain(self.X, **options)
-        return result, result.labels.tolist() if result.labels is not None else None
+            options["groups"] = self.groups if isinstance(self.groups, int) else np.asarray(self.groups)
+        return GEHExplainer(net).explain(self.X, **options)
 
 
 def fingerprint(refits: Refits) -> dict[str, str]:
