@@ -49,9 +49,9 @@ def write(
         table.to_csv(docs / "studies" / f"real_{what}.csv", index=False, float_format="%.5g")
     images = docs / "images"
     yield f"figure: {figures.injected(found.ranks, images / 'real_injected.png')}"
-    surfaces = {name: each.surface for name, each in tested.items()}
-    yield f"figure: {figures.surfaces(surfaces, images / 'real_surfaces.png')}"
-    yield f"figure: {figures.nulls({name: each.scaled for name, each in tested.items()}, images / 'real_null.png')}"
+    surfaces, nulls = ({name: getattr(each, what) for name, each in tested.items()} for what in ("surface", "scaled"))
+    yield f"figure: {figures.side_by_side(surfaces, 5.2, images / 'real_surfaces.png')}"
+    yield f"figure: {figures.side_by_side(nulls, 4.6, images / 'real_null.png')}"
     path = docs / "studies" / "real.md"
     path.write_text(page.page(found, size, minutes), encoding="utf-8")
     for goal, reached, met in page.verdicts(found):

@@ -36,19 +36,10 @@ def injected(table: pd.DataFrame, path: Path) -> Path:
     return save(figure, path)
 
 
-def surfaces(found: Mapping[str, Surface], path: Path) -> Path:
-    """Draw one surface for each data set."""
-    figure, axes = panels(1, len(found), (5.2 * len(found), 4.3))
-    for ax, (name, surface) in zip(axes[0], found.items(), strict=True):
-        surface.plot(ax=ax)
-        ax.set_title(SETTINGS[name].title, fontsize=10)
-    return save(figure, path)
-
-
-def nulls(tests: Mapping[str, PermutationTest], path: Path) -> Path:
-    """Draw the strongest scores of permuted targets, and those of the data."""
-    figure, axes = panels(1, len(tests), (4.6 * len(tests), 3.2))
-    for ax, (name, test) in zip(axes[0], tests.items(), strict=True):
-        test.plot(ax=ax)
+def side_by_side(found: Mapping[str, Surface | PermutationTest], width: float, path: Path) -> Path:
+    """Draw a picture for each data set."""
+    figure, axes = panels(1, len(found), (width * len(found), 4.0))
+    for ax, (name, each) in zip(axes[0], found.items(), strict=True):
+        each.plot(ax=ax)
         ax.set_title(SETTINGS[name].title, fontsize=10)
     return save(figure, path)
