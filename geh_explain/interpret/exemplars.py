@@ -199,7 +199,7 @@ class Best:
         self._scores = torch.empty(len(self.names), 0, dtype=torch.double)
         self._indices = torch.empty(len(self.names), 0, dtype=torch.long)
         self._places: Tensor | None = None
-        self._inputs: dict[int, tuple[Tensor, ...]] = {}
+        self._inputs = _Kept()
         self._low, self._high = torch.tensor(torch.inf), torch.tensor(-torch.inf)
 
     def add(self, found: Responses, rows: Rows) -> None:
@@ -226,11 +226,8 @@ class Best:
             places = found.places.transpose(0, 1).cpu()[:, hopeful]
             places = places if self._places is None else torch.cat([self._places, places], dim=1)
             self._places = places.gather(1, order[..., None].expand(-1, -1, places.shape[2]))
-        kept = set(self._indices.flatten().tolist())
-        for index in self._inputs.keys() - kept:
-            del self._inputs[index]
-        for index in kept - self._inputs.keys():
-            self._inputs[index] = tuple(x[index - self.seen].clone() for x in rows.inputs)
+        self._inputs.add(_different(self._indices[self._indices >= self.seen]), rows, self.seen)
+        self._inputs.trim(self._indices)
         self.seen += len(rows)
 
     def result(self) -> Exemplars:
@@ -243,8 +240,7 @@ class Best:
             )
         report_dead(dead, self.names, "gave the same value for every candidate")
         shape = self._indices.shape
-        chosen = [self._inputs[index] for index in self._indices.flatten().tolist()]
-        inputs = tuple(torch.stack(parts).reshape(*shape, *parts[0].shape) for parts in zip(*chosen, strict=True))
+        inputs = tuple(x.reshape(*shape, *x.shape[1:]) for x in self._inputs.take(self._indices.flatten()))
         return Exemplars(
             self._indices.numpy(),
             (-self._scores if self.search.lowest else self._scores).numpy(),
@@ -255,6 +251,34 @@ class Best:
             None if self._places is None else self.map_shape,
             dead,
         )
+
+
+class _Kept:
+    """The inputs of some rows, by their numbers, which only grow."""
+
+    def __init__(self) -> None:
+        self._numbers: list[Tensor] = []
+        self._inputs: list[tuple[Tensor, ...]] = []
+
+    def add(self, numbers: Tensor, rows: Rows, start: int) -> None:
+        """Keep some of these rows, the first of which has the number ``start``."""
+        self._numbers.append(numbers)
+        self._inputs.append(tuple(x[(numbers - start).to(x.device)] for x in rows.inputs))
+
+    def trim(self, wanted: Tensor) -> None:
+        """Let go of all but the wanted ones, once there are twice as many."""
+        if sum(map(len, self._numbers)) > 2 * wanted.numel():
+            numbers = _different(wanted)
+            self._inputs, self._numbers = [self.take(numbers)], [numbers]
+
+    def take(self, numbers: Tensor) -> tuple[Tensor, ...]:
+        """Return the inputs of these rows."""
+        places = torch.searchsorted(torch.cat(self._numbers), numbers)
+        return tuple(torch.cat(parts)[places.to(parts[0].device)] for parts in zip(*self._inputs, strict=True))
+
+
+def _different(numbers: Tensor) -> Tensor:
+    return torch.from_numpy(np.unique(numbers.numpy()))
 
 
 def _scores(values: Tensor, rows: Rows, search: Search) -> Tensor:
