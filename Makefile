@@ -32,10 +32,9 @@ studies: $(READY)  ## run the studies (each under an hour; they go on where they
 	$(BIN)/geh-explain study mnist --docs docs
 	$(BIN)/geh-explain study real --docs docs
 
-studies-quick: $(READY)  ## run small versions of the studies, in minutes, into study_output
+studies-quick: $(READY)  ## run small versions of the studies that need no download, in minutes, into study_output
 	$(BIN)/geh-explain study simulated --quick
 	$(BIN)/geh-explain study mnist --quick
-	$(BIN)/geh-explain study real --quick
 
 clean:
 	rm -rf .venv demo_output study_output build dist *.egg-info

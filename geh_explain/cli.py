@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from geh_explain.errors import GEHError
 from geh_explain.version import __version__
 
 
@@ -16,6 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for line in _demo(options) if options.command == "demo" else _study(options):
             print(line, flush=True)
+    except GEHError as error:
+        print(f"geh-explain: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from here" if options.command == "study" else "interrupted")
         return 130

@@ -77,6 +77,12 @@ def test_a_study_writes_its_page_and_does_nothing_twice(tiny, tmp_path, capsys):
     ]
 
 
+def test_without_data_the_command_says_what_to_do(monkeypatch, tmp_path, capsys):
+    settings.table.cache_clear()
+    assert main(["study", "real", "--quick", "--data", str(tmp_path), "--output", str(tmp_path)]) == 1
+    assert "does not hold California housing" in capsys.readouterr().err
+
+
 def test_scaled_scores_and_intervals_are_multiplied_alike(tiny, tmp_path):
     tested = experiment.examine("energy", TINY, tmp_path, 1, None)
     raw, scaled = (summary._pairs(tested.result, each) for each in (tested.raw, tested.scaled))
