@@ -210,9 +210,8 @@ def _download_bike() -> pd.DataFrame:
         "weather": ["clear", "misty", "rain", "heavy_rain"],
     }
     columns = {name: found[name].astype(str).map(dict(zip(words[name], range(1, 5), strict=True))) for name in words}
-    truth = {"True": 1, "False": 0}
     for name in ("holiday", "workingday"):
-        columns[name] = found[name].astype(str).replace(truth).astype(float)
+        columns[name] = found[name].astype(str).isin(["True", "1", "1.0"]).astype(float)
     for name, here, divisor in (
         *((name, name, 1) for name in ("month", "hour", "weekday", "humidity", "count")),
         *(("temp", "temperature", 41), ("feel_temp", "feeling temperature", 50), ("windspeed", "windspeed", 67)),
