@@ -23,11 +23,12 @@ from geh_explain.studies.mnist import networks
 #: Seeds below this one served to find the recipe, and an earlier one.
 FIRST_SEED = 200
 PAPER, OURS = "as in the paper", "adding evidence"
-#: Our recipe without one of its parts.
+NO_OTHERS = "adding evidence, no other digits"
+#: Our recipe without one of its parts: what changes in its network.
 ABLATIONS: dict[str, dict[str, Any]] = {
     "adding evidence, no penalty": {"penalty": 0.0},
     "adding evidence, weights of any sign": {"positive": False},
-    "adding evidence, no other digits": {},
+    NO_OTHERS: {},
 }
 #: In our recipe, the share of sides that show a digit which is not of the task, so that no node takes a 2 for a 3.
 _OTHER = 0.1
@@ -115,7 +116,7 @@ def one_digit(digits: Digits) -> tuple[Tensor, list[str]]:
 def _trained(size: Size, recipe: str, task: str, seed: int, folder: str | None) -> tuple[nn.Module, float, int]:
     """Return a network, how often it is right on pairs of digits that it has not seen, and its best epoch."""
     rows, epochs, lr = (size.rows, size.epochs, 3e-3) if recipe != PAPER else (size.paper_rows, size.paper_epochs, 1e-3)
-    other = 0.0 if recipe in (PAPER, "adding evidence, no other digits") else _OTHER
+    other = 0.0 if recipe in (PAPER, NO_OTHERS) else _OTHER
     train = mnist_pairs(_digits("train", folder, size.small), task, rows, other=other, seed=seed)
     test = mnist_pairs(_digits("test", folder, size.small), task, size.test_rows, seed=seed)
     net = networks.as_in_the_paper(seed)
