@@ -7,7 +7,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -88,7 +88,7 @@ def _is_death(error: Exception) -> bool:
 
 
 @contextmanager
-def _one_thread() -> Iterator[Any]:
+def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from geh_explain.errors import GEHRuntimeError, GEHValueError, warn, whole
+from geh_explain.inference.decisions import check_share
 from geh_explain.inference.refits import Refits, fingerprint
 from geh_explain.ranking import PairRanking
 from geh_explain.store import Record, Store
@@ -45,8 +46,6 @@ class PermutationTest:
 
     def threshold(self, level: float = 0.05) -> float:
         """Return the score above which a pair has a p-value of at most ``level``; infinite for too few permutations."""
-        from geh_explain.inference.decisions import check_share
-
         check_share("level", level, 0.05)
         may_be_above = int(np.floor(level * (1 + len(self.null)) - 1 + 1e-9))
         return float(np.sort(self.null)[::-1][may_be_above]) if may_be_above >= 0 else float("inf")
@@ -132,7 +131,7 @@ def permutation_test(
     """
     total = whole("permutations", permutations, 1)
     refits = Refits(fit, X, y, whole("seed", seed, 0), measure, dict(explain or {}), keep)
-    store = None if checkpoint is None else _opened(Path(checkpoint), refits, total)
+    store = None if checkpoint is None else _opened(Path(checkpoint), refits)
     records = {} if store is None else {record["number"]: record for record in store if "number" in record}
     found = refits.observed(observed, records.get(0))
     if store is not None and 0 not in records:
@@ -161,7 +160,7 @@ def permutation_test(
     return PermutationTest(ranking, null, [record["kept"] for record in done], failures)
 
 
-def _opened(folder: Path, refits: Refits, total: int) -> Store:
+def _opened(folder: Path, refits: Refits) -> Store:
     """Return the store in a folder, if it belongs to the same test."""
     if folder.exists() and not folder.is_dir():
         raise GEHValueError(f"checkpoint={str(folder)!r} is a file; give a folder.")
