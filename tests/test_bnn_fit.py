@@ -98,6 +98,36 @@ def test_training_stops_when_nothing_gets_better():
     assert len(history.train) == history.best_epoch + 4 < 200
 
 
+def test_no_epoch_is_best_before_the_prior_is_fully_let_in():
+    # What a network learns makes it worse on these rows.
+    x, y = table(300)
+    history = quiet(HybridNet(4, hidden=(50, 50)), x, y, validation=(x, -y), epochs=40, patience=5)
+    assert min(history.validation[:10]) < min(history.validation[10:])
+    assert history.best_epoch >= 10
+    assert history.best == min(history.validation[10:])
+    assert len(history.validation) == min(40, history.best_epoch + 6)
+
+
+def test_a_short_training_lets_the_prior_in_over_its_first_half():
+    x, y = table(200)
+    history = quiet(HybridNet(4, hidden=(10,)), x, y, epochs=6)
+    assert history.best == min(history.validation[3:])
+
+
+def test_the_temperature_says_how_much_the_prior_counts():
+    x, y = table(300)
+    spreads, errors = [], []
+    for temperature in (0.01, 1.0, 100.0):
+        net = HybridNet(4, hidden=(20,), weights="gaussian", seed=0)
+        history = quiet(net, x, y, epochs=30, lr=0.01, temperature=temperature)
+        spreads.append(float(net.interactions[0].log_std.detach().mean()))
+        errors.append(history.best)
+    assert spreads == sorted(spreads)
+    assert errors == sorted(errors)
+    with pytest.raises(geh.GEHError, match="temperature=0 must be a positive number"):
+        quiet(HybridNet(4, hidden=(3,)), x, y, temperature=0)
+
+
 def test_an_interruption_keeps_the_best_weights_so_far():
     x, y = table()
     net = HybridNet(4, hidden=(10,))

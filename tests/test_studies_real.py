@@ -11,7 +11,7 @@ from geh_explain.datasets import Regression
 from geh_explain.studies import real
 from geh_explain.studies.real import experiment, page, settings, summary
 
-TINY = experiment.Size(3, (0.2, 1.0), 6, 5, epochs=0.05)
+TINY = experiment.Size(3, 2, (0.2, 1.0), 6, 5, epochs=0.05)
 
 
 def made_up(name):
@@ -64,12 +64,12 @@ def test_a_study_writes_its_page_and_does_nothing_twice(tiny, tmp_path, capsys):
     for picture in ("injected", "surfaces", "null"):
         assert (tmp_path / "images" / f"real_{picture}.png").stat().st_size > 10_000
     rates = pd.read_csv(tmp_path / "studies" / "real_false_positives.csv")
-    assert len(rates) == 3 * 4
-    assert (rates["permutations"] == 3).all()
+    assert len(rates) == 3 * 2 * 4
+    assert rates.groupby("posterior")["permutations"].unique().to_dict() == {"concrete dropout": [2], "mean field": [3]}
     ranks = pd.read_csv(tmp_path / "studies" / "real_ranks.csv")
     assert len(ranks) == 3 * 3 * 2 * 7
     records = {path: path.read_text() for path in tmp_path.rglob("*.jsonl") if path.name != "minutes.jsonl"}
-    assert len(records) == 4
+    assert len(records) == 7
     again = list(real.run(tmp_path, quick=True, workers=1))
     assert all(path.read_text() == text for path, text in records.items())
     assert [line for line in again if line.startswith(("met", "MISSED"))] == [
@@ -97,9 +97,10 @@ def test_scaled_scores_and_intervals_are_multiplied_alike(tiny, tmp_path):
 def findings(rates, ranks, first):
     false_positives = pd.DataFrame(
         [
-            {"data": name, "measure": measure, "rule": rule, "rate": rate, "error": 0.01, "permutations": 9}
+            {"data": name, "posterior": posterior, "measure": measure, "rule": rule, "rate": rate}
             for name in settings.SETTINGS
-            for (measure, rule), rate in rates.items()
+            for (measure, rule), own in rates.items()
+            for posterior, rate in (("mean field", own), ("concrete dropout", 0.9))
         ]
     )
     ranked = pd.DataFrame(

@@ -17,12 +17,14 @@ from geh_explain.bnn.data import Table, check_columns, read
 from geh_explain.bnn.history import History
 from geh_explain.bnn.hybrid import HybridNet
 from geh_explain.bnn.layers import Bayesian
+from geh_explain.bnn.mean_field import MeanField
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, warn, whole
 
 #: The divergence from the prior is let in over the first epochs, from this share on.
 _FIRST_SHARE, _ANNEALED = 0.01, 10
-#: Dropout rates learn this many times faster than weights: at the same pace they hardly move from where they start.
-_RATES_FASTER = 3.0
+#: Dropout rates and weights' spreads learn this many times faster than weights: at the same pace they hardly move from
+#: where they start.
+_SPREADS_FASTER = 3.0
 #: How much of the noise's variance is remembered from batch to batch.
 _MEMORY = 0.98
 _FEWEST_ROWS = 10
@@ -41,6 +43,7 @@ def fit(
     lr: float = 3e-3,
     validation: float | tuple[Any, Any] = 0.2,
     patience: int = 20,
+    temperature: float = 1.0,
     heteroscedastic: bool = False,
     seed: int = 0,
     progress: bool = True,
@@ -48,13 +51,15 @@ def fit(
     """Train a network with Adam, and leave it in eval mode with the weights that did best on held-out rows.
 
     The objective is the mean negative log likelihood plus, for Bayesian layers (:class:`ConcreteDropout`,
-    :class:`MeanField`), their divergence from the prior, let in over the first ten epochs; the learning rate falls to 0
-    by a cosine. A regression's noise is estimated along the way; with ``heteroscedastic`` the network puts out its log
-    variance too, after the means. Integer targets are classes where the network has an output for each, or one output
-    and there are two.
+    :class:`MeanField`), their divergence from the prior, let in over the first ten epochs (or the first half, if that
+    is less) and times ``temperature``: below 1 the network follows the data more closely, and its draws differ less.
+    The learning rate falls to 0 by a cosine. A regression's noise is estimated along the way; with ``heteroscedastic``
+    the network puts out its log variance too, after the means. Integer targets are classes where the network has an
+    output for each, or one output and there are two.
 
-    ``validation`` is the share of rows that is held out, or a pair (X, y). Training ends after ``patience`` epochs
-    without a new best. Interrupted by the keyboard, it keeps the best weights so far.
+    ``validation`` is the share of rows that is held out, or a pair (X, y). An epoch can be the best one once the prior
+    is fully let in: weights from before are too sure. Training ends after ``patience`` epochs without a new best.
+    Interrupted by the keyboard, it keeps the best weights so far.
 
     >>> import torch, geh_explain as geh
     >>> x = torch.rand(500, 2)
@@ -76,7 +81,9 @@ def fit(
         _scale(model, train, heteroscedastic)
     size = max(_SMALLEST_BATCH, min(_LARGEST_BATCH, len(train) // _BATCHES))
     size = size if batch_size is None else whole("batch_size", batch_size, 1)
-    trainer = _Trainer(model, train, held_out, heteroscedastic, _positive("lr", lr), size)
+    trainer = _Trainer(
+        model, train, held_out, heteroscedastic, _positive("lr", lr), size, _positive("temperature", temperature)
+    )
     with _seeded(seed):
         return trainer.run(whole("epochs", epochs, 1), whole("patience", patience, 1), seed, progress)
 
@@ -85,16 +92,22 @@ class _Trainer:
     """One fit: the model, its data, and the best weights so far."""
 
     def __init__(
-        self, model: nn.Module, train: Table, held_out: Table, heteroscedastic: bool, lr: float, batch_size: int
+        self,
+        model: nn.Module,
+        train: Table,
+        held_out: Table,
+        heteroscedastic: bool,
+        lr: float,
+        batch_size: int,
+        temperature: float,
     ) -> None:
         self.model, self.train, self.held_out = model, train, held_out
-        self.heteroscedastic, self.batch_size = heteroscedastic, batch_size
+        self.heteroscedastic, self.batch_size, self.temperature = heteroscedastic, batch_size, temperature
         self.layers = [module for module in model.modules() if isinstance(module, Bayesian) and callable(module.kl)]
-        rates = [module.logits for module in model.modules() if isinstance(module, NodeDropout)]
-        of_rates = set(rates)
-        groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if p not in of_rates]}]
-        if rates:
-            groups.append({"params": rates, "lr": lr * _RATES_FASTER})
+        spreads = _spreads(model)
+        groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if p not in spreads]}]
+        if spreads:
+            groups.append({"params": list(spreads), "lr": lr * _SPREADS_FASTER})
         self.optimiser = torch.optim.Adam(groups, lr=lr, fused=True)
         self.lr = lr
         self.noise = train.y.var(dim=0) if train.task == "regression" else torch.ones(())
@@ -104,14 +117,15 @@ class _Trainer:
         history = History(self.train.task)
         generator = torch.Generator().manual_seed(seed)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimiser, epochs)
+        annealed = min(_ANNEALED, epochs // 2) if self.layers else 0
         bar = tqdm(range(epochs), desc="fitting", unit="epoch", disable=not progress, leave=False)
         try:
             for epoch in bar:
-                share = min(1.0, _FIRST_SHARE + (1 - _FIRST_SHARE) * epoch / _ANNEALED)
+                share = _FIRST_SHARE + (1 - _FIRST_SHARE) * epoch / annealed if epoch < annealed else 1.0
                 history.train.append(self._epoch(share, generator, epoch))
                 history.validation.append(self._error())
                 schedule.step()
-                if history.best_epoch < 0 or history.validation[-1] < history.best:
+                if epoch <= annealed or history.validation[-1] < history.best:
                     history.best_epoch = epoch
                     self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
                 bar.set_postfix(
@@ -139,7 +153,8 @@ class _Trainer:
         for batch in batches:
             loss = self._likelihood(self.model(self.train.x[batch]), self.train.y[batch])
             if self.layers:
-                loss = loss + share / len(self.train) * torch.stack([layer.kl() for layer in self.layers]).sum()
+                divergence = torch.stack([layer.kl() for layer in self.layers]).sum()
+                loss = loss + self.temperature * share / len(self.train) * divergence
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimiser.step()
@@ -179,6 +194,17 @@ class _Trainer:
     def _outputs(self) -> Tensor:
         out = torch.cat([self.model(rows) for rows in torch.split(self.held_out.x, 4096)])
         return out.reshape(len(out), -1)
+
+
+def _spreads(model: nn.Module) -> dict[nn.Parameter, None]:
+    """Return the parameters that say how uncertain others are: dropout rates and the spreads of weights."""
+    found: dict[nn.Parameter, None] = {}
+    for module in model.modules():
+        if isinstance(module, NodeDropout):
+            found[module.logits] = None
+        elif isinstance(module, MeanField):
+            found.update((p, None) for p in (module.log_std, module.log_std_bias) if p is not None)
+    return found
 
 
 def _cross_entropy(out: Tensor, y: Tensor) -> Tensor:

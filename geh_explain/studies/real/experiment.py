@@ -30,29 +30,42 @@ Floats = NDArray[np.float64]
 SEED = 100
 MEASURES = ("aeh", "geh", "eah")
 LEVEL = 0.95
+#: Gaussian weights with a tempered prior, and what the paper has.
+MEAN_FIELD, CONCRETE = "mean field", "concrete dropout"
+#: Networks train at least so long on injected interactions, whose features are strongly correlated in one data set.
+_LONG = 120
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large a study is: permutations of each target, injected shares of its spread, draws, trees for SHAP."""
+    """How large a study is: permutations of each target, injected shares of its spread, draws, trees for SHAP.
+
+    ``compared`` permutations are also analysed with concrete dropout.
+    """
 
     permutations: int
+    compared: int
     shares: tuple[float, ...]
     draws: int
     trees: int
     epochs: float = 1.0
 
 
-FULL = Size(120, (0.02, 0.05, 0.1, 0.2, 0.5), 50, 1000)
-QUICK = Size(4, (0.5,), 20, 100, epochs=0.25)
+FULL = Size(120, 30, (0.02, 0.05, 0.1, 0.2, 0.5), 50, 1000)
+QUICK = Size(4, 2, (0.5,), 20, 100, epochs=0.25)
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """Fits a network to 70 % of the rows, stops by 20 %, and explains it at 10 %; what a permutation test refits."""
+    """Fits a network to 70 % of the rows, stops by 20 %, and explains it at 10 %; what a permutation test refits.
+
+    It is trained for the epochs and with the patience of its setting, and for ``at_least`` so many.
+    """
 
     name: str
     size: Size
+    posterior: str = MEAN_FIELD
+    at_least: int = 0
 
     def __call__(self, X: pd.DataFrame, y: pd.Series, seed: int) -> Interactions:
         """Return the interactions."""
@@ -62,15 +75,17 @@ class Analysis:
         """Return the network, its interactions, and the share of the target's variance that it explains."""
         setting = SETTINGS[self.name]
         train, validation, test = Regression(X, y).split(SEED)
-        net = bnn.HybridNet(X.shape[1], hidden=setting.hidden, seed=seed)
+        weights, temperature = ("gaussian", setting.temperature) if self.posterior == MEAN_FIELD else ("dropout", 1.0)
+        net = bnn.HybridNet(X.shape[1], hidden=setting.hidden, weights=weights, seed=seed)
         bnn.fit(
             net,
             train.X,
             train.y,
             validation=(validation.X, validation.y),
-            epochs=max(2, round(self.size.epochs * setting.epochs)),
-            patience=setting.patience,
+            epochs=max(2, round(self.size.epochs * max(setting.epochs, self.at_least))),
+            patience=max(setting.patience, self.at_least),
             lr=setting.lr,
+            temperature=temperature,
             seed=seed,
             progress=False,
         )
@@ -118,12 +133,14 @@ def spread_of(X: pd.DataFrame) -> tuple[float, ...]:
 class Tested:
     """One data set as it is: its interactions, tests of scores as they are and ``scaled`` by the features' deviations.
 
-    ``explained`` is the share of the variance of held-out targets that the network explains.
+    ``concrete`` is a test with concrete dropout, of scores as they are; ``explained`` the share of the variance of
+    held-out targets that the network explains.
     """
 
     result: Interactions
     raw: PermutationTest
     scaled: PermutationTest
+    concrete: PermutationTest
     surface: Surface
     explained: float
 
@@ -133,22 +150,17 @@ def examine(name: str, size: Size, checkpoint: Path, workers: int, folder: str |
     data, analysis = table(name, folder), Analysis(name, size)
     net, result, explained = analysis.fitted(data.X, data.y, SEED)
     keep = Kept(spread_of(data.X))
+    how: dict[str, Any] = {"keep": keep, "workers": workers, "seed": SEED}
     raw = permutation_test(
-        analysis,
-        data.X,
-        data.y,
-        size.permutations,
-        observed=result,
-        keep=keep,
-        workers=workers,
-        checkpoint=checkpoint,
-        seed=SEED,
+        analysis, data.X, data.y, size.permutations, observed=result, checkpoint=checkpoint / MEAN_FIELD, **how
     )
+    other = Analysis(name, size, CONCRETE)
+    concrete = permutation_test(other, data.X, data.y, size.compared, checkpoint=checkpoint / CONCRETE, **how)
     ranking = PairRanking("scaled GEH", raw.observed.scores * np.array(keep.spread), raw.observed.names)
     scaled = PermutationTest(ranking, np.array([kept["scaled"] for kept in raw.kept]), raw.kept, raw.failures)
     points = data.split(SEED)[2].X
     surface = GEHExplainer(net).surface(points, *SETTINGS[name].shown, result=result, progress=False)
-    return Tested(result, raw, scaled, surface, explained)
+    return Tested(result, raw, scaled, concrete, surface, explained)
 
 
 def tasks(size: Size) -> list[tuple[Any, ...]]:
@@ -160,12 +172,12 @@ def tasks(size: Size) -> list[tuple[Any, ...]]:
 def inject(task: tuple[Any, ...], folder: str | None = None) -> Record:
     """Inject one interaction, and return the rank of its pair by every method."""
     name, form, share, draws, trees, epochs = task
-    size, data, pair = Size(0, (), draws, trees, epochs), table(name, folder), SETTINGS[name].injected
+    size, data, pair = Size(0, 0, (), draws, trees, epochs), table(name, folder), SETTINGS[name].injected
     added = injected(data, pair, form, share)
     y = data.y + added
     y = (y - y.min()) / (y.max() - y.min())
     start = perf_counter()
-    net, result, explained = Analysis(name, size).fitted(data.X, y, SEED)
+    net, result, explained = Analysis(name, size, at_least=_LONG).fitted(data.X, y, SEED)
     names, spread = list(data.X.columns), np.array(spread_of(data.X))
     seen = pd.concat([part.X for part in Regression(data.X, y).split(SEED)[:2]])
     rankings = [

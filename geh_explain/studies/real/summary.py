@@ -11,7 +11,7 @@ import pandas as pd
 from geh_explain.inference import PermutationTest, bayesian_p_value
 from geh_explain.interactions import Interactions
 from geh_explain.store import Record
-from geh_explain.studies.real.experiment import Tested
+from geh_explain.studies.real.experiment import CONCRETE, MEAN_FIELD, Tested
 
 #: How many of the strongest pairs are told.
 TOP = 3
@@ -30,7 +30,13 @@ class Findings:
     def of(cls, tested: Mapping[str, Tested], records: Sequence[Record]) -> Findings:
         """Gather it."""
         return cls(
-            pd.concat([_rates(name, each.raw) for name, each in tested.items()]),
+            pd.concat(
+                [
+                    _rates(name, posterior, test)
+                    for name, each in tested.items()
+                    for posterior, test in ((MEAN_FIELD, each.raw), (CONCRETE, each.concrete))
+                ]
+            ),
             ranks(records),
             {name: (_pairs(each.result, each.raw), _pairs(each.result, each.scaled)) for name, each in tested.items()},
             {name: each.explained for name, each in tested.items()},
@@ -46,16 +52,15 @@ class Findings:
         return {"false_positives": self.false_positives, "ranks": self.ranks, "pairs": pd.concat(pairs)}
 
 
-def _rates(name: str, test: PermutationTest) -> pd.DataFrame:
+def _rates(name: str, posterior: str, test: PermutationTest) -> pd.DataFrame:
     """Return the share of pairs called significant on permuted targets, and its standard error."""
     rows = []
+    about = {"data": name, "posterior": posterior, "permutations": len(test.kept)}
     rates = pd.DataFrame(test.kept).drop(columns="scaled")
     for column in rates:
         measure, rule = str(column).split()
         mean, error = float(rates[column].mean()), float(rates[column].std() / np.sqrt(len(rates)))
-        rows.append(
-            {"data": name, "measure": measure, "rule": rule, "rate": mean, "error": error, "permutations": len(rates)}
-        )
+        rows.append({**about, "measure": measure, "rule": rule, "rate": mean, "error": error})
     return pd.DataFrame(rows)
 
 
