@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-zoo lint format bench studies studies-quick clean
+.PHONY: demo test test-zoo lint format bench pictures studies studies-quick clean
 
 demo: $(READY)  ## train two small networks, explain them, draw the results
 	$(BIN)/geh-explain demo
@@ -26,6 +26,9 @@ format: $(READY)
 bench: $(READY)  ## time the engines against their rivals, as ratios, and write docs/benchmarks.md
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	$(BIN)/python -m benchmarks
+
+pictures: $(READY)  ## make the pictures of docs/pictures.md, by running it (with a browser for the page's)
+	$(BIN)/python docs/pictures.py
 
 studies: $(READY)  ## run the studies (each under an hour; they go on where they were interrupted) and write their pages
 	$(BIN)/geh-explain study simulated --docs docs

@@ -6,7 +6,7 @@
 [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
 """
 
-from geh_explain import baselines, bnn, errors, hessian, inference, interpret, posterior, units
+from geh_explain import baselines, bnn, datasets, errors, hessian, inference, interpret, posterior, units
 from geh_explain.diagnosis import Diagnosis
 from geh_explain.errors import GEHError, GEHWarning
 from geh_explain.explainer import GEHExplainer
@@ -28,6 +28,7 @@ __all__ = [
     "__version__",
     "baselines",
     "bnn",
+    "datasets",
     "errors",
     "hessian",
     "inference",

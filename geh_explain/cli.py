@@ -1,9 +1,11 @@
-"""The command line: ``geh-explain demo``, ``geh-explain study mnist``."""
+"""The command line: ``geh-explain demo``, ``geh-explain report saved.npz``, ``geh-explain study mnist``."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     options = _parser().parse_args(arguments)
     try:
-        for line in _demo(options) if options.command == "demo" else _study(options):
+        for line in _COMMANDS[options.command](options):
             print(line, flush=True)
     except GEHError as error:
         print(f"geh-explain: {error}", file=sys.stderr)
@@ -35,6 +37,14 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="train two small networks, explain them, and draw the results")
     demo.add_argument("--output", type=Path, default=Path("demo_output"), help="folder for the figures")
     demo.add_argument("--seed", type=int, default=0)
+    report = commands.add_parser("report", help="write the page of a saved result")
+    report.add_argument("file", type=Path, help="what result.save wrote")
+    report.add_argument("-o", "--output", type=Path, help="the page (the file's name with .html)")
+    report.add_argument("--title", help="its title")
+    show = commands.add_parser("show", help="print a saved result")
+    show.add_argument("file", type=Path, help="what result.save wrote")
+    show.add_argument("--pairs", type=int, default=20, help="how many of the strongest (20)")
+    show.add_argument("--measure", choices=["geh", "aeh", "eah"], default="geh")
     study = commands.add_parser("study", help="run one of the studies of the documentation")
     study.add_argument("name", choices=["mnist", "real", "simulated"])
     study.add_argument("--quick", action="store_true", help="a small version, in minutes")
@@ -51,6 +61,23 @@ def _demo(options: argparse.Namespace) -> Iterable[str]:
     return demo.run(options.output, options.seed, progress=sys.stderr.isatty())
 
 
+def _report(options: argparse.Namespace) -> Iterable[str]:
+    from geh_explain.interactions import Interactions
+
+    path = options.output or options.file.with_suffix(".html")
+    return [f"page: {Interactions.load(options.file).report(path, title=options.title)}"]
+
+
+def _show(options: argparse.Namespace) -> Iterable[str]:
+    from geh_explain.interactions import Interactions
+    from geh_explain.report.words import sentences
+
+    result = Interactions.load(options.file)
+    table = result.top(options.pairs, options.measure)
+    width = shutil.get_terminal_size().columns
+    return [textwrap.fill(" ".join(sentences(result)), width), "", table.to_string(float_format="{:.4g}".format)]
+
+
 def _study(options: argparse.Namespace) -> Iterable[str]:
     from geh_explain.studies import mnist, real, simulated
 
@@ -58,6 +85,9 @@ def _study(options: argparse.Namespace) -> Iterable[str]:
         return simulated.run(options.output, options.docs, quick=options.quick, workers=options.workers)
     run = mnist.run if options.name == "mnist" else real.run
     return run(options.output, options.docs, quick=options.quick, workers=options.workers, data=options.data)
+
+
+_COMMANDS = {"demo": _demo, "report": _report, "show": _show, "study": _study}
 
 
 if __name__ == "__main__":

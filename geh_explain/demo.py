@@ -81,16 +81,17 @@ def friedman(seed: int = 0, progress: bool = True) -> tuple[nn.Sequential, Tenso
     return net, x[5000:], y[5000:]
 
 
-def explain_friedman(seed: int, progress: bool) -> tuple[Interactions, str]:
-    """Explain the network trained on Friedman's function, and compare with the truth."""
+def explain_friedman(seed: int, progress: bool) -> tuple[Interactions, str, dict[str, Any]]:
+    """Explain the network trained on Friedman's function, compare with the truth, and look at the strongest pairs."""
     net, x, y = friedman(seed, progress)
-    result = GEHExplainer(net).explain(x, draws=100, seed=seed, progress=progress)
+    explainer = GEHExplainer(net)
+    result = explainer.explain(x, draws=100, seed=seed, progress=progress)
+    surfaces = [explainer.surface(x, i, j, result=result, progress=progress) for i, j in result.ranking().top(3)]
     with torch.no_grad():
         error = float((net(x) - y).pow(2).mean().sqrt())
     truth = _true_interaction(x.double().numpy(), result.labels)
-    return result, (
-        f"test error {error:.2f}, of which noise 1.00; true GEH of (x0, x1) here: {truth:.1f}, of all other pairs: 0"
-    )
+    note = f"test error {error:.2f}, of which noise 1.00; true GEH of (x0, x1) here: {truth:.1f}, of all other pairs: 0"
+    return result, note, {"surfaces": surfaces}
 
 
 def _true_interaction(inputs: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> float:
@@ -100,8 +101,8 @@ def _true_interaction(inputs: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]
     return float(np.abs(np.bincount(labels, weights=local)).sum() / len(labels))
 
 
-def explain_digits(seed: int, progress: bool) -> tuple[Interactions, str]:
-    """Explain which channels of a hidden convolution act together in the score of the right digit."""
+def explain_digits(seed: int, progress: bool) -> tuple[Interactions, str, dict[str, Any]]:
+    """Explain which channels of a hidden convolution act together in the score of the right digit, and on what."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -115,11 +116,12 @@ def explain_digits(seed: int, progress: bool) -> tuple[Interactions, str]:
         accuracy = float((net(x[1500:]).argmax(1) == y[1500:]).float().mean())
     explainer = GEHExplainer(net, layer="conv2")
     result = explainer.explain(x[1500:], target=y[1500:], draws=50, scale="std", seed=seed, progress=progress)
-    return result, f"test accuracy {accuracy:.1%}"
+    gallery = explainer.interpret(result, x[:1500], pairs=3, ascent=False, progress=progress)
+    return result, f"test accuracy {accuracy:.1%}", {"gallery": gallery}
 
 
 def run(folder: Path, seed: int = 0, progress: bool = True) -> list[str]:
-    """Run both demonstrations, write their figures and results to ``folder``, and return what to print."""
+    """Run both demonstrations, write figures, results and pages to ``folder``, and return what to print."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -129,7 +131,7 @@ def run(folder: Path, seed: int = 0, progress: bool = True) -> list[str]:
         ("Inputs: a dropout network trained on Friedman's function of ten features", "friedman", explain_friedman),
         ("Hidden units: channels of a convolution in a network that reads digits", "digits", explain_digits),
     ):
-        result, note = explain(seed, progress)
+        result, note, parts = explain(seed, progress)
         lines += [f"\n{title}\n{'-' * len(title)}", note, repr(result)]
         for picture in ("heatmap", "intervals"):
             path = folder / f"{name}_{picture}.png"
@@ -137,4 +139,5 @@ def run(folder: Path, seed: int = 0, progress: bool = True) -> list[str]:
             axes.figure.savefig(path, dpi=120)
             lines.append(f"figure: {path}")
         lines.append(f"result: {result.save(folder / f'{name}.npz')}")
+        lines.append(f"page: {result.report(folder / f'{name}.html', title=title, **parts)}")
     return lines

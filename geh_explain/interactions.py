@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -13,67 +12,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geh_explain import inference, measures
+from geh_explain import inference, measures, saved
+from geh_explain.draws import MEASURES, DrawMoments, Draws
 from geh_explain.errors import GEHValueError, warn, whole
 from geh_explain.ranking import PairRanking, find_unit
-from geh_explain.scores import Moments, Scores
+from geh_explain.scores import Scores
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from geh_explain.interpret.gallery import Gallery
     from geh_explain.plots import Plots
+    from geh_explain.surface import Surface
 
 Floats = NDArray[np.float64]
-
-_FORMAT = "geh_explain.Interactions/1"
-_MEASURES = ("geh", "aeh", "eah")
-_FORMULAS = {"geh": measures.geh, "aeh": measures.aeh}
-#: The arrays of a file: of all draws, or of their moments.
-_DRAW_ARRAYS = ("signed", "absolute", "noise")
-_MOMENT_ARRAYS = ("count", *(f"{name}_{part}" for name in (*_MEASURES, "signed") for part in ("mean", "squares")))
-
-
-@dataclass(frozen=True)
-class Draws:
-    """All that was computed: everything in a result follows from it.
-
-    ``signed`` (K, M, P) holds the mean local interaction of each draw, group and pair; ``absolute`` (K, P)
-    the mean absolute one. ``noise`` (K, M, P) holds the standard errors of ``signed`` where the engine estimates it
-    (Stein's), else None; scores are corrected for it.
-    """
-
-    signed: Floats
-    absolute: Floats
-    noise: Floats | None = None
-
-    def scores(self, measure: str, sizes: NDArray[np.int64]) -> Floats:
-        """Return the draws (K, P) of a measure."""
-        if measure == "eah":
-            return self.absolute
-        weights = sizes[:, None]
-        variance = 0.0 if self.noise is None else (self.noise * weights) ** 2
-        return _FORMULAS[measure](self.signed * weights, int(sizes.sum()), variance)
-
-
-@dataclass(frozen=True)
-class DrawMoments:
-    """What is left of the draws where they do not fit into memory: means and standard deviations over them.
-
-    They are those of the three measures (P,) and of the signed group means (M, P).
-    """
-
-    geh: Moments = field(default_factory=Moments)
-    aeh: Moments = field(default_factory=Moments)
-    eah: Moments = field(default_factory=Moments)
-    signed: Moments = field(default_factory=Moments)
-
-    def add(self, draws: Draws, sizes: NDArray[np.int64]) -> None:
-        """See one more draw, or several."""
-        for measure in _MEASURES:
-            for scores in draws.scores(measure, sizes):
-                getattr(self, measure).add(scores)
-        for signed in draws.signed:
-            self.signed.add(signed)
 
 
 class Interactions:
@@ -142,7 +94,7 @@ class Interactions:
 
     def scores(self, measure: str = "geh") -> Scores:
         """Return the scores of a measure by its name."""
-        if measure not in _MEASURES:
+        if measure not in MEASURES:
             raise GEHValueError(f"measure={measure!r} is unknown; use 'geh', 'aeh' or 'eah'.")
         scores: Scores = getattr(self, measure)
         return scores
@@ -197,11 +149,20 @@ class Interactions:
             raise GEHValueError(
                 "the sign rule needs at least 2 posterior draws; explain with draws=100 and a posterior."
             )
-        if isinstance(self._draws, Draws):
-            mean, std = self._draws.signed.mean(axis=0), self._draws.signed.std(axis=0, ddof=1)
-        else:
-            mean, std = self._draws.signed.mean, self._draws.signed.std
-        return inference.sign_p_value(mean, std, self.geh.count)
+        return inference.sign_p_value(*self.signed_means, self.geh.count)
+
+    @cached_property
+    def signed_means(self) -> tuple[Floats, Floats]:
+        """Mean and standard deviation over draws of each group's mean interaction, both (M, P)."""
+        if isinstance(self._draws, DrawMoments):
+            return self._draws.signed.mean, self._draws.signed.std
+        signed = self._draws.signed
+        mean = signed.mean(axis=0)
+        return mean, signed.std(axis=0, ddof=1) if len(signed) > 1 else np.full_like(mean, np.nan)
+
+    def majority_signs(self) -> NDArray[np.int64]:
+        """Return the sign (P,) that a pair's effect has in most of the data: 1, -1, or 0 where neither leads."""
+        return np.sign(self.sizes @ np.sign(self.signed_means[0])).astype(np.int64)
 
     def ranking(self, measure: str = "geh") -> PairRanking:
         """Return the pairs in the order of a measure's posterior mean, to compare with other methods."""
@@ -233,12 +194,7 @@ class Interactions:
 
         pair = self.pair(i, j)
         inference.check_level(level)
-        if isinstance(self._draws, Draws):
-            # A group is to its draws what a pair is.
-            regions = Scores(self._draws.signed[:, :, pair], len(self.names))
-            mean, std = regions.pair_mean(), regions.pair_std()
-        else:
-            mean, std = self._draws.signed.mean[:, pair], self._draws.signed.std[:, pair]
+        mean, std = (each[:, pair] for each in self.signed_means)
         low, high = inference.gaussian_interval(mean, std, level)
         columns = {"size": self.sizes, "mean": mean, "std": std, "low": low, "high": high}
         return pd.DataFrame(columns, index=pd.Index(self.group_names, name="group"))
@@ -252,42 +208,69 @@ class Interactions:
 
     @property
     def plot(self) -> Plots:
-        """Pictures: ``result.plot.heatmap()``, ``result.plot.intervals()``."""
+        """Pictures: ``result.plot.heatmap()``, ``.intervals()``, ``.network()``, ``.regions(i, j)`` and more."""
         from geh_explain.plots import Plots
 
         return Plots(self)
 
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        level: float = 0.95,
+        main: Any = None,
+        surfaces: Sequence[Surface] = (),
+        gallery: Gallery | None = None,
+    ) -> Path:
+        """Write one interactive page that opens offline, and return its path.
+
+        Parameters
+        ----------
+        path
+            Where to write it; it ends in ``.html``.
+        title
+            The page's title; None names the network.
+        level
+            The level of intervals and decisions.
+        main
+            The size (D,) of each unit's main effect, shown in the network; None shows summed interactions.
+        surfaces
+            What :meth:`GEHExplainer.surface` returned, shown with its pair.
+        gallery
+            What :meth:`GEHExplainer.interpret` returned: its images are shown with their units.
+
+        Examples
+        --------
+        >>> import tempfile, torch, geh_explain as geh
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        >>> explainer, x = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate()), torch.randn(100, 3)
+        >>> result = explainer.explain(x, groups=2, progress=False)
+        >>> surface = explainer.surface(x, 0, 1, result=result, progress=False)
+        >>> result.report(f"{tempfile.mkdtemp()}/page.html", surfaces=[surface]).stat().st_size < 1_200_000
+        True
+        """
+        from geh_explain.report import write
+
+        return write(self, path, title=title, level=level, main=main, surfaces=surfaces, gallery=gallery)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to a ``.npz`` file of arrays and JSON, and return its path."""
-        path = Path(path)
-        path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
-        about = {"format": _FORMAT, "names": self.names, "group_names": self.group_names, "settings": self.settings}
-        text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
-        np.savez_compressed(path, about=text, labels=self.labels, **_arrays(self._draws))
-        return path
+        return saved.write(self, self._draws, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Interactions:
         """Read a file written by :meth:`save`. Nothing in it is executed; a damaged file is an error."""
-        if not isinstance(path, (str, os.PathLike)) or not Path(path).is_file():
-            raise GEHValueError(f"path={path!r} is not a file.")
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-                known = ("labels", "about", *_DRAW_ARRAYS, *_MOMENT_ARRAYS)
-                arrays = {name: stored[name] for name in known if name in stored}
-            about = json.loads(arrays.pop("about").tobytes().decode())
-            return cls(**_checked(about, **arrays))
-        except Exception as error:  # zip, zlib, numpy and JSON each have several kinds for damaged data
-            raise GEHValueError(
-                f"path={str(path)!r} is not an intact file of saved interactions ({error}); save the result again."
-            ) from error
+        return cls(**saved.read(path))
 
     def __repr__(self) -> str:
         return f"{self._summary()}\n{self.top(8).to_string(float_format='{:.4g}'.format)}"
 
     def _repr_html_(self) -> str:
-        table = self.top(8).to_html(float_format="{:.4g}".format, border=0)
-        return f"<p>{escape(self._summary())}</p>{table}"
+        from geh_explain.report.words import sentences
+
+        table = self.top(8).to_html(float_format="{:.4g}".format, border=0, na_rep="")
+        return f"<p>{escape(' '.join(sentences(self)))}</p>{table}"
 
     def _summary(self) -> str:
         draws, groups, pairs = self.geh.count, len(self.group_names), len(self.geh.pair_mean())
@@ -299,60 +282,3 @@ class Interactions:
         if draws < 2:
             return text + "; no intervals"
         return text + f"; {int(self.table()['significant'].sum())} significant at 95 %"
-
-
-def _arrays(draws: Draws | DrawMoments) -> dict[str, Any]:
-    """Return the arrays of a file."""
-    if isinstance(draws, Draws):
-        return {name: value for name in _DRAW_ARRAYS if (value := getattr(draws, name)) is not None}
-    moments = {name: getattr(draws, name) for name in (*_MEASURES, "signed")}
-    return {
-        "count": np.array(draws.geh.count),
-        **{f"{name}_mean": each.mean for name, each in moments.items()},
-        **{f"{name}_squares": each.squares for name, each in moments.items()},
-    }
-
-
-def _checked(about: Any, labels: Any, **arrays: Any) -> dict[str, Any]:
-    """Check that the parts of a file belong together, and return them as arguments."""
-    if not isinstance(about, dict) or about.get("format") != _FORMAT:
-        raise ValueError(f"its format is not {_FORMAT!r}")
-    names, group_names, settings = about["names"], about["group_names"], about["settings"]
-    if not (isinstance(names, list) and isinstance(group_names, list) and isinstance(settings, dict)):
-        raise ValueError("its names or settings are malformed")
-    if not all(isinstance(name, str) for name in (*names, *group_names)) or len(set(names)) < len(names):
-        raise ValueError("its names are not text, or not all different")
-    pairs, groups = len(names) * (len(names) - 1) // 2, len(group_names)
-    draws = _checked_draws(groups, pairs, **arrays) if "signed" in arrays else _checked_moments(groups, pairs, **arrays)
-    if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
-        raise ValueError("its labels are malformed")
-    if labels.min() < 0 or labels.max() >= groups:
-        raise ValueError("its labels name unknown groups")
-    return {"draws": draws, "labels": labels} | {key: about[key] for key in ("names", "group_names", "settings")}
-
-
-def _checked_draws(groups: int, pairs: int, signed: Any, absolute: Any, noise: Any = None) -> Draws:
-    fits = signed.ndim == 3 and signed.shape[1:] == (groups, pairs) and absolute.shape == (len(signed), pairs)
-    if not fits or len(signed) < 1:
-        raise ValueError("its arrays do not fit together")
-    if signed.dtype != np.float64 or absolute.dtype != np.float64:
-        raise ValueError("its arrays have other types than saved ones")
-    if not (np.isfinite(signed).all() and np.isfinite(absolute).all() and (absolute >= 0).all()):
-        raise ValueError("its scores are not finite, or negative where they cannot be")
-    if noise is not None and (noise.shape != signed.shape or noise.dtype != np.float64 or not (noise >= 0).all()):
-        raise ValueError("its standard errors do not fit")
-    return Draws(signed, absolute, noise)
-
-
-def _checked_moments(groups: int, pairs: int, count: Any, **arrays: Any) -> DrawMoments:
-    if count.shape != () or count.dtype != np.int64 or count < 1 or set(arrays) != set(_MOMENT_ARRAYS) - {"count"}:
-        raise ValueError("its arrays do not fit together")
-    for name, array in arrays.items():
-        if array.shape != ((groups, pairs) if name.startswith("signed") else (pairs,)) or array.dtype != np.float64:
-            raise ValueError("its arrays do not fit together")
-        if not np.isfinite(array).all() or (not name == "signed_mean" and not (array >= 0).all()):
-            raise ValueError("its scores are not finite, or negative where they cannot be")
-    parts = {
-        name: Moments(int(count), arrays[f"{name}_mean"], arrays[f"{name}_squares"]) for name in (*_MEASURES, "signed")
-    }
-    return DrawMoments(**parts)

@@ -15,10 +15,10 @@ from tqdm.auto import tqdm
 
 from geh_explain import groups
 from geh_explain.cut import Cut
+from geh_explain.draws import DrawMoments, Draws
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.groups import GroupChoice, Grouping, RegionTree
 from geh_explain.hessian import Engine, GroupSums
-from geh_explain.interactions import DrawMoments, Draws
 from geh_explain.memory import give_back, keep_freed
 from geh_explain.points import Points
 from geh_explain.posterior import PointEstimate, Posterior

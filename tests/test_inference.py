@@ -7,7 +7,7 @@ import pytest
 
 import geh_explain as geh
 from geh_explain import inference
-from geh_explain.interactions import Draws
+from geh_explain.draws import Draws
 
 
 def scores(draws: np.ndarray, names: list[str]) -> geh.Interactions:

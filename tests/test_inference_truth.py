@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 
 import geh_explain as geh
 from geh_explain import inference
-from geh_explain.interactions import DrawMoments, Draws
+from geh_explain.draws import DrawMoments, Draws
 
 
 def test_the_area_is_that_of_scikit_learn_also_with_ties():

@@ -64,3 +64,21 @@ def test_the_page_on_permutation_tests_runs_as_printed(
     printed = capsys.readouterr().out.split()
     assert printed[-4:-2] == ["x0", "x1"]
     assert float(printed[-1]) == 0.05
+
+
+def test_the_tour_of_pictures_runs_as_printed_and_every_picture_shows_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    import pictures
+
+    made = pictures.draw(tmp_path)
+    assert len(made) == 10
+    for path in made:
+        shown, kept = (
+            matplotlib.image.imread(folder / path.relative_to(tmp_path)) for folder in (tmp_path, ROOT / "docs")
+        )
+        assert shown.shape == kept.shape
+        assert shown[..., :3].std() > 0.05
+    assert (tmp_path / "friedman.html").stat().st_size > 900_000

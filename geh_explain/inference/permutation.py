@@ -156,7 +156,7 @@ def permutation_test(
     done = [records[number] for number in range(1, total + 1) if number in records]
     _report(failures, len(done))
     null = np.array([record["strongest"] for record in done])
-    ranking = PairRanking(measure.upper(), found["scores"], found["names"])
+    ranking = PairRanking(found.get("method", measure.upper()), found["scores"], found["names"])
     return PermutationTest(ranking, null, [record["kept"] for record in done], failures)
 
 

@@ -69,7 +69,8 @@ class Refits:
         ranking, _, groups = self._scored(outcome, 0)
         if known is not None and not np.allclose(known["scores"], ranking.scores, rtol=1e-3):
             raise GEHValueError("observed: the checkpoint was made with other scores; give another folder.")
-        return {"number": 0, "scores": ranking.scores.tolist(), "names": ranking.names, "groups": groups}
+        about = {"method": ranking.method, "names": ranking.names, "groups": groups}
+        return {"number": 0, "scores": ranking.scores.tolist(), **about}
 
     def _fitted(self, number: int) -> Any:
         with global_generators():

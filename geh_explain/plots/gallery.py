@@ -10,6 +10,7 @@ import torch
 from geh_explain.plots import palette
 from geh_explain.plots.axes import shorten
 from geh_explain.plots.exemplars import Limits, colour_limits, first_input, label, placed, show, titles
+from geh_explain.plots.regions import draw_regions
 
 if TYPE_CHECKING:
     from geh_explain.interpret.gallery import Gallery, PairView
@@ -61,18 +62,9 @@ def _draw_pair(boxes: dict[str, Any], pair: PairView, labels: Any, limits: Limit
 
 
 def _draw_regions(ax: Any, pair: PairView) -> None:
-    regions = pair.regions
-    height = np.arange(len(regions))[::-1]
-    ax.axvline(0, color=palette.LINE, linewidth=0.8)
-    reach = None
-    if not regions["low"].isna().any():
-        reach = np.stack([regions["mean"] - regions["low"], regions["high"] - regions["mean"]])
-    ax.errorbar(regions["mean"], height, xerr=reach, fmt="o", color=palette.SURE, capsize=2, markersize=4)
-    ax.set_yticks(height, [f"{name} ({size})" for name, size in zip(regions.index, regions["size"], strict=True)])
-    ax.set_ylim(-0.6, len(regions) - 0.4)
     ax.tick_params(labelsize=7)
+    draw_regions(pair.regions, ax)
     ax.locator_params(axis="x", nbins=3)
     ax.ticklabel_format(axis="x", scilimits=(-2, 4))
     ax.xaxis.offsetText.set_fontsize(7)
-    ax.spines[["top", "right"]].set_visible(False)
     ax.set_title("signed effect by region (points)", fontsize=8)

@@ -1,0 +1,77 @@
+"""How long pictures and pages take: ``python -m benchmarks.pages`` (with a browser for the time to show)."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import matplotlib
+import numpy as np
+
+import geh_explain as geh
+from geh_explain.draws import Draws
+
+
+def made_up(units: int, draws: int, groups: int = 10) -> geh.Interactions:
+    rng = np.random.default_rng(0)
+    pairs = units * (units - 1) // 2
+    signed = rng.normal(rng.normal(size=pairs), 0.5, size=(draws, groups, pairs))
+    labels, names = np.arange(1000) % groups, [f"unit {unit}" for unit in range(units)]
+    return geh.Interactions(Draws(signed, np.abs(signed).mean(1)), labels, names, list("abcdefghij"), {})
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    start = perf_counter()
+    work()
+    return perf_counter() - start
+
+
+def shown(path: Path) -> str:
+    """Return how long the browser takes until the page is drawn and listens."""
+    browser_path = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium"))), None)
+    if browser_path is None:
+        return "no browser"
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as runner:
+        browser = runner.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        times = []
+        for _ in range(3):
+            page = browser.new_page()
+            start = perf_counter()
+            page.goto(path.as_uri())
+            page.wait_for_selector("html[data-ready=yes]", timeout=60_000)
+            times.append(perf_counter() - start)
+            page.close()
+        browser.close()
+    return f"{min(times):.2f} s"
+
+
+def main() -> None:
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    result = made_up(50, 100)
+    for name, arguments in {
+        "heatmap": (),
+        "intervals": (),
+        "network": (),
+        "regions": (0, 1),
+        "draws": (),
+    }.items():
+        picture = getattr(result.plot, name)
+        took = min(seconds(lambda: picture(*arguments).figure.canvas.draw()) for _ in range(3))  # noqa: B023
+        print(f"{name}, 50 units: {took:.2f} s")
+        plt.close("all")
+    with tempfile.TemporaryDirectory() as folder:
+        for units, draws in ((50, 100), (500, 20)):
+            result, path = made_up(units, draws), Path(folder) / f"{units}.html"
+            took = seconds(lambda: result.report(path))  # noqa: B023
+            size = f"{path.stat().st_size / 1e6:.2f} MB"
+            print(f"page, {units} units: built in {took:.2f} s, {size}, shown in {shown(path)}")
+
+
+if __name__ == "__main__":
+    main()

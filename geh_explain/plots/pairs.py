@@ -1,0 +1,62 @@
+"""Which units and pairs a picture shows, and what pairs are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.plots.axes import shorten
+
+if TYPE_CHECKING:
+    from geh_explain.interactions import Interactions
+    from geh_explain.scores import Scores
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: Letters of a unit's name in a pair's, and those of a pair that stay on one line.
+_LETTERS, _LINE = 30, 34
+
+
+def strongest_units(mean: Floats, most: int) -> Ints:
+    """Return the numbers of the ``most`` units with the strongest pairs of ``mean`` (D, D), in the given order."""
+    return np.sort(np.argsort(-mean.max(axis=0), kind="stable")[:most])
+
+
+def unit_sizes(main: Any, strength: Floats) -> Floats:
+    """Return how large every unit is drawn (D,): its main effect, or without one its summed ``strength`` (D, D)."""
+    if main is None:
+        return np.asarray(strength.sum(axis=0))
+    try:
+        sizes = np.abs(np.asarray(main, dtype=float))
+    except (TypeError, ValueError) as error:
+        raise GEHTypeError(f"main={main!r} must be an array of numbers, one for each unit.") from error
+    if sizes.shape != (len(strength),) or not np.isfinite(sizes).all():
+        raise GEHValueError(
+            f"main has shape {sizes.shape}; give one finite main effect for each of the {len(strength)} units, or None."
+        )
+    return np.asarray(sizes)
+
+
+def strongest_pairs(scores: Scores, count: int) -> Ints:
+    """Return the numbers of the ``count`` strongest pairs, the strongest first."""
+    return np.argsort(-scores.pair_mean(), kind="stable")[:count]
+
+
+def pair_names(result: Interactions, pairs: Ints) -> list[str]:
+    """Return the names of some pairs, long ones on two lines."""
+    first, second = (ends[pairs] for ends in np.triu_indices(len(result.names), 1))
+    return [pair_name(result.names[i], result.names[j]) for i, j in zip(first, second, strict=True)]
+
+
+def pair_name(first: str, second: str) -> str:
+    """Return the name of a pair, on two lines if it is long.
+
+    >>> pair_name("age", "income")
+    'age × income'
+    """
+    first, second = (shorten(" ".join(name.split()), _LETTERS) for name in (first, second))
+    return f"{first} ×{' ' if len(first) + len(second) <= _LINE else chr(10)}{second}"

@@ -1,0 +1,275 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const ROWS_IN_FOREST = 25, ROWS_IN_TABLE = 200, EDGES = 80;
+  const by = (id) => document.getElementById(id);
+  const state = { measure: "geh", least: 0, significant: false, search: "", sort: "mean", up: false, chosen: 0, rows: ROWS_IN_TABLE };
+  const views = {};
+
+  // Numbers of each measure, once: one object for each pair.
+  const SIGNS = { "1": "positive", "-1": "negative", "0": "neither" };
+  const pairsOf = {};
+  for (const [measure, { mean, std, p }] of Object.entries(data.measures)) {
+    pairsOf[measure] = mean.map((value, pair) => {
+      const first = data.names[data.pairs.first[pair]], second = data.names[data.pairs.second[pair]];
+      const row = { pair, first, second, label: `${first} × ${second}`, mean: value, unsure: false, sign: SIGNS[data.majority[pair]] };
+      if (std === null) return row;
+      row.std = std[pair];
+      row.low = value - data.width * row.std;
+      row.high = value + data.width * row.std;
+      row.low50 = value - data.half_width * row.std;
+      row.high50 = value + data.half_width * row.std;
+      row.p = p[pair];
+      row.sign_p = data.sign_p[pair];
+      row.unsure = !(row.low > 0);
+      row.certainty = 1 - row.p;
+      return row;
+    });
+  }
+  const several = data.width !== null;
+
+  const pairs = () => pairsOf[state.measure];
+  const largest = () => pairs().reduce((most, row) => Math.max(most, row.mean), 0);
+  const least = () => (state.least / 100) * largest();
+  const short = (value) => (value === undefined || value === null ? "" : Number(value.toPrecision(4)).toString());
+
+  function isShown(row) {
+    if (row.mean < least() || (state.significant && row.unsure)) return false;
+    return !state.search || row.first.toLowerCase().includes(state.search) || row.second.toLowerCase().includes(state.search);
+  }
+
+  function shownRows() {
+    const rows = pairs().filter(isShown), key = state.sort, direction = state.up ? 1 : -1;
+    const compare = typeof pairs()[0][key] === "string" ? (a, b) => a[key].localeCompare(b[key]) : (a, b) => a[key] - b[key];
+    return rows.sort((a, b) => direction * compare(a, b) || a.pair - b.pair);
+  }
+
+  const byStrength = (rows) => [...rows].sort((a, b) => b.mean - a.mean || a.pair - b.pair);
+
+  // Charts.
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  function config() {
+    const text = { labelColor: "var(--front)", titleColor: "var(--soft)", titleFontWeight: "normal" };
+    return {
+      background: null, font: getComputedStyle(document.body).fontFamily, view: { stroke: null },
+      axis: { ...text, grid: false, domainColor: "var(--line)", tickColor: "var(--line)" },
+      legend: text, text: { color: "var(--front)" }, rule: { color: "var(--soft)" },
+    };
+  }
+
+  async function draw(name, spec, datasets) {
+    const found = await vegaEmbed(by(name), { ...spec, datasets }, { renderer: "svg", actions: false, config: config() });
+    found.view.addEventListener("click", (_, item) => {
+      if (item && item.datum && item.datum.pair !== undefined) choose(item.datum.pair);
+    });
+    views[name] = found.view;
+    await found.view.signal("chosen", state.chosen).signal("largest", largest()).runAsync();
+  }
+
+  function cells() {
+    const among = new Map();
+    for (const row of pairs()) among.set(`${data.pairs.first[row.pair]},${data.pairs.second[row.pair]}`, row);
+    const found = [];
+    for (const i of data.heat) for (const j of data.heat) {
+      if (i === j) continue;
+      const row = among.get(i < j ? `${i},${j}` : `${j},${i}`);
+      found.push({ ...row, row: data.names[i], column: data.names[j], shown: isShown(row) });
+    }
+    return found;
+  }
+
+  function nodes() {
+    const { unit, x, y, size } = data.nodes;
+    return unit.map((number, n) => ({
+      name: data.names[number], x: x[n], y: y[n], size: size[n], text_x: 1.1 * x[n], text_y: 1.1 * y[n],
+      side: Math.abs(x[n]) < 0.2 ? "center" : x[n] > 0 ? "left" : "right",
+    }));
+  }
+
+  function edges() {
+    const { unit, x, y } = data.nodes, at = new Map(unit.map((number, n) => [number, n]));
+    const found = [];
+    for (const row of byStrength(pairs().filter(isShown))) {
+      const a = at.get(data.pairs.first[row.pair]), b = at.get(data.pairs.second[row.pair]);
+      if (a === undefined || b === undefined) continue;
+      found.push({ certainty: 1, ...row, x: x[a], y: y[a], x2: x[b], y2: y[b] });
+      if (found.length === EDGES) break;
+    }
+    return found.reverse();
+  }
+
+  // Copies: Vega puts a mark on what it is given, which would tell that two cells of a pair are one.
+  const forestRows = () => byStrength(pairs().filter(isShown)).slice(0, ROWS_IN_FOREST).map((row) => ({ ...row }));
+
+  async function drawAll() {
+    data.charts.heatmap.layer[0].encoding.color.scale.range = ["--weak", "--middle", "--strong"].map(colour);
+    await Promise.all([
+      draw("heatmap", data.charts.heatmap, { cells: cells() }),
+      draw("forest", data.charts.forest, { rows: forestRows() }),
+      draw("network", data.charts.network, { edges: edges(), nodes: nodes() }),
+    ]);
+    await drawChosen();
+  }
+
+  async function update() {
+    const rows = forestRows();
+    by("nothing").hidden = rows.length > 0;
+    by("forest").hidden = rows.length === 0;
+    await Promise.all([
+      views.heatmap.data("cells", cells()).runAsync(),
+      rows.length ? views.forest.data("rows", rows).runAsync() : null,
+      views.network.signal("largest", largest()).data("edges", edges()).runAsync(),
+    ]);
+    fillTable();
+    const total = pairs().length, shown = pairs().filter(isShown).length;
+    by("count").textContent = `${shown} of ${total} pairs`;
+    by("threshold-value").textContent = short(least());
+  }
+
+  // The chosen pair.
+  async function choose(pair) {
+    state.chosen = pair;
+    await Promise.all(["heatmap", "forest", "network"].map((name) => views[name].signal("chosen", pair).runAsync()));
+    for (const row of by("table").tBodies[0].rows) row.classList.toggle("chosen", Number(row.dataset.pair) === pair);
+    await drawChosen();
+  }
+
+  async function drawChosen() {
+    const row = pairs()[state.chosen];
+    by("pair").textContent = row.label;
+    by("pair-says").textContent = sentence(row);
+    const surface = data.surfaces.find((each) => each.pair === row.pair);
+    by("regions-figure").hidden = row.pair >= data.regions.mean.length;
+    by("surface-figure").hidden = surface === undefined;
+    showImages(row);
+    if (!by("regions-figure").hidden) await draw("regions", data.charts.regions, { regions: regionsOf(row.pair) });
+    if (surface) await drawSurface(surface);
+  }
+
+  function sentence(row) {
+    const strength = `${state.measure.toUpperCase()} ${short(row.mean)}`;
+    if (!several) return `${strength}; there was one draw, and no interval.`;
+    const sure = row.unsure ? "not significant" : "significant";
+    return `${strength}, between ${short(row.low)} and ${short(row.high)}: ${sure}. p ${short(row.p)}, by the sign rule ${short(row.sign_p)}.`;
+  }
+
+  function regionsOf(pair) {
+    return data.groups.names.map((name, group) => {
+      const mean = data.regions.mean[pair][group], found = { region: `${name} (${data.groups.sizes[group]})`, mean };
+      if (!several) return found;
+      const reach = data.width * data.regions.std[pair][group];
+      return { ...found, low: mean - reach, high: mean + reach };
+    });
+  }
+
+  async function drawSurface(surface) {
+    const spec = structuredClone(data.charts.surface), { x, y } = spec.layer[0].encoding;
+    [x.title, y.title] = surface.names;
+    const cells = surface.values.flatMap((column, i) => column.map((value, j) => (
+      { x: surface.x[0][i], x2: surface.x[1][i], y: surface.y[0][j], y2: surface.y[1][j], value })));
+    const inside = ([a, b]) => a >= surface.x[0][0] && a <= surface.x[1].at(-1) && b >= surface.y[0][0] && b <= surface.y[1].at(-1);
+    await draw("surface", spec, { cells, points: surface.points.filter(inside).map(([a, b]) => ({ x: a, y: b })) });
+  }
+
+  function showImages(row) {
+    const found = [row.first, row.second].filter((name) => Object.hasOwn(data.images, name));
+    by("images-figure").hidden = found.length === 0;
+    by("images").replaceChildren(...found.map((name) => {
+      const box = document.createElement("div"), image = document.createElement("img");
+      image.src = data.images[name];
+      image.alt = `Inputs that excite ${name} most`;
+      box.append(image, name);
+      return box;
+    }));
+  }
+
+  // The table.
+  const COLUMNS = [["first", "unit i"], ["second", "unit j"], ["mean", "mean"],
+    ...(several ? [["std", "std"], ["low", "low"], ["high", "high"], ["p", "p"], ["sign_p", "p (sign rule)"]] : [])];
+
+  function fillHead() {
+    by("table").tHead.rows[0].replaceChildren(...COLUMNS.map(([key, name]) => {
+      const head = document.createElement("th"), button = document.createElement("button");
+      head.scope = "col";
+      head.setAttribute("aria-sort", key !== state.sort ? "none" : state.up ? "ascending" : "descending");
+      button.type = "button";
+      button.textContent = name + (key !== state.sort ? "" : state.up ? " ↑" : " ↓");
+      button.addEventListener("click", () => {
+        state.up = key === state.sort ? !state.up : typeof pairs()[0][key] === "string" || key === "p" || key === "sign_p";
+        state.sort = key;
+        fillHead();
+        fillTable();
+        by("table").tHead.rows[0].cells[COLUMNS.findIndex(([each]) => each === key)].firstChild.focus();
+      });
+      head.append(button);
+      return head;
+    }));
+  }
+
+  function fillTable() {
+    const rows = shownRows();
+    by("more").hidden = rows.length <= state.rows;
+    by("table").tBodies[0].replaceChildren(...rows.slice(0, state.rows).map((row) => {
+      const line = document.createElement("tr");
+      line.dataset.pair = row.pair;
+      line.classList.toggle("chosen", row.pair === state.chosen);
+      line.classList.toggle("unsure", row.unsure);
+      for (const [key] of COLUMNS) {
+        const cell = line.insertCell(), value = row[key];
+        if (key === "first") {
+          const button = document.createElement("button");
+          button.type = "button";
+          button.textContent = value;
+          button.setAttribute("aria-label", `Choose ${row.label}`);
+          cell.append(button);
+        } else cell.textContent = typeof value === "string" ? value : short(value);
+      }
+      line.addEventListener("click", () => choose(row.pair));
+      return line;
+    }));
+  }
+
+  function csv() {
+    const quoted = (value) => `"${String(value ?? "").replaceAll('"', '""')}"`;
+    const lines = [COLUMNS.map(([, name]) => quoted(name)), ...byStrength(pairs()).map((row) => COLUMNS.map(([key]) => quoted(row[key])))];
+    return lines.map((line) => line.join(",")).join("\r\n") + "\r\n";
+  }
+
+  function download() {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([csv()], { type: "text/csv" }));
+    link.download = `interactions_${state.measure}.csv`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+
+  // Arrow keys on a chart go to the next weaker or stronger pair.
+  function step(event) {
+    const by_one = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!by_one) return;
+    event.preventDefault();
+    const rows = byStrength(pairs().filter(isShown)), place = rows.findIndex((row) => row.pair === state.chosen);
+    const next = rows[Math.min(rows.length - 1, Math.max(0, place + by_one))];
+    if (next) choose(next.pair);
+  }
+
+  function listen() {
+    by("measure").addEventListener("change", (event) => { state.measure = event.target.value; update().then(drawChosen); });
+    by("threshold").addEventListener("input", (event) => { state.least = Number(event.target.value); update(); });
+    by("significant").addEventListener("change", (event) => { state.significant = event.target.checked; update(); });
+    by("search").addEventListener("input", (event) => { state.search = event.target.value.trim().toLowerCase(); update(); });
+    document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
+    by("more").addEventListener("click", () => { state.rows *= 5; fillTable(); });
+    by("download").addEventListener("click", download);
+    for (const figure of document.querySelectorAll("figure[tabindex]")) figure.addEventListener("keydown", step);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  }
+
+  by("node-size").textContent = data.nodes.what;
+  by("level").textContent = `${Math.round(100 * data.level)} %`;
+  for (const id of ["hatched", "forest-intervals", "only-significant"]) by(id).hidden = !several;
+  fillHead();
+  listen();
+  drawAll().then(update).then(() => { document.documentElement.dataset.ready = "yes"; });
+})();

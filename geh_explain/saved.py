@@ -1,0 +1,112 @@
+"""Files of saved interactions: arrays and JSON, never anything that is executed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from geh_explain.draws import MEASURES, DrawMoments, Draws
+from geh_explain.errors import GEHValueError
+from geh_explain.scores import Moments
+
+if TYPE_CHECKING:
+    from geh_explain.interactions import Interactions
+
+_FORMAT = "geh_explain.Interactions/1"
+#: The arrays of a file: of all draws, or of their moments.
+_DRAW_ARRAYS = ("signed", "absolute", "noise")
+_MOMENT_ARRAYS = ("count", *(f"{name}_{part}" for name in (*MEASURES, "signed") for part in ("mean", "squares")))
+
+
+def write(result: Interactions, draws: Draws | DrawMoments, path: str | os.PathLike[str]) -> Path:
+    """Write a result to a ``.npz`` file, and return its path."""
+    path = Path(path)
+    path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
+    if not path.parent.is_dir():
+        raise GEHValueError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}; make it first.")
+    about = {
+        "format": _FORMAT,
+        "names": result.names,
+        "group_names": result.group_names,
+        "settings": result.settings,
+    }
+    text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
+    np.savez_compressed(path, about=text, labels=result.labels, **_arrays(draws))
+    return path
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the arguments of a saved result; a damaged file is an error."""
+    if not isinstance(path, (str, os.PathLike)) or not Path(path).is_file():
+        raise GEHValueError(f"path={path!r} is not a file.")
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+            known = ("labels", "about", *_DRAW_ARRAYS, *_MOMENT_ARRAYS)
+            arrays = {name: stored[name] for name in known if name in stored}
+        about = json.loads(arrays.pop("about").tobytes().decode())
+        return _checked(about, **arrays)
+    except Exception as error:  # zip, zlib, numpy and JSON each have several kinds for damaged data
+        raise GEHValueError(
+            f"path={str(path)!r} is not an intact file of saved interactions ({error}); save the result again."
+        ) from error
+
+
+def _arrays(draws: Draws | DrawMoments) -> dict[str, Any]:
+    """Return the arrays of a file."""
+    if isinstance(draws, Draws):
+        return {name: value for name in _DRAW_ARRAYS if (value := getattr(draws, name)) is not None}
+    moments = {name: getattr(draws, name) for name in (*MEASURES, "signed")}
+    return {
+        "count": np.array(draws.geh.count),
+        **{f"{name}_mean": each.mean for name, each in moments.items()},
+        **{f"{name}_squares": each.squares for name, each in moments.items()},
+    }
+
+
+def _checked(about: Any, labels: Any, **arrays: Any) -> dict[str, Any]:
+    """Check that the parts of a file belong together, and return them as arguments."""
+    if not isinstance(about, dict) or about.get("format") != _FORMAT:
+        raise ValueError(f"its format is not {_FORMAT!r}")
+    names, group_names, settings = about["names"], about["group_names"], about["settings"]
+    if not (isinstance(names, list) and isinstance(group_names, list) and isinstance(settings, dict)):
+        raise ValueError("its names or settings are malformed")
+    if not all(isinstance(name, str) for name in (*names, *group_names)) or len(set(names)) < len(names):
+        raise ValueError("its names are not text, or not all different")
+    pairs, groups = len(names) * (len(names) - 1) // 2, len(group_names)
+    draws = _checked_draws(groups, pairs, **arrays) if "signed" in arrays else _checked_moments(groups, pairs, **arrays)
+    if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
+        raise ValueError("its labels are malformed")
+    if labels.min() < 0 or labels.max() >= groups:
+        raise ValueError("its labels name unknown groups")
+    return {"draws": draws, "labels": labels} | {key: about[key] for key in ("names", "group_names", "settings")}
+
+
+def _checked_draws(groups: int, pairs: int, signed: Any, absolute: Any, noise: Any = None) -> Draws:
+    fits = signed.ndim == 3 and signed.shape[1:] == (groups, pairs) and absolute.shape == (len(signed), pairs)
+    if not fits or len(signed) < 1:
+        raise ValueError("its arrays do not fit together")
+    if signed.dtype != np.float64 or absolute.dtype != np.float64:
+        raise ValueError("its arrays have other types than saved ones")
+    if not (np.isfinite(signed).all() and np.isfinite(absolute).all() and (absolute >= 0).all()):
+        raise ValueError("its scores are not finite, or negative where they cannot be")
+    if noise is not None and (noise.shape != signed.shape or noise.dtype != np.float64 or not (noise >= 0).all()):
+        raise ValueError("its standard errors do not fit")
+    return Draws(signed, absolute, noise)
+
+
+def _checked_moments(groups: int, pairs: int, count: Any, **arrays: Any) -> DrawMoments:
+    if count.shape != () or count.dtype != np.int64 or count < 1 or set(arrays) != set(_MOMENT_ARRAYS) - {"count"}:
+        raise ValueError("its arrays do not fit together")
+    for name, array in arrays.items():
+        if array.shape != ((groups, pairs) if name.startswith("signed") else (pairs,)) or array.dtype != np.float64:
+            raise ValueError("its arrays do not fit together")
+        if not np.isfinite(array).all() or (not name == "signed_mean" and not (array >= 0).all()):
+            raise ValueError("its scores are not finite, or negative where they cannot be")
+    parts = {
+        name: Moments(int(count), arrays[f"{name}_mean"], arrays[f"{name}_squares"]) for name in (*MEASURES, "signed")
+    }
+    return DrawMoments(**parts)

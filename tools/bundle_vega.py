@@ -1,0 +1,25 @@
+"""Write geh_explain/report/vega.js, the charting library inside every page: ``python tools/bundle_vega.py``.
+
+It needs vl-convert-python, which holds Vega, Vega-Lite and Vega-Embed (BSD-3-Clause) and bundles them.
+"""
+
+from pathlib import Path
+
+import vl_convert
+
+TARGET = Path(__file__).parents[1] / "geh_explain" / "report" / "vega.js"
+
+
+def main() -> None:
+    """Bundle what the page's script uses, with nothing else left in the global scope."""
+    versions = f"vega {vl_convert.get_vega_version()}, vega-lite {vl_convert.get_vegalite_versions()[-1]}, "
+    versions += f"vega-embed {vl_convert.get_vega_embed_version()}"
+    code = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    assert "</script" not in code.lower()
+    head = f"/* {versions}. Copyright (c) University of Washington Interactive Data Lab, BSD-3-Clause licence. */"
+    TARGET.write_text(f"{head}\n(() => {{\n{code}\n}})();\n", encoding="utf-8")
+    print(f"{TARGET}: {versions}, {TARGET.stat().st_size / 1e6:.2f} MB")
+
+
+if __name__ == "__main__":
+    main()
