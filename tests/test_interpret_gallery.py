@@ -30,6 +30,29 @@ def product_net():
     return nn.Sequential(hidden, nn.Dropout(0.1), top, nn.Softplus(), nn.Linear(2, 1)).eval()
 
 
+def test_thumbnails_are_the_images_that_excite_units_most():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3), nn.Tanh(), nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+    explainer, x = geh.GEHExplainer(net, "1", posterior=PointEstimate()), torch.rand(50, 1, 3, 4)
+    result = explainer.explain(x, groups=2, progress=False)
+    gallery = explainer.interpret(result, x, pairs=3, k=2, ascent=False, progress=False)
+    images = gallery.images()
+    assert set(images) == set(result.names)
+    activations = net[1](x.flatten(1))
+    for unit, name in enumerate(result.names):
+        best = x[int(activations[:, unit].argmax()), 0]
+        assert images[name].shape == (3, 4, 3)
+        assert np.corrcoef(images[name][..., 0].ravel(), best.numpy().ravel())[0, 1] == pytest.approx(1)
+    assert len(result.plot.network(images=images).artists) == 3
+
+
+def test_rows_of_a_table_have_no_thumbnails(explained):
+    explainer, result = explained
+    gallery = explainer.interpret(result, X, pairs=1, ascent=False, progress=False)
+    with pytest.raises(geh.GEHError, match="thumbnails need images"):
+        gallery.images()
+
+
 X = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
 
 

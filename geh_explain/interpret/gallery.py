@@ -65,6 +65,22 @@ class Gallery:
             lines.append([*pair.units, str(first), str(second), pair.mean, pair.low, pair.high])
         return pd.DataFrame(lines, columns=["unit_i", "unit_j", "reads_i", "reads_j", "mean", "low", "high"])
 
+    def images(self) -> dict[str, NDArray[np.float64]]:
+        """Return the image (H, W, 3) that excites each unit most, by its name: thumbnails for ``plot.network``."""
+        from geh_explain.plots.exemplars import colour_limits, first_input, picture
+
+        found: dict[str, NDArray[np.float64]] = {}
+        for pair in self.pairs:
+            inputs = first_input(pair.exemplars.inputs)
+            if inputs[0, 0].ndim not in (2, 3):
+                raise GEHValueError(
+                    f"gallery: its inputs have shape {tuple(inputs[0, 0].shape)}; thumbnails need images (H, W) or "
+                    "(C, H, W)."
+                )
+            limits = colour_limits(inputs.flatten(0, 1))
+            found.update((name, picture(inputs[row, 0].cpu(), limits)) for row, name in enumerate(pair.units))
+        return found
+
     def plot(self, labels: Sequence[Any] | Tensor | NDArray[Any] | None = None) -> Any:
         """Draw all pairs, a row each, and return the figure; with ``labels`` of the candidates, units are read too."""
         from geh_explain.plots.gallery import draw

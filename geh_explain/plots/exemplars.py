@@ -103,16 +103,16 @@ def show(
             ax.set_xticks(range(table.shape[1]))
             ax.tick_params(labelsize=7, length=0)
         return
-    pictures = [_picture(image, limits) for image in inputs.cpu()]
+    pictures = [picture(image, limits) for image in inputs.cpu()]
     height, width = pictures[0].shape[:2]
     across = math.ceil(math.sqrt(len(pictures)))
     gap = max(1, round(_GAP * min(height, width)))
     down = -(-len(pictures) // across)
     board = np.full((down * (height + gap) - gap, across * (width + gap) - gap, 3), _GREY)
     empty = [np.ones_like(pictures[0])] * (down * across - len(pictures))
-    for number, picture in enumerate([*pictures, *empty]):
+    for number, shown in enumerate([*pictures, *empty]):
         top, left = (number // across) * (height + gap), (number % across) * (width + gap)
-        board[top : top + height, left : left + width] = picture
+        board[top : top + height, left : left + width] = shown
         if number < len(pictures) and places is not None and map_shape is not None and len(map_shape) == 2:
             y, x = ((place + 0.5) / size for place, size in zip(places[number], map_shape, strict=True))
             ax.plot(left + x * width - 0.5, top + y * height - 0.5, "o", mfc="none", mec=palette.MARK, ms=5, mew=1.2)
@@ -143,10 +143,10 @@ def _scaled(values: Tensor, limits: Limits) -> Tensor:
     return ((values.double() - low) / span).clamp(0, 1)
 
 
-def _picture(image: Tensor, limits: Limits) -> NDArray[np.float64]:
+def picture(image: Tensor, limits: Limits) -> NDArray[np.float64]:
     """Return an image (H, W, 3) of colours between 0 and 1; three channels are colours, others are averaged."""
     image = _scaled(image, limits)
     image = image[None] if image.ndim == 2 else image
     image = image if len(image) == 3 else image.mean(dim=0, keepdim=True).expand(3, -1, -1)
-    picture: NDArray[np.float64] = image.permute(1, 2, 0).numpy()
-    return picture
+    colours: NDArray[np.float64] = image.permute(1, 2, 0).numpy()
+    return colours
