@@ -254,6 +254,25 @@ class Interactions:
 
         return write(self, path, title=title, level=level, main=main, surfaces=surfaces, gallery=gallery)
 
+    def to_networkx(self, measure: str = "geh", level: float = 0.95) -> Any:
+        """Return a networkx graph: units are nodes; edges have the columns of :meth:`table`, weight and sign.
+
+        >>> import torch, geh_explain as geh
+        >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+        >>> graph = explainer.explain(torch.rand(20, 2), groups=1, progress=False).to_networkx()
+        >>> graph.edges["x0", "x1"]["sign"], round(graph.edges["x0", "x1"]["weight"], 6)
+        (1, 1.0)
+        """
+        from geh_explain.exports import to_networkx
+
+        return to_networkx(self, measure, level)
+
+    def to_xarray(self) -> Any:
+        """Return the draws of all three measures as an xarray.Dataset (chain, draw, pair), which ArviZ takes too."""
+        from geh_explain.exports import to_xarray
+
+        return to_xarray(self)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to a ``.npz`` file of arrays and JSON, and return its path."""
         return saved.write(self, self._draws, path)

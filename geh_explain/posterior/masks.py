@@ -222,7 +222,7 @@ class Masks(TorchFunctionMode):
         if self.call >= len(self.masks):
             raise GEHRuntimeError(
                 "MCDropout: the model called dropout more often than in the draw's first forward; its forward must not "
-                "depend on the data or the batch size."
+                "depend on the data or the batch size. posterior=PointEstimate() leaves dropout out."
             )
         mask, seen = self.masks[self.call]
         self.call += 1
