@@ -16,7 +16,8 @@ def main() -> None:
     versions += f"vega-embed {vl_convert.get_vega_embed_version()}"
     code = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     assert "</script" not in code.lower()
-    head = f"/* {versions}. Copyright (c) University of Washington Interactive Data Lab, BSD-3-Clause licence; see vega.LICENSE.txt. */"
+    owner = "Copyright (c) University of Washington Interactive Data Lab, BSD-3-Clause licence; see vega.LICENSE.txt."
+    head = f"/* {versions}. {owner} */"
     TARGET.write_text(f"{head}\n(() => {{\n{code}\n}})();\n", encoding="utf-8")
     print(f"{TARGET}: {versions}, {TARGET.stat().st_size / 1e6:.2f} MB")
 
