@@ -51,8 +51,8 @@ def fit(
     """Train a network with Adam, and leave it in eval mode with the weights that did best on held-out rows.
 
     The objective is the mean negative log likelihood plus, for Bayesian layers (:class:`ConcreteDropout`,
-    :class:`MeanField`), their divergence from the prior, let in over the first ten epochs (or the first half, if that
-    is less) and times ``temperature``: below 1 the network follows the data more closely, and its draws differ less.
+    :class:`MeanField`), their divergence from the prior, let in over the first ten epochs (or two thirds of them, if
+    that is less) and times ``temperature``: below 1 the network follows the data more closely, and draws differ less.
     The learning rate falls to 0 by a cosine. A regression's noise is estimated along the way; with ``heteroscedastic``
     the network puts out its log variance too, after the means. Integer targets are classes where the network has an
     output for each, or one output and there are two.
@@ -117,7 +117,7 @@ class _Trainer:
         history = History(self.train.task)
         generator = torch.Generator().manual_seed(seed)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimiser, epochs)
-        annealed = min(_ANNEALED, epochs // 2) if self.layers else 0
+        annealed = min(_ANNEALED, 2 * epochs // 3) if self.layers else 0
         bar = tqdm(range(epochs), desc="fitting", unit="epoch", disable=not progress, leave=False)
         try:
             for epoch in bar:
