@@ -73,7 +73,7 @@ def _results(work: Callable[[T], R], tasks: dict[int, T], workers: int | None) -
 
 def _attempt(work: Callable[[T], R], number: int, task: T) -> tuple[int, R | Failure]:
     reason = ""
-    with _ALONE, _one_thread():
+    with _ALONE, one_thread():
         for _ in range(_TRIES):
             try:
                 return number, work(task)
@@ -88,7 +88,8 @@ def _is_death(error: Exception) -> bool:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
+    """Compute as workers do: sums by several threads differ in their last digits, and trained networks in the first."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

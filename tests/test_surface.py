@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import geh_explain as geh
+from geh_explain.plots import palette
 
 matplotlib.use("Agg")
 
@@ -107,6 +108,18 @@ def test_regions_of_a_result_are_drawn(tmp_path):
     assert len(surface(0, 1, grid=4).plot().patches) == 0
     given = ax.figure.subplots()
     assert found.plot(ax=given) is given
+
+
+def test_dots_are_in_the_colour_of_their_region_where_a_unit_takes_few_values():
+    x = torch.stack([(torch.arange(60) % 2).double(), torch.linspace(-1, 1, 60).double()], dim=1)
+    model = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] ** 2, posterior=geh.posterior.PointEstimate())
+    sides = (x[:, 1] > 0).long()
+    result = model.explain(x, groups=sides, progress=False)
+    ax = model.surface(x, 0, 1, result=result, grid=6, progress=False).plot()
+    assert len(ax.patches) == 0
+    colours = ax.collections[-1].get_facecolors()
+    positive, negative = matplotlib.colors.to_rgba_array([palette.POSITIVE, palette.NEGATIVE])
+    assert np.allclose(colours, np.where(sides[:, None] == 1, positive, negative))
 
 
 def test_names_with_a_dollar_sign_are_drawn_as_they_are():

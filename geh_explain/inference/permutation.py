@@ -17,7 +17,7 @@ from geh_explain.inference.decisions import check_share
 from geh_explain.inference.refits import Refits, fingerprint
 from geh_explain.ranking import PairRanking
 from geh_explain.store import Record, Store
-from geh_explain.workers import Failure, spread
+from geh_explain.workers import Failure, one_thread, spread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +133,8 @@ def permutation_test(
     refits = Refits(fit, X, y, whole("seed", seed, 0), measure, dict(explain or {}), keep)
     store = None if checkpoint is None else _opened(Path(checkpoint), refits)
     records = {} if store is None else {record["number"]: record for record in store if "number" in record}
-    found = refits.observed(observed, records.get(0))
+    with one_thread():
+        found = refits.observed(observed, records.get(0))
     if store is not None and 0 not in records:
         store.add(found)
     refits.groups = found["groups"]

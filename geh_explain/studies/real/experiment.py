@@ -23,6 +23,7 @@ from geh_explain.ranking import PairRanking
 from geh_explain.store import Record
 from geh_explain.studies.real.settings import FORMS, SETTINGS, injected, table
 from geh_explain.surface import Surface
+from geh_explain.workers import one_thread
 
 Floats = NDArray[np.float64]
 
@@ -148,7 +149,8 @@ class Tested:
 def examine(name: str, size: Size, checkpoint: Path, workers: int, folder: str | None) -> Tested:
     """Analyse one data set, and test its pairs by permuting its target."""
     data, analysis = table(name, folder), Analysis(name, size)
-    net, result, explained = analysis.fitted(data.X, data.y, SEED)
+    with one_thread():
+        net, result, explained = analysis.fitted(data.X, data.y, SEED)
     keep = Kept(spread_of(data.X))
     how: dict[str, Any] = {"keep": keep, "workers": workers, "seed": SEED}
     raw = permutation_test(

@@ -25,6 +25,10 @@ def injected(table: pd.DataFrame, path: Path) -> Path:
                 ax.plot(each["share"], each["rank"], marker=".", color=colour, linestyle=style, label=str(method))
             ax.set_xscale("log")
             ax.set_yscale("log")
+            ax.minorticks_off()
+            shares = sorted(own["share"].unique())
+            ax.set_xticks(shares, [f"{share:.0%}" for share in shares])
+            ax.set_yticks([1, 3, 10, 30], ["1", "3", "10", "30"])
             ax.set_ylim(int(own["pairs"].iloc[0]), 0.9)
             if row == 0:
                 ax.set_title(f"{SETTINGS[name].title}\n{' and '.join(SETTINGS[name].injected)}", fontsize=10)

@@ -16,9 +16,10 @@ The paper's three tables: California housing, bike sharing by the hour, energy e
 linear main effects (three layers of 100 nodes; one of 30 for the 768 buildings) is fitted to 70 % of the rows, stopped
 by 20 %, and explained at 10 %, with the paper's number of groups (10, 9 and 15). Inputs are scaled to (0.5, 1.5) and
 targets to (0, 1), as in the paper. Weights are Gaussian (mean field), the alternative in the paper's appendix, with a
-tempered prior: concrete dropout, the paper's choice, calls far too much significant, as the table of false positives
-shows. The temperature was chosen for each data set on a few permutations by other seeds, so that the sign rule keeps
-its level; a user can do the same.
+tempered prior: concrete dropout, the paper's choice, calls too much significant where there are many rows, as the table
+of false positives shows. The temperature was chosen for each data set on about ten permutations by other seeds, so that
+the sign rule keeps its level; a user can do the same, with the same precision: a rate below 5 % is one of a posterior
+that is a little too wide.
 """
 _PERMUTED = """
 Targets are permuted, networks fitted again, and every pair that is called significant is a false positive. The
@@ -31,8 +32,9 @@ An interaction of two features is added to the target: x y, exp(x + y) or x / y.
 interaction, what no sum of functions of x and of y explains, has a given share of the target's spread. The networks
 train for at least 120 epochs: rooms, bedrooms, households and population of a district go together, and a network that
 is trained for less leaves a part of what two of them do to the others. The table has the mean rank of that pair over
-forms and shares; 1 is best. "Scaled" scores are multiplied by the standard deviations of both features, which makes
-pairs comparable; the others are as in the paper.
+forms and shares; 1 is best. Trees need no derivatives: SHAP finds weak interactions earlier where two features nearly
+determine each other (rooms and households), or take few values (orientation). "Scaled" scores are multiplied by the
+standard deviations of both features, which makes pairs comparable; the others are as in the paper.
 """
 _TOP = """
 Derivatives depend on the units of measure. A feature with a few very large values, such as the population of a
@@ -66,8 +68,9 @@ def page(found: Findings, size: Size, minutes: float) -> str:
         "## The strongest pairs",
         filled(_TOP),
         *_tops(found),
-        "![Joint effect of one pair of each data set, main effects taken off; data as dots, regions as ellipses, red "
-        "where the interaction is positive](../images/real_surfaces.png)",
+        "![Joint effect of one pair of each data set, main effects taken off; regions as ellipses, or by the colour of "
+        "their dots where a feature takes few values: red where the interaction is positive]"
+        "(../images/real_surfaces.png)",
         "![The strongest scaled scores of permuted targets, and of the data](../images/real_null.png)",
         "*Written by `geh-explain study real`; numbers in [real_false_positives.csv](real_false_positives.csv), "
         "[real_ranks.csv](real_ranks.csv) and [real_pairs.csv](real_pairs.csv).*",
