@@ -22,12 +22,14 @@ class Draws:
 
     ``signed`` (K, M, P) holds the mean local interaction of each draw, group and pair; ``absolute`` (K, P)
     the mean absolute one. ``noise`` (K, M, P) holds the standard errors of ``signed`` where the engine estimates it
-    (Stein's), else None; scores are corrected for it.
+    (Stein's), else None; scores are corrected for it. ``slopes`` (K, M, D) holds the mean first derivative of each
+    draw, group and unit, None where the engine knows none.
     """
 
     signed: Floats
     absolute: Floats
     noise: Floats | None = None
+    slopes: Floats | None = None
 
     def scores(self, measure: str, sizes: NDArray[np.int64]) -> Floats:
         """Return the draws (K, P) of a measure."""
@@ -42,13 +44,14 @@ class Draws:
 class DrawMoments:
     """What is left of the draws where they do not fit into memory: means and standard deviations over them.
 
-    They are those of the three measures (P,) and of the signed group means (M, P).
+    They are those of the three measures (P,), of the signed group means (M, P) and of the slopes (M, D).
     """
 
     geh: Moments = field(default_factory=Moments)
     aeh: Moments = field(default_factory=Moments)
     eah: Moments = field(default_factory=Moments)
     signed: Moments = field(default_factory=Moments)
+    slopes: Moments = field(default_factory=Moments)
 
     def add(self, draws: Draws, sizes: NDArray[np.int64]) -> None:
         """See one more draw, or several."""
@@ -57,3 +60,5 @@ class DrawMoments:
                 getattr(self, measure).add(scores)
         for signed in draws.signed:
             self.signed.add(signed)
+        for slopes in () if draws.slopes is None else draws.slopes:
+            self.slopes.add(slopes)

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from geh_explain import inference, measures, saved
 from geh_explain.draws import MEASURES, DrawMoments, Draws
 from geh_explain.errors import GEHValueError, warn, whole
+from geh_explain.main_effects import MainEffects
 from geh_explain.ranking import PairRanking, find_unit
-from geh_explain.scores import Scores
+from geh_explain.scores import Moments, Scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,6 +92,23 @@ class Interactions:
                 f"{len(self.names)} units; explain(eah_points={len(self.labels)}) takes all points."
             )
         return self._scores("eah")
+
+    @property
+    def main(self) -> MainEffects:
+        """What each unit does by itself: expected gradients, with intervals from the same draws."""
+        slopes = self._draws.slopes
+        if slopes is None or not self.has_main:
+            raise GEHValueError(
+                "main: this result has no main effects; its engine gives no first derivatives, or it was saved by an "
+                "older version. Explain again with one of the engines of geh_explain.hessian."
+            )
+        return MainEffects(slopes, self.sizes, self.names)
+
+    @property
+    def has_main(self) -> bool:
+        """Whether there are main effects: engines of a user's own may give none."""
+        slopes = self._draws.slopes
+        return slopes.count > 0 if isinstance(slopes, Moments) else slopes is not None
 
     def scores(self, measure: str = "geh") -> Scores:
         """Return the scores of a measure by its name."""
@@ -234,7 +252,8 @@ class Interactions:
         level
             The level of intervals and decisions.
         main
-            The size (D,) of each unit's main effect, shown in the network; None shows summed interactions.
+            The size (D,) of each unit's main effect, shown in the network: any attribution, by Captum for instance.
+            None shows :attr:`main`.
         surfaces
             What :meth:`GEHExplainer.surface` returned, shown with its pair.
         gallery

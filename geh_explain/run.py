@@ -56,6 +56,7 @@ class Collected:
     _signed: list[Floats] = field(default_factory=list)
     _absolute: list[Floats] = field(default_factory=list)
     _variance: list[Floats] = field(default_factory=list)
+    _slopes: list[Floats] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -71,6 +72,8 @@ class Collected:
             self._absolute.append(sums.absolute[draw].numpy() / counted)
             if sums.variance is not None:
                 self._variance.append(sums.variance[draw].numpy())
+            if sums.slopes is not None:
+                self._slopes.append(sums.slopes[draw].numpy())
             if self.count == self.pilot:
                 self.settle()
         if self.tree is None:
@@ -87,6 +90,7 @@ class Collected:
         del draws
         self._signed = [tree.merge(signed, self.choice.chosen) for signed in self._signed]
         self._variance = [tree.merge(variance, self.choice.chosen) for variance in self._variance]
+        self._slopes = [tree.merge(slopes, self.choice.chosen) for slopes in self._slopes]
         self.grouping = groups.from_tree(tree, self.grouping.labels, self.choice.chosen)
 
     def _fold(self) -> None:
@@ -122,6 +126,9 @@ class Collected:
         if not isinstance(pair_factors, float):
             signed *= pair_factors
             absolute *= np.abs(pair_factors)
+        slopes = _taken(self._slopes, count) / sizes if self._slopes else None
+        if slopes is not None and self.factors is not None:
+            slopes = slopes * self.factors
         noise = _taken(self._variance, count) if self._variance else None
         if noise is not None:
             noise = np.sqrt(noise) / sizes * np.abs(pair_factors)
@@ -132,7 +139,7 @@ class Collected:
                 some = absolute[:, start : start + _PAIRS]
                 bound = np.einsum("kmp,m->kp", np.abs(signed[:, :, start : start + _PAIRS]), shares)
                 np.maximum(some, bound, out=some)
-        return Draws(signed, absolute, noise)
+        return Draws(signed, absolute, noise, slopes)
 
 
 def _taken(arrays: list[Floats], count: int) -> Floats:

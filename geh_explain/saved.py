@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 _FORMAT = "geh_explain.Interactions/1"
 #: The arrays of a file: of all draws, or of their moments.
-_DRAW_ARRAYS = ("signed", "absolute", "noise")
-_MOMENT_ARRAYS = ("count", *(f"{name}_{part}" for name in (*MEASURES, "signed") for part in ("mean", "squares")))
+_DRAW_ARRAYS = ("signed", "absolute", "noise", "slopes")
+_PARTS = ("mean", "squares")
+_MOMENT_ARRAYS = ("count", *(f"{name}_{part}" for name in (*MEASURES, "signed") for part in _PARTS))
+_SLOPE_MOMENTS = tuple(f"slopes_{part}" for part in _PARTS)
 
 
 def write(result: Interactions, draws: Draws | DrawMoments, path: str | os.PathLike[str]) -> Path:
@@ -45,7 +47,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise GEHValueError(f"path={path!r} is not a file.")
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-            known = ("labels", "about", *_DRAW_ARRAYS, *_MOMENT_ARRAYS)
+            known = ("labels", "about", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS)
             arrays = {name: stored[name] for name in known if name in stored}
         about = json.loads(arrays.pop("about").tobytes().decode())
         return _checked(about, **arrays)
@@ -60,6 +62,8 @@ def _arrays(draws: Draws | DrawMoments) -> dict[str, Any]:
     if isinstance(draws, Draws):
         return {name: value for name in _DRAW_ARRAYS if (value := getattr(draws, name)) is not None}
     moments = {name: getattr(draws, name) for name in (*MEASURES, "signed")}
+    if draws.slopes.count:
+        moments["slopes"] = draws.slopes
     return {
         "count": np.array(draws.geh.count),
         **{f"{name}_mean": each.mean for name, each in moments.items()},
@@ -76,8 +80,9 @@ def _checked(about: Any, labels: Any, **arrays: Any) -> dict[str, Any]:
         raise ValueError("its names or settings are malformed")
     if not all(isinstance(name, str) for name in (*names, *group_names)) or len(set(names)) < len(names):
         raise ValueError("its names are not text, or not all different")
-    pairs, groups = len(names) * (len(names) - 1) // 2, len(group_names)
-    draws = _checked_draws(groups, pairs, **arrays) if "signed" in arrays else _checked_moments(groups, pairs, **arrays)
+    groups = len(group_names)
+    checked = _checked_draws if "signed" in arrays else _checked_moments
+    draws = checked(groups, len(names), **arrays)
     if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
         raise ValueError("its labels are malformed")
     if labels.min() < 0 or labels.max() >= groups:
@@ -85,7 +90,8 @@ def _checked(about: Any, labels: Any, **arrays: Any) -> dict[str, Any]:
     return {"draws": draws, "labels": labels} | {key: about[key] for key in ("names", "group_names", "settings")}
 
 
-def _checked_draws(groups: int, pairs: int, signed: Any, absolute: Any, noise: Any = None) -> Draws:
+def _checked_draws(groups: int, units: int, signed: Any, absolute: Any, noise: Any = None, slopes: Any = None) -> Draws:
+    pairs = units * (units - 1) // 2
     fits = signed.ndim == 3 and signed.shape[1:] == (groups, pairs) and absolute.shape == (len(signed), pairs)
     if not fits or len(signed) < 1:
         raise ValueError("its arrays do not fit together")
@@ -95,10 +101,16 @@ def _checked_draws(groups: int, pairs: int, signed: Any, absolute: Any, noise: A
         raise ValueError("its scores are not finite, or negative where they cannot be")
     if noise is not None and (noise.shape != signed.shape or noise.dtype != np.float64 or not (noise >= 0).all()):
         raise ValueError("its standard errors do not fit")
-    return Draws(signed, absolute, noise)
+    if slopes is not None and (slopes.shape != (len(signed), groups, units) or not _finite(slopes)):
+        raise ValueError("its main effects do not fit")
+    return Draws(signed, absolute, noise, slopes)
 
 
-def _checked_moments(groups: int, pairs: int, count: Any, **arrays: Any) -> DrawMoments:
+def _checked_moments(groups: int, units: int, count: Any, **arrays: Any) -> DrawMoments:
+    pairs = units * (units - 1) // 2
+    slopes = [arrays.pop(name) for name in _SLOPE_MOMENTS if name in arrays]
+    if slopes and (len(slopes) != 2 or any(each.shape != (groups, units) or not _finite(each) for each in slopes)):
+        raise ValueError("its main effects do not fit")
     if count.shape != () or count.dtype != np.int64 or count < 1 or set(arrays) != set(_MOMENT_ARRAYS) - {"count"}:
         raise ValueError("its arrays do not fit together")
     for name, array in arrays.items():
@@ -109,4 +121,8 @@ def _checked_moments(groups: int, pairs: int, count: Any, **arrays: Any) -> Draw
     parts = {
         name: Moments(int(count), arrays[f"{name}_mean"], arrays[f"{name}_squares"]) for name in (*MEASURES, "signed")
     }
-    return DrawMoments(**parts)
+    return DrawMoments(**parts, slopes=Moments(int(count), *slopes) if slopes else Moments())
+
+
+def _finite(array: Any) -> bool:
+    return bool(array.dtype == np.float64 and np.isfinite(array).all())

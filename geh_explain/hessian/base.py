@@ -20,14 +20,16 @@ class GroupSums:
     """Sums over points of the local interactions of all pairs: signed by draw and group (B, M, P), absolute (B, P).
 
     Several draws B come at once where their rows do: all rows under the first draw, all under the second, and so on.
-    ``variance`` (B, M, P) is that of the signed sums where an engine estimates them with noise of its own. All are
-    in double precision, whatever the model's, so that chunks add up the same in any size. ``skipped`` counts the
-    rows of each draw that the absolute sums are without.
+    ``variance`` (B, M, P) is that of the signed sums where an engine estimates them with noise of its own, ``slopes``
+    (B, M, D) are the sums of first derivatives where it knows them. All are in double precision, whatever the model's,
+    so that chunks add up the same in any size. ``skipped`` counts the rows of each draw that the absolute sums are
+    without.
     """
 
     signed: Tensor
     absolute: Tensor
     variance: Tensor | None = None
+    slopes: Tensor | None = None
     skipped: int = 0
 
     @classmethod
@@ -42,6 +44,12 @@ class GroupSums:
         stop = start + local.shape[2]
         self.signed[:, :, start:stop] += (members @ local).cpu()
         self.absolute[:, start:stop] += local.abs().sum(dim=1).cpu()
+
+    def add_slopes(self, slopes: Tensor, members: Tensor) -> None:
+        """Add first derivatives (B * n, D); ``members`` (M, n) is one-hot."""
+        slopes = slopes.detach().double().reshape(len(self.signed), members.shape[1], -1)
+        total = (members @ slopes).cpu()
+        self.slopes = total if self.slopes is None else self.slopes + total
 
     def one_hot(self, labels: NDArray[np.int64], device: torch.device) -> Tensor:
         """Return which rows of a draw belong to which group, (M, n)."""

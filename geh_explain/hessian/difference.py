@@ -135,9 +135,9 @@ class Difference(Engine):
             both = self._moved(cut, rows, steps, i, j)
         area = (steps[:, i] * steps[:, j]).double()
         mixed = (both - single[i] - single[j] + plain).T
-        # A unit that is where it should go already makes no difference.
-        local = torch.where(area == 0, 0.0, mixed / torch.where(area == 0, 1.0, area))
-        sums.add(0, local, sums.one_hot(labels, cut.device))
+        members = sums.one_hot(labels, cut.device)
+        sums.add(0, _quotient(mixed, area), members)
+        sums.add_slopes(_quotient((single - plain).T, steps.double()), members)
 
     def _steps(self, cut: Cut, rows: Rows) -> Tensor:
         """Return how far each unit of each row moves, (n, D)."""
@@ -168,3 +168,8 @@ class Difference(Engine):
 
     def __repr__(self) -> str:
         return f"Difference(step={self.step}, baseline={self.baseline!r}, discrete={self.discrete!r})"
+
+
+def _quotient(difference: Tensor, step: Tensor) -> Tensor:
+    """Return the difference by the step; a unit that is where it should go already makes none."""
+    return torch.where(step == 0, 0.0, difference / torch.where(step == 0, 1.0, step))

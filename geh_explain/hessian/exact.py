@@ -50,7 +50,7 @@ class Exact(Engine):
 
         Returns None if the outputs have no gradients; raises :class:`NoSecondDerivative` if those have none.
         """
-        t, gradient = _gradient(cut, rows)
+        t, gradient, _ = _gradient(cut, rows)
         direction = torch.randn(cut.count, generator=torch.Generator().manual_seed(0), dtype=torch.double).to(t)
         if gradient is None:
             return (direction, torch.zeros_like(t)) if cut.outputs(rows, t).requires_grad else None
@@ -59,7 +59,8 @@ class Exact(Engine):
     def add(self, sums: GroupSums, cut: Cut, rows: Rows, labels: NDArray[np.int64]) -> None:
         """Add the local interactions of a chunk of rows to ``sums``."""
         members = sums.one_hot(labels, cut.device)
-        t, gradient = _gradient(cut, rows)
+        t, gradient, slopes = _gradient(cut, rows)
+        sums.add_slopes(slopes, members)
         if gradient is None:
             return
         pair, units = 0, cut.count
@@ -104,15 +105,15 @@ class Exact(Engine):
         return max(1, min(_MOST_ROWS, chunk_bytes(cut.device, self.memory) // (2 * self._row_bytes)))
 
 
-def _gradient(cut: Cut, rows: Rows) -> tuple[Tensor, Tensor | None]:
-    """Return shifts (n, D) and the differentiable gradient at them; None where it is constant."""
+def _gradient(cut: Cut, rows: Rows) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Return shifts (n, D), the differentiable gradient at them, None where it is constant, and its values."""
     t = cut.zeros(rows).requires_grad_()
     value = cut.outputs(rows, t)
     if not value.requires_grad:
-        return t, None
+        return t, None, torch.zeros_like(t)
     gradient = _backward(value.sum(), t, create_graph=True)
     _refuse_once_differentiable(gradient)
-    return t, gradient if gradient.requires_grad else None
+    return t, gradient if gradient.requires_grad else None, gradient.detach()
 
 
 def _refuse_once_differentiable(gradient: Tensor) -> None:
@@ -152,7 +153,7 @@ def _backward(
 
 def _kept_bytes(cut: Cut, rows: Rows) -> int:
     """Return the bytes per row that autograd keeps for the forward and the first backward pass."""
-    _, gradient = _gradient(cut, rows)
+    _, gradient, _ = _gradient(cut, rows)
     kept: dict[int, int] = {}
     # Hooks on saved tensors would tell the same, but what they hand out keeps its own graph alive for ever.
     for node in () if gradient is None else _graph(gradient):

@@ -185,18 +185,20 @@ class Local:
 
 
 class Program:
-    """The recorded steps that matter, ready to take directions through."""
+    """The recorded steps that matter, ready to take directions through; ``slopes`` (n, D) is the gradient at ``t``."""
 
-    def __init__(self, recorder: Recorder, value: Tensor) -> None:
+    def __init__(self, recorder: Recorder, value: Tensor, t: Tensor) -> None:
         if len(recorder.entries) != 1:
             raise Misfit("a layer that is called several times")
         self.entry = recorder.entries[0]
         self.rows = value.shape[0]
         curved = [step for step in recorder.steps if step.curve is not None]
         gradients: Sequence[Tensor | None] = ()
-        if curved and value.requires_grad:
+        slopes: Tensor | None = None
+        if value.requires_grad:
             edges = [step.edge for step in curved if step.edge is not None]
-            gradients = torch.autograd.grad(value.sum(), edges, allow_unused=True)
+            *gradients, slopes = torch.autograd.grad(value.sum(), [*edges, get_gradient_edge(t)], allow_unused=True)
+        self.slopes = torch.zeros_like(t) if slopes is None else slopes
         self.gradients = {
             step.out: gradient for step, gradient in zip(curved, gradients, strict=True) if gradient is not None
         }

@@ -66,9 +66,12 @@ class Stein(Engine):
         scale = torch.as_tensor(self._scale, device=cut.device)
         total = torch.zeros(len(rows), pairs.shape[1], dtype=torch.double, device=cut.device)
         squares = torch.zeros_like(total)
+        slopes = torch.zeros(len(rows), cut.count, dtype=torch.double, device=cut.device)
         for z in self._noise(cut, rows):
             shift = (z * scale).to(cut.dtype)
-            slope = (_gradient(cut, rows, shift) - _gradient(cut, rows, -shift)).double() / 2
+            there, opposite = (_gradient(cut, rows, each).double() for each in (shift, -shift))
+            slope = (there - opposite) / 2
+            slopes += (there + opposite) / (2 * self.samples)
             # E[z_i slope_j] / scale_i, and the same with i and j exchanged: their mean has less noise.
             z = z / scale
             local = (z[:, pairs[0]] * slope[:, pairs[1]] + z[:, pairs[1]] * slope[:, pairs[0]]) / 2
@@ -78,6 +81,7 @@ class Stein(Engine):
         # The variance of a point's mean, from its own samples.
         variance = (squares / self.samples - mean**2).clamp_min(0) / (self.samples - 1)
         members = sums.one_hot(labels, cut.device)
+        sums.add_slopes(slopes, members)
         sums.signed += (members @ mean).cpu()
         # |noise| must not pass for interaction: E[mean^2] exceeds the square of the truth by the variance.
         sums.absolute += (mean**2 - variance).clamp_min(0).sqrt().sum(dim=0).cpu()

@@ -68,7 +68,7 @@ class Structured(Engine):
         direction, expected = probe
         self.misfit = None
         try:
-            found = _along(self._local(cut, rows, look=True), direction, expected)
+            found = _along(self._local(cut, rows, look=True)[0], direction, expected)
         except Misfit as misfit:
             self.misfit = str(misfit)
             return
@@ -76,20 +76,24 @@ class Structured(Engine):
         if not bool(((found - expected).abs() <= room).all()):
             self.misfit = "something that it does not see (its check against autograd failed)"
 
-    def _local(self, cut: Cut, rows: Rows, look: bool = False) -> Local | None:
-        """Return the local Hessians of some rows; ``look`` notes what they cost, and refuses what does not pay."""
+    def _local(self, cut: Cut, rows: Rows, look: bool = False) -> tuple[Local | None, Tensor]:
+        """Return the local Hessians of some rows, and their slopes (n, D).
+
+        ``look`` notes what they cost, and refuses what does not pay.
+        """
         inner = cut.view
         assert inner is not None
         recorder = Recorder(inner)
         cut.view = recorder
+        t = cut.zeros(rows).requires_grad_()
         try:
-            value = cut.outputs(rows, cut.zeros(rows).requires_grad_())
+            value = cut.outputs(rows, t)
         finally:
             cut.view = inner
         with torch._C.DisableTorchFunction():
-            program = Program(recorder, value)
+            program = Program(recorder, value, t)
             judge = partial(self._judge, cut, program, recorder.work) if look else None
-            return program.run(_basis(cut, rows), judge)
+            return program.run(_basis(cut, rows), judge), program.slopes
 
     def _judge(self, cut: Cut, program: Program, work: int, narrow: int) -> None:
         """Note what rows cost, and refuse what does not pay, before the costly part is done."""
@@ -144,13 +148,14 @@ class Structured(Engine):
             self.exact.add(sums, cut, rows, labels)
             return
         try:
-            local = self._local(cut, rows)
+            local, slopes = self._local(cut, rows)
         except Misfit:  # a path that only these rows take
             self.exact.add(sums, cut, rows, labels)
             return
+        members = sums.one_hot(labels, cut.device)
+        sums.add_slopes(slopes, members)
         if local is None:
             return
-        members = sums.one_hot(labels, cut.device)
         if local.via is None:
             _add_all(sums, local.hessians, members)
             refuse_not_finite(sums.absolute, rows)

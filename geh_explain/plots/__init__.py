@@ -57,8 +57,9 @@ class Plots:
 
         The width of an edge is the strength of the pair, its colour the sign in most regions (weighted by their
         points), its opacity how certain it is; an edge is dashed if the pair is not significant at ``level``. The area
-        of a unit is its ``main`` effect (D,), by default its summed interactions. ``images`` has pictures (H, W) or
-        (H, W, 3) of units, by name. With more than ``most`` units, the ones with the strongest pairs are shown.
+        of a unit is its ``main`` effect (D,), by default that of the result (``result.main.strength``). ``images`` has
+        pictures (H, W) or (H, W, 3) of units, by name. With more than ``most`` units, the ones with the strongest pairs
+        are shown.
         """
         from geh_explain.plots.network import network
 

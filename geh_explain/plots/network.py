@@ -57,14 +57,14 @@ def network(
 
     The width of an edge is the strength of the pair, its colour the sign in most regions, its opacity how certain it
     is; an edge is dashed if the pair is not significant at ``level``. The area of a unit is its ``main`` effect (D,),
-    or its summed interactions. ``images`` has pictures (H, W) or (H, W, 3) of units, by name. With more than ``most``
+    None for that of the result. ``images`` has pictures (H, W) or (H, W, 3) of units, by name. With more than ``most``
     units, the ones with the strongest pairs are shown.
     """
     check_level(level)
     scores = result.scores(measure)
     shown = strongest_units(scores.mean, whole("most", most, 2))
     edges = _edges(result, scores, shown, whole("pairs", pairs, 1), level)
-    sizes = unit_sizes(main, scores.mean)[shown]
+    sizes, weighed = unit_sizes(result, main, measure)
     by_name = _pictures(images, result.names)
     pictures = {place: by_name[result.names[i]] for place, i in enumerate(shown) if result.names[i] in by_name}
     names = unit_names([result.names[i] for i in shown])
@@ -72,10 +72,9 @@ def network(
     ax = axes_or_new(ax, (side, side / 0.85), area=(0.02, 0.11, 0.96, 0.96 * 0.85))
     circle = Circle.around(ax, names, pictured=bool(pictures))
     _draw_edges(ax, circle.places(), edges)
-    circle.draw_units(ax, sizes)
+    circle.draw_units(ax, sizes[shown])
     circle.draw_names(ax, names)
     circle.draw_pictures(ax, pictures)
-    weighed = f"summed {measure.upper()}" if main is None else "main effect"
     _legend(ax, edges, measure, level, f"area of a unit: {weighed}{'; opacity: certainty' * (scores.count > 1)}")
     hidden = len(result.names) - len(shown)
     notes = [f"{len(edges.ends)} strongest pairs"]

@@ -26,19 +26,25 @@ def strongest_units(mean: Floats, most: int) -> Ints:
     return np.sort(np.argsort(-mean.max(axis=0), kind="stable")[:most])
 
 
-def unit_sizes(main: Any, strength: Floats) -> Floats:
-    """Return how large every unit is drawn (D,): its main effect, or without one its summed ``strength`` (D, D)."""
+def unit_sizes(result: Interactions, main: Any, measure: str) -> tuple[Floats, str]:
+    """Return how large every unit is drawn (D,), and what that is: its main effect, or its summed interactions.
+
+    ``main`` are effects of the user's own (D,); None for those of the result, if it has any.
+    """
+    if main is None and not result.has_main:
+        return np.asarray(result.scores(measure).mean.sum(axis=0)), f"summed {measure.upper()}"
     if main is None:
-        return np.asarray(strength.sum(axis=0))
+        return result.main.strength, "main effect"
     try:
         sizes = np.abs(np.asarray(main, dtype=float))
     except (TypeError, ValueError) as error:
         raise GEHTypeError(f"main={main!r} must be an array of numbers, one for each unit.") from error
-    if sizes.shape != (len(strength),) or not np.isfinite(sizes).all():
+    units = len(result.names)
+    if sizes.shape != (units,) or not np.isfinite(sizes).all():
         raise GEHValueError(
-            f"main has shape {sizes.shape}; give one finite main effect for each of the {len(strength)} units, or None."
+            f"main has shape {sizes.shape}; give one finite main effect for each of the {units} units, or None."
         )
-    return np.asarray(sizes)
+    return np.asarray(sizes), "main effect"
 
 
 def strongest_pairs(scores: Scores, count: int) -> Ints:

@@ -81,14 +81,14 @@ def _measure(result: Interactions, name: str, pairs: Ints) -> dict[str, Any]:
 
 def _nodes(result: Interactions, main: Any) -> dict[str, Any]:
     """Return the units of the network on a circle, in their own order, and how large they are."""
-    sizes, shown = unit_sizes(main, result.geh.mean), strongest_units(result.geh.mean, _NODES)
+    (sizes, what), shown = unit_sizes(result, main, "geh"), strongest_units(result.geh.mean, _NODES)
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(shown)) / len(shown)
     return {
         "unit": shown.tolist(),
         "x": _rounded(np.cos(angle)),
         "y": _rounded(np.sin(angle)),
         "size": _rounded(sizes[shown]),
-        "what": "summed GEH" if main is None else "main effect",
+        "what": what,
     }
 
 
