@@ -13,6 +13,7 @@ from geh_explain import screening, survey
 from geh_explain.attach import as_module, borrow, half_precision
 from geh_explain.diagnosis import Diagnosis, diagnose
 from geh_explain.errors import GEHTypeError, GEHValueError, warn, whole
+from geh_explain.faithfulness import Check, baseline_values, check_pairs
 from geh_explain.groups import GroupChoice
 from geh_explain.hessian import Engine, check_engine
 from geh_explain.hessian.smoothing import check_smooth
@@ -250,6 +251,73 @@ class GEHExplainer:
         >>> gallery.pairs[0].exemplars.inputs.shape
         torch.Size([2, 9, 3])
         """
+        self._check_result(result)
+        search = Search(whole("k", k, 1), reduce, batch_size=batch_size, progress=progress)
+        painting = check_ascent(ascent, {"reduce": reduce, "seed": whole("seed", seed, 0), "progress": progress})
+        chosen = choose_pairs(result, pairs, measure)
+        site = None if self.site.module is None else Layer(self.site.module, self.site.pick, self.site.call)
+        return look_at(
+            self.model, site, self._bench.units, result, candidates, joint, chosen, measure, search, painting
+        )
+
+    def check(
+        self,
+        result: Interactions,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        measure: str = "geh",
+        pairs: int = 100,
+        baseline: Any = "mean",
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Check:
+        """See whether pairs with high scores really act jointly, at inputs that ``result`` has not seen.
+
+        Units are switched off, alone and two at a time; what both do beyond the sum of what each does should be larger
+        where scores are. The network answers without dropout.
+
+        Parameters
+        ----------
+        result
+            What :meth:`explain` found.
+        inputs, target, additional_forward_args
+            As in :meth:`explain`; other points than those, to learn something new.
+        measure
+            The scores to check: ``"geh"``, ``"aeh"`` or ``"eah"``.
+        pairs
+            How many pairs: half of them the strongest, the others drawn from the rest.
+        baseline
+            Where a unit is when it is off: its ``"mean"`` over the inputs, a number, or one for each unit.
+        batch_size, seed, progress
+            As in :meth:`explain`.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> net = lambda x: x[:, 0] * x[:, 1] + x[:, 1] * x[:, 2] / 9 + x[:, 3]
+        >>> explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
+        >>> result = explainer.explain(torch.randn(100, 4), groups=1, progress=False)
+        >>> explainer.check(result, torch.randn(100, 4), progress=False).correlation > 0.9
+        True
+        """
+        self._check_result(result)
+        seed, pairs = whole("seed", seed, 0), whole("pairs", pairs, 3)
+        batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
+        with borrow(self.model):
+            points, cut = self._bench.cut(inputs, target, additional_forward_args)
+            if cut.count != len(result.names):
+                raise GEHValueError(
+                    f"inputs: there are {cut.count} units, and result is about {len(result.names)}; give the same kind."
+                )
+            mean, _ = survey.unit_moments(cut, points, batch_size)
+            where = baseline_values(baseline, mean)
+            return check_pairs(cut, points, result, measure, pairs, where, batch_size, seed, progress)
+
+    def _check_result(self, result: Any) -> None:
+        """Refuse what is no result of this explainer's layer."""
         if not isinstance(result, Interactions):
             raise GEHTypeError(f"result is a {type(result).__name__}, no result of explain().")
         layer, place = self.site.name or None, result.settings.get("layer")
@@ -258,13 +326,6 @@ class GEHExplainer:
                 f"result: it is about {place or 'the inputs'}, and this explainer about {layer or 'the inputs'}; use "
                 "the explainer that made it."
             )
-        search = Search(whole("k", k, 1), reduce, batch_size=batch_size, progress=progress)
-        painting = check_ascent(ascent, {"reduce": reduce, "seed": whole("seed", seed, 0), "progress": progress})
-        chosen = choose_pairs(result, pairs, measure)
-        site = None if self.site.module is None else Layer(self.site.module, self.site.pick, self.site.call)
-        return look_at(
-            self.model, site, self._bench.units, result, candidates, joint, chosen, measure, search, painting
-        )
 
     def surface(
         self,

@@ -22,6 +22,8 @@ from geh_explain.scores import Moments, Scores
 if TYPE_CHECKING:
     import pandas as pd
 
+    from geh_explain.explainer import GEHExplainer
+    from geh_explain.faithfulness import Check
     from geh_explain.interpret.gallery import Gallery
     from geh_explain.plots import Plots
     from geh_explain.surface import Surface
@@ -272,6 +274,13 @@ class Interactions:
         from geh_explain.report import write
 
         return write(self, path, title=title, level=level, main=main, surfaces=surfaces, gallery=gallery)
+
+    def check(self, explainer: GEHExplainer, inputs: Any, *arguments: Any, **options: Any) -> Check:
+        """See whether strong pairs really act jointly, at inputs that were not explained.
+
+        The explainer that made this result has the network; see :meth:`GEHExplainer.check`.
+        """
+        return explainer.check(self, inputs, *arguments, **options)
 
     def to_networkx(self, measure: str = "geh", level: float = 0.95) -> Any:
         """Return a networkx graph: units are nodes; edges have the columns of :meth:`table`, weight and sign.

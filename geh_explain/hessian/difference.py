@@ -131,8 +131,9 @@ class Difference(Engine):
         steps = self._steps(cut, rows)
         with torch.no_grad():
             plain = cut.outputs(rows, cut.zeros(rows)).double()
-            single = self._moved(cut, rows, steps, alone, alone)
-            both = self._moved(cut, rows, steps, i, j)
+            at_once = None if self.batch_size is None else 1
+            single = moved(cut, rows, steps, alone, alone, at_once)
+            both = moved(cut, rows, steps, i, j, at_once)
         area = (steps[:, i] * steps[:, j]).double()
         mixed = (both - single[i] - single[j] + plain).T
         members = sums.one_hot(labels, cut.device)
@@ -153,21 +154,25 @@ class Difference(Engine):
             steps[:, unit] = known[torch.where(here + 1 < len(known), here + 1, here - 1)] - known[here]
         return steps
 
-    def _moved(self, cut: Cut, rows: Rows, steps: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return the outputs (k, n) with units ``first[k]`` and ``second[k]`` moved, many moves in one call."""
-        at_once = max(1, _CALL_ROWS // len(rows)) if self.batch_size is None else 1
-        parts = []
-        for i, j in zip(torch.split(first, at_once), torch.split(second, at_once), strict=True):
-            move = torch.arange(len(i), device=steps.device)
-            shifts = steps.new_zeros(len(i), len(rows), cut.count)
-            shifts[move, :, i] = steps.T[i]
-            shifts[move, :, j] = steps.T[j]
-            outputs = cut.outputs(rows.repeat(len(i)), shifts.reshape(-1, cut.count))
-            parts.append(outputs.double().reshape(len(i), len(rows)))
-        return torch.cat(parts)
-
     def __repr__(self) -> str:
         return f"Difference(step={self.step}, baseline={self.baseline!r}, discrete={self.discrete!r})"
+
+
+def moved(cut: Cut, rows: Rows, steps: Tensor, first: Tensor, second: Tensor, at_once: int | None = None) -> Tensor:
+    """Return the outputs (k, n) with units ``first[k]`` and ``second[k]`` moved by ``steps`` (n, D).
+
+    ``at_once`` moves go into one call, None for as many as keep the model busy.
+    """
+    at_once = at_once or max(1, _CALL_ROWS // len(rows))
+    parts = []
+    for i, j in zip(torch.split(first, at_once), torch.split(second, at_once), strict=True):
+        move = torch.arange(len(i), device=steps.device)
+        shifts = steps.new_zeros(len(i), len(rows), cut.count)
+        shifts[move, :, i] = steps.T[i]
+        shifts[move, :, j] = steps.T[j]
+        outputs = cut.outputs(rows.repeat(len(i)), shifts.reshape(-1, cut.count))
+        parts.append(outputs.double().reshape(len(i), len(rows)))
+    return torch.cat(parts)
 
 
 def _quotient(difference: Tensor, step: Tensor) -> Tensor:
