@@ -2,13 +2,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-zoo lint format bench pictures studies studies-quick clean
+.PHONY: demo test test-zoo docs lint format bench pictures studies studies-quick clean
 
 demo: $(READY)  ## train two small networks, explain them, draw the results
 	$(BIN)/geh-explain demo
 
 test: $(READY)  ## run the tests, docstring examples included
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+
+docs: $(READY)  ## build the documentation into build/docs, run all examples, and look at the site
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
+	$(BIN)/python -m pytest docs/check_site.py
 
 test-zoo: $(READY)  ## explain every classification family of torchvision, and write docs/architectures.md
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[zoo]"
@@ -40,7 +45,7 @@ studies-quick: $(READY)  ## run small versions of the studies that need no downl
 	$(BIN)/geh-explain study mnist --quick
 
 clean:
-	rm -rf .venv demo_output study_output build dist *.egg-info
+	rm -rf .venv demo_output study_output build dist docs/gallery *.egg-info
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -214,7 +214,13 @@ def _local(explainer: GEHExplainer, inputs: Any, target: Target, additional_forw
     if not isinstance(first, Tensor):
         raise GEHTypeError(f"inputs is a {type(first).__name__}; give a tensor, or a tuple of tensors, as in Captum.")
     found = explainer.explain(
-        inputs, target, additional_forward_args, groups=np.arange(len(first)), draws=1, progress=False
+        inputs,
+        target,
+        additional_forward_args,
+        groups=np.arange(len(first)),
+        draws=1,
+        progress=False,
+        distributed=False,
     )
     count = len(found.names)
     i, j = np.triu_indices(count, 1)

@@ -8,6 +8,8 @@ import sys
 import warnings
 from typing import Any
 
+__all__ = ["GEHError", "GEHRuntimeError", "GEHTypeError", "GEHValueError", "GEHWarning"]
+
 
 class GEHError(Exception):
     """Base of every error that geh_explain raises on purpose.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,11 +12,13 @@ from torch import nn
 
 from geh_explain import screening, survey
 from geh_explain.attach import as_module, borrow, half_precision
+from geh_explain.checkpoint import Checkpoint
 from geh_explain.closer_look import CloserLook
 from geh_explain.diagnosis import Diagnosis, diagnose
 from geh_explain.errors import GEHTypeError, warn, whole
 from geh_explain.groups import GroupChoice
-from geh_explain.hessian import Engine, check_engine
+from geh_explain.hessian import Engine
+from geh_explain.hessian.choice import check_engine
 from geh_explain.hessian.smoothing import check_smooth
 from geh_explain.interactions import Interactions
 from geh_explain.layers import Layer, find_layer
@@ -24,6 +27,7 @@ from geh_explain.outputs import Output, Target, check_output
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.base import steady
 from geh_explain.posterior.choice import check_posterior
+from geh_explain.ranks import find_ranks
 from geh_explain.run import PILOT_DRAWS
 from geh_explain.settings import describe, settings_of
 from geh_explain.units import Subset, Units
@@ -108,6 +112,8 @@ class GEHExplainer(CloserLook):
         memory: float | None = None,
         seed: int = 0,
         progress: bool = True,
+        checkpoint: str | os.PathLike[str] | None = None,
+        distributed: bool | None = None,
     ) -> Interactions:
         """Measure the interactions of all pairs of units over the points ``inputs``.
 
@@ -142,13 +148,28 @@ class GEHExplainer(CloserLook):
             Same seed, same draws.
         progress
             Show a progress bar.
+        checkpoint
+            A folder where draws are kept as they are finished: the same call goes on where it was interrupted or
+            killed, and gives what it would have given. Without it, too, Ctrl-C returns the draws that are finished.
+        distributed
+            Under ``torchrun``, or where ``torch.distributed`` is set up, all ranks share the draws (and points) of a
+            call that all of them make, and all get the result. False: this process explains alone.
         """
         draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
         half = half_precision(self.model)
+        ranks = find_ranks(distributed)
+        kept = None if checkpoint is None else Checkpoint(checkpoint)
         with borrow(self.model):
             job = self._bench.prepare(
-                inputs, target, additional_forward_args, groups, batch_size, seed, eah_points=eah_points, memory=memory
+                *(inputs, target, additional_forward_args, groups, batch_size, seed, None, eah_points, memory),
+                *(kept, ranks),
             )
+            if kept is not None or ranks.size > 1:
+                asked = {"groups": groups, "scale": scale, "batch_size": batch_size, "eah_points": eah_points}
+                about = self._bench.about(job, **asked, seed=seed)
+                ranks.check_same({**about, "draws": draws, "checkpoint": kept is None})
+                if kept is not None and ranks.first:
+                    kept.claim(about, job.budget)
             unit_names = job.cut.unit_names(names)
             self._bench.run(job, draws, scale, batch_size, seed, progress)
             notes = notes_on(job, chosen=self._bench.posterior is None, by_hand=not isinstance(groups, str))
@@ -170,7 +191,7 @@ class GEHExplainer(CloserLook):
         grouping = job.collected.grouping
         result = Interactions(job.collected.result(), grouping.labels, unit_names, grouping.names, settings)
         notes += unsettled(result)
-        for note in notes:
+        for note in notes if ranks.first else ():
             warn(note)
         return result
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geh_explain import inference, measures, saved
+from geh_explain import measures, saved
 from geh_explain.draws import MEASURES, DrawMoments, Draws
 from geh_explain.errors import GEHValueError, warn, whole
+from geh_explain.inference import decisions
 from geh_explain.main_effects import MainEffects
 from geh_explain.ranking import PairRanking, find_unit
 from geh_explain.scores import Moments, Scores
@@ -133,21 +134,21 @@ class Interactions:
         import pandas as pd
 
         scores = self.scores(measure)
-        inference.check_level(level)
+        decisions.check_level(level)
         if rule not in ("interval", "sign"):
             raise GEHValueError(f"rule={rule!r} is unknown; use 'interval' or 'sign'.")
         if fdr is not None:
-            inference.check_rate(fdr)
+            decisions.check_rate(fdr)
         mean, std = scores.pair_mean(), scores.pair_std()
         if scores.count < 2:
             low = high = p_value = np.full(len(mean), np.nan)
             significant: Any = pd.array([pd.NA] * len(mean), dtype="boolean")
         else:
             low, high = scores.pair_interval(level)
-            p_value = inference.bayesian_p_value(mean, std) if rule == "interval" else self.sign_p_values()
+            p_value = decisions.bayesian_p_value(mean, std) if rule == "interval" else self.sign_p_values()
             significant = low > 0 if rule == "interval" else p_value < 1 - level
             if fdr is not None:
-                significant = inference.benjamini_hochberg(p_value, fdr)
+                significant = decisions.benjamini_hochberg(p_value, fdr)
         first, second = np.triu_indices(len(self.names), 1)
         table = pd.DataFrame(
             {
@@ -169,7 +170,7 @@ class Interactions:
             raise GEHValueError(
                 "the sign rule needs at least 2 posterior draws; explain with draws=100 and a posterior."
             )
-        return inference.sign_p_value(*self.signed_means, self.geh.count)
+        return decisions.sign_p_value(*self.signed_means, self.geh.count)
 
     @cached_property
     def signed_means(self) -> tuple[Floats, Floats]:
@@ -213,9 +214,9 @@ class Interactions:
         import pandas as pd
 
         pair = self.pair(i, j)
-        inference.check_level(level)
+        decisions.check_level(level)
         mean, std = (each[:, pair] for each in self.signed_means)
-        low, high = inference.gaussian_interval(mean, std, level)
+        low, high = decisions.gaussian_interval(mean, std, level)
         columns = {"size": self.sizes, "mean": mean, "std": std, "low": low, "high": high}
         return pd.DataFrame(columns, index=pd.Index(self.group_names, name="group"))
 

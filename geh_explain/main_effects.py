@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from geh_explain import inference
 from geh_explain.errors import GEHValueError
+from geh_explain.inference import decisions
 from geh_explain.scores import Moments
 
 if TYPE_CHECKING:
@@ -77,13 +77,13 @@ class MainEffects:
         """Return the ends (low, high), each (D,), of the Gaussian credible intervals."""
         if self.count < 2:
             raise GEHValueError("an interval needs at least 2 posterior draws, and this result has 1.")
-        return inference.gaussian_interval(self.mean, self.std, level)
+        return decisions.gaussian_interval(self.mean, self.std, level)
 
     def table(self, level: float = 0.95) -> pd.DataFrame:
         """Return a line for each unit, the strongest first: strength, and the signed mean with its interval."""
         import pandas as pd
 
-        inference.check_level(level)
+        decisions.check_level(level)
         low, high = self.interval(level) if self.count > 1 else (np.full(len(self.names), np.nan),) * 2
         columns = {"strength": self.strength, "mean": self.mean, "std": self.std, "low": low, "high": high}
         found = pd.DataFrame({"unit": self.names, **columns})

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from geh_explain import inference
 from geh_explain.hessian import Difference
 from geh_explain.hessian.smoothing import doubt
 from geh_explain.hessian.zero import why_zero
+from geh_explain.inference import decisions
 from geh_explain.interactions import Interactions
 from geh_explain.posterior import MCDropout, PointEstimate
 from geh_explain.run import Job
@@ -20,6 +20,7 @@ _SETTLED, _FEWEST_DRAWS, _FEWEST_UNITS = 0.8, 20, 5
 def notes_on(job: Job, *, chosen: bool, by_hand: bool) -> list[str]:
     """Return what a user should know; ``chosen`` posteriors and groups that are not ``by_hand`` are ours."""
     found = [
+        _interrupted(job),
         None if job.smoothed is None else doubt(job.smoothed),
         _engine(job),
         _jumping(job),
@@ -33,6 +34,16 @@ def notes_on(job: Job, *, chosen: bool, by_hand: bool) -> list[str]:
         _lone_points(job) if by_hand else None,
     ]
     return [note for note in found if note is not None]
+
+
+def _interrupted(job: Job) -> str | None:
+    if not job.collected.interrupted:
+        return None
+    further = "explain(checkpoint=...) would" if job.checkpoint is None else "The same call will"
+    return (
+        f"explain() was interrupted, and the result has the {job.collected.count} of {job.collected.expected} draws "
+        f"that were finished. {further} go on from there."
+    )
 
 
 def _engine(job: Job) -> str | None:
@@ -69,7 +80,7 @@ def unsettled(result: Interactions) -> list[str]:
     """Say so if more draws would give another ranking."""
     if not result.settings["draws_kept"] or result.geh.count < _FEWEST_DRAWS or len(result.names) < _FEWEST_UNITS:
         return []
-    found = inference.reliability(result.geh.draws)
+    found = decisions.reliability(result.geh.draws)
     if found >= _SETTLED:
         return []
     return [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from threading import current_thread, main_thread
 from time import monotonic
 from typing import Any
 
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from geh_explain import groups
+from geh_explain.checkpoint import Checkpoint
 from geh_explain.cut import Cut
 from geh_explain.draws import DrawMoments, Draws
 from geh_explain.errors import GEHTypeError, GEHValueError
@@ -23,6 +26,7 @@ from geh_explain.memory import give_back, keep_freed
 from geh_explain.points import Points
 from geh_explain.posterior import PointEstimate, Posterior
 from geh_explain.posterior.base import TakesSeveral, seed_of_draw
+from geh_explain.ranks import Ranks
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +55,7 @@ class Collected:
     limit: float = float("inf")
     choice: GroupChoice | None = None
     sampled: bool = False
+    interrupted: bool = False
     tidied: float = field(default_factory=monotonic)
     moments: DrawMoments | None = None
     _signed: list[Floats] = field(default_factory=list)
@@ -62,6 +67,10 @@ class Collected:
     def count(self) -> int:
         """How many draws are there."""
         return len(self._signed) + (0 if self.moments is None else self.moments.geh.count)
+
+    def next_stop(self) -> int:
+        """Return up to which draw the groups stay what they are: pilot draws settle them."""
+        return self.expected if self.tree is None else min(self.expected, self.pilot)
 
     def take(self, sums: GroupSums) -> None:
         """Take the sums of one more draw, or of several."""
@@ -151,7 +160,7 @@ def _taken(arrays: list[Floats], count: int) -> Floats:
 
 @dataclass(frozen=True)
 class Job:
-    """What one call of the explainer works on: data, cut model, posterior, engine, groups."""
+    """What one call of the explainer works on, with whom it shares the work, and where draws are kept."""
 
     points: Points
     cut: Cut
@@ -160,49 +169,116 @@ class Job:
     reason: str
     collected: Collected
     smoothed: dict[str, Any] | None
+    budget: int
+    ranks: Ranks
+    checkpoint: Checkpoint | None = None
+
+    def take(self, start: int, sums: GroupSums) -> None:
+        """Keep and take the sums of the draws from number ``start`` on, all of it or nothing."""
+        with unbroken():
+            if self.checkpoint is not None and self.ranks.first:
+                self.checkpoint.keep(start, sums)
+            self.collected.take(sums)
+
+    def take_kept(self, start: int) -> bool:
+        """Take the sums of the draws from number ``start`` on from the checkpoint, if they are there."""
+        if self.checkpoint is None:
+            return False
+        sums = None
+        if self.ranks.first:
+            sums = self.checkpoint.find(start, self.cut.count, self.collected.expected - start)
+        if not self.ranks.of_first(sums is not None):
+            return False
+        self.collected.take(self.ranks.collect(sums, 0, 1))
+        return True
 
 
 def run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], None] | None = None) -> None:
     """Compute up to ``draws`` draws and collect their sums.
 
-    ``adapt`` is called inside each draw, for what depends on the network that answers in it.
+    ``adapt`` is called inside each draw, for what depends on the network that answers in it. What is finished when
+    the user interrupts is a result too.
     """
     keep_freed()
-    _run(job, draws, seed, progress, adapt)
+    known = job.posterior.__len__() if hasattr(job.posterior, "__len__") else draws
+    job.collected.expected = min(draws, known)
+    rows = job.collected.expected * len(job.points)
+    shown = progress and job.ranks.first
+    with tqdm(total=rows, desc="explaining", unit="row", unit_scale=True, disable=not shown, leave=False) as bar:
+        try:
+            _run(job, draws, seed, bar, adapt)
+        except KeyboardInterrupt:
+            if not job.collected.count or job.ranks.size > 1:
+                raise
+            job.collected.interrupted = True
     if not job.collected.count:
         raise GEHValueError(f"posterior={job.posterior!r} gave no draws for n={draws}; it must yield at least one.")
     job.collected.settle()
 
 
-def _run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], None] | None) -> None:
-    known = job.posterior.__len__() if hasattr(job.posterior, "__len__") else draws
-    job.collected.expected = min(draws, known)
-    total = job.collected.expected * len(job.points)
-    with tqdm(total=total, desc="explaining", unit="row", unit_scale=True, disable=not progress, leave=False) as bar:
-        at_once = 1
-        for number, draw in enumerate(islice(job.posterior.draws(job.cut.model, draws, seed) or (), draws)):
-            if not isinstance(draw, AbstractContextManager):
-                raise GEHTypeError(
-                    f"posterior={job.posterior!r}: draw {number} is a {type(draw).__name__}; draws must yield context "
-                    "managers (see contextlib.contextmanager), inside which the model is one function."
-                )
-            with draw:
-                job.engine.start(seed_of_draw(seed, number))
-                # The first forward of a draw has one row, see Posterior.
-                job.cut.outputs(job.points.first[:1])
-                if number == 0:
-                    job.cut.check_rows(job.points.first)
-                if adapt is not None:
-                    adapt()
-                if adapt is not None or (number == 0 and not isinstance(job.posterior, PointEstimate)):
+@dataclass
+class _Round:
+    """A draw for each team of ranks, from number ``start`` on; ``own`` is what this rank computed of it."""
+
+    start: int
+    teams: int
+    own: GroupSums | None = None
+    seen: int = 0
+
+
+def _run(job: Job, draws: int, seed: int, bar: Any, adapt: Callable[[], None] | None) -> None:
+    several = isinstance(job.posterior, TakesSeveral) and adapt is None
+    current: _Round | None = None
+    for number, draw in enumerate(islice(job.posterior.draws(job.cut.model, draws, seed) or (), draws)):
+        if not isinstance(draw, AbstractContextManager):
+            raise GEHTypeError(
+                f"posterior={job.posterior!r}: draw {number} is a {type(draw).__name__}; draws must yield context "
+                "managers (see contextlib.contextmanager), inside which the model is one function."
+            )
+        # Draws that are known, or another rank's, are entered too: a posterior may draw one after the other.
+        with draw:
+            job.engine.start(seed_of_draw(seed, number))
+            # The first forward of a draw has one row, see Posterior.
+            job.cut.outputs(job.points.first[:1])
+            if number == 0:
+                job.cut.check_rows(job.points.first)
+                if adapt is None and not isinstance(job.posterior, PointEstimate):
                     job.engine.adapt(job.cut, job.points.first)
-                job.collected.take(_sums(job, bar))
-                if number == 0 and adapt is None:
-                    at_once = _draws_at_once(job)
-            bar.set_postfix_str(f"draw {number + 1}", refresh=False)
-            if at_once > 1:
-                _run_together(job, draws, seed, at_once, bar)
-                break
+            if number < job.collected.count or (current is None and job.take_kept(number)):
+                _advance(job, bar)
+            else:
+                if current is None:
+                    left = job.collected.next_stop() - number
+                    current = _Round(number, 1 if several else job.ranks.teams(left))
+                current.seen += 1
+                team, part = job.ranks.share(current.teams, len(job.points))
+                if team == number - current.start:
+                    if adapt is not None:
+                        adapt()
+                        job.engine.adapt(job.cut, job.points.first)
+                    current.own = _sums(job, bar, part)
+        if current is not None and current.seen == current.teams:
+            _end(job, current, bar)
+            current = None
+        if several and job.collected.count and (at_once := job.ranks.agree(_draws_at_once(job))) > 1:
+            _run_together(job, seed, at_once, bar)
+            return
+        several = False
+    if current is not None:  # the posterior had fewer draws than it said
+        _end(job, current, bar)
+
+
+def _end(job: Job, current: _Round, bar: Any) -> None:
+    """Give all ranks the draws of a round."""
+    members = job.ranks.size // current.teams
+    for team in range(current.seen):
+        job.take(current.start + team, job.ranks.collect(current.own, team * members, members))
+    _advance(job, bar)
+
+
+def _advance(job: Job, bar: Any) -> None:
+    bar.n = max(bar.n, job.collected.count * len(job.points))
+    bar.set_postfix_str(f"draw {job.collected.count}", refresh=False)
 
 
 def _draws_at_once(job: Job) -> int:
@@ -213,31 +289,58 @@ def _draws_at_once(job: Job) -> int:
     return job.engine.chunk_rows(job.cut, job.points.first) // len(job.points)
 
 
-def _run_together(job: Job, draws: int, seed: int, at_once: int, bar: Any) -> None:
+def _run_together(job: Job, seed: int, at_once: int, bar: Any) -> None:
     """Compute the draws after the first one, several of them at a time."""
-    done = job.collected.count
-    while done < draws:
-        # The pilot draws settle the groups, which the sums are over.
-        stop = min(draws, done + at_once, draws if job.collected.tree is None else job.collected.pilot)
-        assert isinstance(job.posterior, TakesSeveral)
-        with job.posterior.together(job.cut.model, range(done, stop), seed):
-            job.engine.start(seed_of_draw(seed, done))
-            job.cut.outputs(job.points.first[:1])
-            job.collected.take(_sums(job, bar, stop - done))
-        done = stop
-        bar.set_postfix_str(f"draw {done}", refresh=False)
+    assert isinstance(job.posterior, TakesSeveral)
+    while (done := job.collected.count) < job.collected.expected:
+        if job.take_kept(done):
+            _advance(job, bar)
+            continue
+        stop = job.collected.next_stop()
+        current = _Round(done, job.ranks.teams(stop - done))
+        block = min(at_once, -(-(stop - done) // current.teams))
+        starts = range(done, min(stop, done + current.teams * block), block)
+        team, part = job.ranks.share(current.teams, len(job.points))
+        if team < len(starts):
+            some = range(starts[team], min(stop, starts[team] + block))
+            with job.posterior.together(job.cut.model, some, seed):
+                job.engine.start(seed_of_draw(seed, some.start))
+                job.cut.outputs(job.points.first[:1])
+                current.own = _sums(job, bar, part, len(some))
+        members = job.ranks.size // current.teams
+        for number, start in enumerate(starts):
+            job.take(start, job.ranks.collect(current.own, number * members, members))
+        _advance(job, bar)
 
 
-def _sums(job: Job, bar: Any, draws: int = 1) -> GroupSums:
+def _sums(job: Job, bar: Any, part: slice, draws: int = 1) -> GroupSums:
+    """Return the sums over a part of the points, of one draw or of several at once."""
     labels = job.collected.grouping.labels
     sums = GroupSums.zeros(len(job.collected.grouping.names), job.cut.count, draws)
     for rows in job.points.batches():
-        for chunk in rows.split(max(1, job.engine.chunk_rows(job.cut, rows) // draws)):
-            own = labels[chunk.start : chunk.start + len(chunk)]
-            job.engine.add(sums, job.cut, chunk.repeat(draws) if draws > 1 else chunk, own)
+        own = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]
+        for chunk in own.split(max(1, job.engine.chunk_rows(job.cut, rows) // draws)):
+            groups_of = labels[chunk.start : chunk.start + len(chunk)]
+            job.engine.add(sums, job.cut, chunk.repeat(draws) if draws > 1 else chunk, groups_of)
             bar.update(len(chunk) * draws)
     job.engine.finish(sums, job.cut)
     if monotonic() > job.collected.tidied + _TIDY:
         give_back()
         job.collected.tidied = monotonic()
     return sums
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """Let Ctrl-C wait until a step is whole."""
+    if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) is None:
+        yield
+        return
+    waiting: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: waiting.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if waiting:
+        raise KeyboardInterrupt

@@ -7,8 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from geh_explain import inference, measures
+from geh_explain import measures
 from geh_explain.errors import GEHValueError
+from geh_explain.inference import decisions
 
 Floats = NDArray[np.float64]
 
@@ -109,8 +110,8 @@ class Scores:
                 "draws=100 and a posterior (MCDropout, Ensemble, WeightSamples, Stochastic)."
             )
         if kind == "quantile":
-            return inference.quantile_interval(self.draws, level)
-        return inference.gaussian_interval(self.pair_mean(), self.pair_std(), level)
+            return decisions.quantile_interval(self.draws, level)
+        return decisions.gaussian_interval(self.pair_mean(), self.pair_std(), level)
 
     def __repr__(self) -> str:
         return f"Scores(draws={self.count}, units={self._units})"

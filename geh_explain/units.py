@@ -37,7 +37,7 @@ class Units(ABC):
 
     @abstractmethod
     def shift(self, t: Tensor, shape: Shape) -> Tensor:
-        """Map shifts (n, D) to what is added to the layer, (n, *shape) or broadcastable to it."""
+        """Map shifts (n, D) to what is added to the layer, ``(n, *shape)`` or broadcastable to it."""
 
     def names(self, shape: Shape, prefix: str, columns: Sequence[str] | None = None) -> list[str]:
         """Return one name per unit; ``columns`` are the names of the inputs' columns, if they have any."""

@@ -11,6 +11,8 @@ import torch
 
 from geh_explain.errors import GEHRuntimeError
 
+__all__ = ["torchvision"]
+
 
 @functools.cache
 def torchvision(part: str = "") -> ModuleType:

@@ -9,9 +9,11 @@ from torch import nn
 
 from geh_explain import survey
 from geh_explain.attach import device_and_dtype
+from geh_explain.checkpoint import Checkpoint, digest, digest_points, short, versions
 from geh_explain.cut import Cut
 from geh_explain.errors import GEHValueError, whole
-from geh_explain.hessian import Engine, choose_engine, wants_smoothing
+from geh_explain.hessian import Engine
+from geh_explain.hessian.choice import choose_engine, wants_smoothing
 from geh_explain.hessian.kernels import Kernels
 from geh_explain.hessian.smoothing import describe_change, smoothing_for
 from geh_explain.layers import Site
@@ -21,6 +23,7 @@ from geh_explain.points import Points, Reader
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.base import steady
 from geh_explain.posterior.choice import default_posterior
+from geh_explain.ranks import Ranks
 from geh_explain.run import PILOT_DRAWS, Collected, Job, run
 from geh_explain.units import Units
 
@@ -56,6 +59,8 @@ class Workbench:
         most_groups: int | None = None,
         eah_points: int | None = None,
         memory: float | None = None,
+        checkpoint: Checkpoint | None = None,
+        ranks: Ranks | None = None,
     ) -> Job:
         """Read the data, cut the model, and look at both."""
         batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
@@ -68,6 +73,8 @@ class Workbench:
                 + ("Is the batch dimension missing?" if missing else "Choose another layer or other units.")
             )
         budget = budget_bytes(memory)
+        if checkpoint is not None and memory is None:
+            budget = checkpoint.budget(budget)
         _check_size(cut, budget)
         posterior = self.posterior_of(cut, points)
         with steady(posterior, self.model, seed):
@@ -83,9 +90,10 @@ class Workbench:
             if not engine.smooth:
                 cut.view = smoothing = None
             smoothed = None if smoothing is None else describe_change(cut, points, smoothing, batch_size)
-            engine.absolute_points, engine.memory = eah_points, None if memory is None else budget
+            engine.absolute_points = eah_points
+            engine.memory = budget if memory is not None or checkpoint is not None else None
             engine.prepare(cut, points, batch_size)
-        return Job(points, cut, posterior, engine, reason, collected, smoothed)
+        return Job(points, cut, posterior, engine, reason, collected, smoothed, budget, ranks or Ranks(), checkpoint)
 
     def run(self, job: Job, draws: int, scale: Any, batch_size: int | None, seed: int, progress: bool) -> None:
         """Compute all draws."""
@@ -98,6 +106,21 @@ class Workbench:
         # Each member of an ensemble has kinks of its own.
         each = adapt if job.engine.smooth and getattr(job.posterior, "inputs_only", False) else None
         run(job, draws, seed, progress, each)
+
+    def about(self, job: Job, **asked: Any) -> dict[str, Any]:
+        """Return all that the draws of a run depend on, in short names, to tell runs apart."""
+        return {
+            **versions(),
+            "model": digest(self.model),
+            "layer": job.cut.place,
+            "units": short(self.units),
+            "output": short(self.output),
+            "posterior": digest(job.posterior),
+            "smooth": self.smooth,
+            "engine": repr(job.engine),
+            "inputs": digest_points(job.points),
+            **{name: short(value) for name, value in asked.items()},
+        }
 
     def posterior_of(self, cut: Cut, points: Points) -> Posterior:
         """Return the posterior asked for, or what the model itself offers."""

@@ -8,6 +8,7 @@ from sklearn.metrics import roc_auc_score
 import geh_explain as geh
 from geh_explain import inference
 from geh_explain.draws import DrawMoments, Draws
+from geh_explain.inference import decisions
 
 
 def test_the_area_is_that_of_scikit_learn_also_with_ties():
@@ -119,7 +120,7 @@ def test_reliability_is_the_correlation_with_as_many_other_draws():
     truth = rng.normal(size=300)
     first, second = (truth + 3 * rng.normal(size=(40, 300)) for _ in range(2))
     expected = stats.spearmanr(first.mean(0), second.mean(0)).statistic
-    assert inference.reliability(first) == pytest.approx(expected, abs=0.06)
+    assert decisions.reliability(first) == pytest.approx(expected, abs=0.06)
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ def page(table: pd.DataFrame) -> str:
         standard normal and {len(SEEDS)} from uniform inputs; all explain more than {fit:.2f} % of the variance. Each is
         explained at {len(BETAS)} fixed sharpnesses and with `smooth="auto"`, on {SAMPLES} samples of {POINTS}
         points:""",
-        """```python
+        """```text
 geh.GEHExplainer(net, smooth=beta, posterior=PointEstimate()).explain(x, groups=1)
 ```""",
         "![Score of the true pair, largest false pair and change of the output against beta](../images/smoothing.png)",

@@ -51,6 +51,13 @@ class GroupSums:
         total = (members @ slopes).cpu()
         self.slopes = total if self.slopes is None else self.slopes + total
 
+    def plus(self, other: GroupSums) -> GroupSums:
+        """Return the sums over both these points and others."""
+        variance = None if self.variance is None or other.variance is None else self.variance + other.variance
+        slopes = None if self.slopes is None or other.slopes is None else self.slopes + other.slopes
+        skipped = self.skipped + other.skipped
+        return GroupSums(self.signed + other.signed, self.absolute + other.absolute, variance, slopes, skipped)
+
     def one_hot(self, labels: NDArray[np.int64], device: torch.device) -> Tensor:
         """Return which rows of a draw belong to which group, (M, n)."""
         groups = torch.as_tensor(labels, device=device)
@@ -100,6 +107,9 @@ class Engine(ABC):
 
     def finish(self, sums: GroupSums, cut: Cut) -> None:  # noqa: B027
         """End a draw, after all of its rows."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
 
     @abstractmethod
     def chunk_rows(self, cut: Cut, rows: Rows) -> int:

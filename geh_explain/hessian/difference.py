@@ -39,6 +39,8 @@ class Difference(Engine):
         points; or give their indices, for categories coded as numbers too (each jumps to the next level that
         occurs, the last one back); () for none.
 
+    Examples
+    --------
     >>> import numpy as np, torch, geh_explain as geh
     >>> def black_box(x):  # any predictor of arrays; its first column is binary
     ...     return np.where(x[:, 0] > 0.5, 3.0 * x[:, 1], 0.0)

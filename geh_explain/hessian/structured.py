@@ -191,9 +191,6 @@ class Structured(Engine):
                 _pull_back(sums.signed[draw, group], self._via, total.reshape(1, width, width).to(self._via))
         self._via, self._sums, self._taken = None, None, []
 
-    def __repr__(self) -> str:
-        return "Structured()"
-
 
 def why_not(misfit: str) -> str:
     """Say why the structured engine is not used."""

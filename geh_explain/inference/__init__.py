@@ -3,13 +3,9 @@
 from geh_explain.inference.decisions import (
     bayesian_p_value,
     benjamini_hochberg,
-    check_level,
-    check_rate,
     gaussian_interval,
     quantile_interval,
-    reliability,
     sign_p_value,
-    width,
 )
 from geh_explain.inference.permutation import PermutationTest, permutation_test
 from geh_explain.inference.truth import auc, coverage, error_rates, roc
@@ -19,15 +15,11 @@ __all__ = [
     "auc",
     "bayesian_p_value",
     "benjamini_hochberg",
-    "check_level",
-    "check_rate",
     "coverage",
     "error_rates",
     "gaussian_interval",
     "permutation_test",
     "quantile_interval",
-    "reliability",
     "roc",
     "sign_p_value",
-    "width",
 ]

@@ -106,7 +106,7 @@ class Refits:
     def _explained(self, net: nn.Module, number: int) -> Any:
         from geh_explain.explainer import GEHExplainer
 
-        options = {"seed": self.seed, "progress": False, **self.explain}
+        options = {"seed": self.seed, "progress": False, "distributed": False, **self.explain}
         if number and self.groups is not None:
             options["groups"] = self.groups if isinstance(self.groups, int) else np.asarray(self.groups)
         return GEHExplainer(net).explain(self.X, **options)

@@ -30,7 +30,7 @@ _JITTER, _ROTATE, _SCALE = 1 / 16, 5.0, 0.05
 
 @dataclass(frozen=True)
 class Maximised:
-    """One input for each of U objectives: ``inputs`` (U, *shape), ``scores`` (U,) the objectives reached.
+    """One input for each of U objectives: ``inputs`` ``(U, *shape)``, ``scores`` (U,) the objectives reached.
 
     ``activations`` holds those of the unit, or of both units of a pair, before the activation function if that was
     climbed; ``dead`` (U,) marks objectives that no input that was tried could change.

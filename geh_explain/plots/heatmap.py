@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain.errors import GEHValueError, whole
-from geh_explain.inference import check_level
+from geh_explain.inference.decisions import check_level
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, entitle, label_units, unit_names
 from geh_explain.plots.pairs import strongest_units

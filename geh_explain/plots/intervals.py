@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain.errors import whole
-from geh_explain.inference import check_level
+from geh_explain.inference.decisions import check_level
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, entitle, label_units
 from geh_explain.plots.pairs import pair_names, strongest_pairs

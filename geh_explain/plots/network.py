@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain.errors import GEHTypeError, GEHValueError, whole
-from geh_explain.inference import bayesian_p_value, check_level
+from geh_explain.inference.decisions import bayesian_p_value, check_level
 from geh_explain.measures import pair_index
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, entitle, points, unit_names

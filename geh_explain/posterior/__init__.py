@@ -1,6 +1,6 @@
 """Where the uncertainty comes from: draws of whole functions.
 
-A posterior of your own is a class with one method, see :class:`~geh_explain.posterior.base.Posterior`.
+A posterior of your own is a class with one method, see :class:`~geh_explain.posterior.Posterior`.
 """
 
 from geh_explain.posterior.base import Posterior

@@ -73,7 +73,7 @@ class WeightSamples:
 
     @classmethod
     def from_pyro(cls, samples: Mapping[str, Tensor], prefix: str = "") -> WeightSamples:
-        """Return samples as Pyro's MCMC or Predictive gives them: names to tensors (draws, *shape).
+        """Return samples as Pyro's MCMC or Predictive gives them: names to tensors ``(draws, *shape)``.
 
         Names are the model's own; a common ``prefix`` is taken off, and what does not begin with it is left out.
 

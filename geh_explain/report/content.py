@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geh_explain import inference
 from geh_explain.errors import GEHTypeError
+from geh_explain.inference import decisions
 from geh_explain.plots.pairs import strongest_units, unit_sizes
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def content(
         "measures": {name: _measure(result, name, pairs) for name in _MEASURES},
         "sign_p": _rounded(result.sign_p_values()[pairs]) if several else None,
         "majority": result.majority_signs()[pairs].tolist(),
-        "width": inference.width(level) if several else None,
-        "half_width": inference.width(0.5) if several else None,
+        "width": decisions.width(level) if several else None,
+        "half_width": decisions.width(0.5) if several else None,
         "level": level,
         "groups": {"names": result.group_names, "sizes": result.sizes.tolist()},
         "regions": {
@@ -75,7 +75,7 @@ def _measure(result: Interactions, name: str, pairs: Ints) -> dict[str, Any]:
     found: dict[str, Any] = {"mean": _rounded(scores.pair_mean()[pairs]), "std": None, "p": None}
     if scores.count > 1:
         mean, std = scores.pair_mean(), scores.pair_std()
-        found |= {"std": _rounded(std[pairs]), "p": _rounded(inference.bayesian_p_value(mean, std)[pairs])}
+        found |= {"std": _rounded(std[pairs]), "p": _rounded(decisions.bayesian_p_value(mean, std)[pairs])}
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from geh_explain.inference import check_level
+from geh_explain.inference.decisions import check_level
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,179 @@
+"""Draws that are kept as they come, so that a run can be killed at any time and taken up again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from geh_explain.errors import GEHValueError, warn
+from geh_explain.hessian import GroupSums
+from geh_explain.points import Points
+from geh_explain.version import __version__
+
+_ABOUT = "run.json"
+_PARTS = ("signed", "absolute", "variance", "slopes")
+#: What is told apart by how it looks.
+_PLAIN = (
+    *(str, bytes, int, float, bool, complex, type(None), range, FunctionType, MethodType, type),
+    *(torch.dtype, torch.device),
+)
+
+
+class Checkpoint:
+    """A folder with the sums of the draws that are done, a file for each, and a description of the run they are of."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        if not isinstance(folder, (str, os.PathLike)):
+            raise GEHValueError(f"checkpoint={folder!r} is no path; give a folder.")
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise GEHValueError(f"checkpoint={str(folder)!r} is a file; give a folder.")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._about = self._read_about()
+
+    def _read_about(self) -> dict[str, Any]:
+        path = self.folder / _ABOUT
+        if not path.exists():
+            return {}
+        try:
+            about = json.loads(path.read_text(encoding="utf8"))
+            assert isinstance(about, dict)
+            return about
+        except (OSError, ValueError, RecursionError, AssertionError) as error:
+            raise GEHValueError(
+                f"checkpoint={str(self.folder)!r}: {_ABOUT} in it cannot be read ({error}); give another folder."
+            ) from error
+
+    def budget(self, mine: int) -> int:
+        """Return the bytes that the run began with: how rows are cut depends on them, and the last digits on that."""
+        known = self._about.get("budget", mine)
+        return known if isinstance(known, int) else mine
+
+    def claim(self, about: Mapping[str, Any], budget: int) -> None:
+        """Refuse a folder that belongs to another run; ``about`` describes this one."""
+        if not self._about:
+            self._about = {**about, "budget": budget}
+            _write(self.folder / _ABOUT, json.dumps(self._about, indent=1).encode())
+            return
+        differ = [
+            f"{key} ({self._about.get(key)} there, {value} here)"
+            for key, value in about.items()
+            if self._about.get(key) != value
+        ]
+        if differ:
+            raise GEHValueError(
+                f"checkpoint={str(self.folder)!r} belongs to another run, with another {', '.join(differ)}; give "
+                "another folder, or remove this one."
+            )
+
+    def keep(self, start: int, sums: GroupSums) -> None:
+        """Keep the sums of the draws from number ``start`` on; a kill leaves all of them, or none."""
+        arrays = {name: part.numpy() for name in _PARTS if (part := getattr(sums, name)) is not None}
+        path = self._path(start)
+        with open(path.with_suffix(".part"), "wb") as file:
+            np.savez(file, skipped=np.array(sums.skipped), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(path.with_suffix(".part"), path)
+
+    def find(self, start: int, units: int, most: int) -> GroupSums | None:
+        """Return what was kept of the draws from number ``start`` on, if anything was; of ``most`` draws at most."""
+        path = self._path(start)
+        if not path.exists():
+            return None
+        try:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+                arrays = {name: torch.from_numpy(stored[name][:most]) for name in _PARTS if name in stored}
+                sums = GroupSums(**arrays, skipped=int(stored["skipped"]))
+            if sums.signed.shape[2:] != (units * (units - 1) // 2,) or sums.signed.dtype != torch.double:
+                raise ValueError("its arrays do not fit")
+            return sums
+        except Exception as error:  # zip, zlib and numpy each have several kinds for damaged data
+            warn(f"checkpoint: {path.name} is damaged ({error}); its draws are computed again.")
+            return None
+
+    def _path(self, start: int) -> Path:
+        return self.folder / f"draw_{start:06d}.npz"
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole, or not at all."""
+    with open(path.with_suffix(".part"), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path.with_suffix(".part"), path)
+
+
+def versions() -> dict[str, str]:
+    """Return what computes."""
+    return {"geh_explain": __version__, "torch": torch.__version__}
+
+
+def short(value: Any) -> Any:
+    """Return a plain value as it is, anything else by its :func:`digest`."""
+    return value if isinstance(value, (str, int, float, bool, type(None))) else digest(value)
+
+
+def digest(value: Any) -> str:
+    """Return a short name for the contents of a value: numbers, arrays, modules, and objects made of them.
+
+    >>> digest({"a": [1, 2.0]}) == digest({"a": [1, 2.0]}) != digest({"a": [1, 2.5]})
+    True
+    """
+    state = hashlib.sha256()
+    _feed(state, value)
+    return state.hexdigest()[:16]
+
+
+def digest_points(points: Points) -> str:
+    """Return a short name for all rows, with what comes beside them."""
+    state = hashlib.sha256()
+    for rows in points.batches():
+        for part in rows.inputs:
+            _feed(state, part)
+        _feed(state, rows.beside.values)
+    return state.hexdigest()[:16]
+
+
+def _feed(state: Any, value: Any, above: frozenset[int] = frozenset()) -> None:
+    """Feed a hash with a value, which is a part of those ``above``; of what it does not know it takes the type only."""
+    state.update(type(value).__qualname__.encode())
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().contiguous()
+        state.update(f"{value.dtype}{tuple(value.shape)}".encode())
+        state.update(value.reshape(-1).view(torch.uint8).numpy().data if value.numel() else b"")
+    elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        state.update(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, (FunctionType, MethodType, type)):
+        state.update(f"{value.__module__}.{value.__qualname__}".encode())
+    elif isinstance(value, _PLAIN):
+        state.update(repr(value).encode())
+    elif id(value) not in above:
+        for part in _parts(value):
+            _feed(state, part, above | {id(value)})
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield what an object is made of."""
+    if isinstance(value, nn.Module):
+        for name, module in value.named_modules():
+            plain = {key: each for key, each in vars(module).items() if isinstance(each, _PLAIN) and key[0] != "_"}
+            plain.pop("training", None)
+            yield name, type(module), plain
+        yield dict(value.state_dict(keep_vars=True))
+    elif isinstance(value, Mapping):
+        yield from value.items()
+    elif isinstance(value, (list, tuple)):
+        yield from value
+    elif hasattr(value, "__dict__") and not isinstance(value, torch.Generator):
+        yield from vars(value).items()
