@@ -2,13 +2,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-zoo docs lint format bench pictures studies studies-quick clean
+.PHONY: demo test test-long test-min test-zoo docs lint format bench pictures studies studies-quick clean
 
 demo: $(READY)  ## train two small networks, explain them, draw the results
 	$(BIN)/geh-explain demo
 
 test: $(READY)  ## run the tests, docstring examples included
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+
+test-long: $(READY)  ## fuzzed files, kills, random networks, a soak, budgets of memory
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/long --timeout 3600
+
+test-min:  ## run the tests with the oldest versions of what we depend on (torch stays as it is)
+	$(PYTHON) -m venv .venv-min
+	.venv-min/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-min.txt -e . pytest pytest-timeout hypothesis
+	OMP_NUM_THREADS=1 .venv-min/bin/python -m pytest tests geh_explain --ignore tests/long --ignore tests/test_documentation.py
 
 docs: $(READY)  ## build the documentation into build/docs, run all examples, and look at the site
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
@@ -45,7 +53,7 @@ studies-quick: $(READY)  ## run small versions of the studies that need no downl
 	$(BIN)/geh-explain study mnist --quick
 
 clean:
-	rm -rf .venv demo_output study_output build dist docs/gallery *.egg-info
+	rm -rf .venv .venv-min demo_output study_output build dist docs/gallery *.egg-info
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -91,7 +91,7 @@ def bare_sums(explainer: geh.GEHExplainer, x: Tensor, target: int | None = None)
 
 def _of_job(job: Job) -> GroupSums:
     job.engine.start(0)
-    return _sums(job, tqdm(disable=True))
+    return _sums(job, tqdm(disable=True), slice(0, len(job.points)))
 
 
 def engine_note(explainer: geh.GEHExplainer, x: Tensor, target: int | None = None) -> str:

@@ -36,8 +36,8 @@ right = net(images[1200:]).argmax(1) == labels[1200:]
 print(f"{right.float().mean():.0%} of the other digits are read correctly")
 
 # %%
-# The layer is given by its name, and ``target`` by the labels: what is explained is the probability of the right digit.
-# (From this layer on, a logit is a sum over units, so that no two of them could act together in it.)
+# The layer is given by its name, and ``target`` by the labels: what is explained is the probability of the right
+# digit. (From this layer on, a logit is a sum over units, so that no two of them could act together in it.)
 
 explainer = geh.GEHExplainer(net, layer="hidden", output="probability")
 result = explainer.explain(images[1200:], target=labels[1200:], groups=3, draws=50, scale="std", progress=False)
@@ -51,9 +51,9 @@ gallery = explainer.interpret(result, images[:1200], pairs=3, ascent=False, prog
 print(gallery.readings(labels[:1200]))
 
 # %%
-# Some units stand for one digit rather clearly, others for a stroke that several digits have. On the right is the signed
-# effect of a pair in each region of the data. Where it is negative, the two stand in for each other: once one has spoken,
-# the other adds less.
+# Some units stand for one digit rather clearly, others for a stroke that several digits have. On the right is the
+# signed effect of a pair in each region of the data. Where it is positive, the two count for more together than each
+# alone; where it is negative, they stand in for each other: once one has spoken, the other adds less.
 
 figure = gallery.plot(labels[:1200])
 figure.savefig("cnn_gallery.png", dpi=100)

@@ -2,9 +2,9 @@
 Patches of an image that act together
 =====================================
 
-A small convolutional network tells fours from nines. The two differ where a nine is closed at the top and a four is
-open, which no single pixel shows. We cut the images into patches, ask which pairs of them the network looks at together,
-and draw the strongest pairs over the digits.
+A small convolutional network tells fours from nines. They differ at the top, where a nine is closed and a four is open.
+We cut the images into patches, ask which pairs of patches the network looks at together, and draw the strongest pairs
+over the digits.
 """
 
 import matplotlib.pyplot as plt
@@ -34,7 +34,7 @@ net = nn.Sequential(
     *(nn.Flatten(), nn.Dropout(0.2), nn.Linear(16 * 49, 32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 1)),
 )
 optimiser = torch.optim.AdamW(net.parameters(), lr=1e-3)
-for _ in range(20):
+for _ in range(15):
     for batch in torch.randperm(len(x)).split(50):
         optimiser.zero_grad()
         nn.functional.binary_cross_entropy_with_logits(net(x[batch])[:, 0], y[batch]).backward()

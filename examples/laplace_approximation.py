@@ -38,8 +38,8 @@ for _ in range(100):
 net.eval()
 
 # %%
-# The Gaussian over all weights needs the noise of the targets, taken from the residuals, and a prior, which is chosen by
-# the marginal likelihood.
+# The Gaussian over all weights needs the noise of the targets, taken from the residuals, and a prior, which is chosen
+# by the marginal likelihood.
 
 noise = float((net(x_train) - y_train).detach().std())
 la = Laplace(net, "regression", subset_of_weights="all", hessian_structure="full", sigma_noise=noise)

@@ -2,9 +2,9 @@
 A posterior of your own: the Bayesian last layer
 ================================================
 
-A posterior is one small class with a method ``draws``. Here it is one that costs nothing and is exact as far as it goes:
-the last layer of a network is a linear regression on hidden features, and a Bayesian linear regression has a posterior in
-closed form. We write it, check it, and see how sure it is of each pair.
+A posterior is a small class with one method, ``draws``. Here is one that costs next to nothing: the last layer of a
+network is a linear regression on hidden features, and a Bayesian linear regression has a posterior in closed form. We
+write it, check it, and see how much surer it gets with more data.
 """
 
 import contextlib
@@ -18,24 +18,24 @@ from torch import nn
 import geh_explain as geh
 
 # %%
-# A made-up function of six features: x0 and x1 act together, x2 and x3 do so less, and the others act alone. The strength
-# of the first pair is 2 everywhere, that of the second a half.
+# A made-up function of six features. x0 and x1 act together with a strength of 2 everywhere, x2 and x3 with a half, and
+# the other two act alone. The network learns it from 600 rows, without dropout: it has no draws of its own.
 
 torch.manual_seed(0)
-x = 2 * torch.rand(2200, 6) - 1
+x = torch.randn(2200, 6)
 y = 2 * x[:, 0] * x[:, 1] + 0.5 * x[:, 2] * x[:, 3] + torch.sin(2 * x[:, 4]) + x[:, 5] + 0.3 * torch.randn(2200)
-test = slice(1600, 2200)
 
 net = nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
 optimiser = torch.optim.Adam(net.parameters(), lr=3e-3)
-for _ in range(50):
+for _ in range(100):
     for batch in torch.randperm(600).split(50):
         optimiser.zero_grad()
         nn.functional.mse_loss(net(x[batch])[:, 0], y[batch]).backward()
         optimiser.step()
 
 # %%
-# The class.
+# The class. ``draws`` yields context managers, inside each of which the network has other weights in its last layer.
+# The same seed gives the same draws, and whatever happens, the network has its own weights back afterwards.
 
 
 class LastLayer:
@@ -48,7 +48,7 @@ class LastLayer:
         self.centre = features.mean(axis=0), float(y.mean())
 
     def draws(self, model, n, seed):
-        """Yield n context managers."""
+        """Yield n draws."""
         rng = np.random.default_rng(seed)
         for weight in rng.multivariate_normal(self.regression.coef_, self.regression.sigma_, n):
             yield self.drawn(model[-1], weight)
@@ -70,17 +70,26 @@ class LastLayer:
 
 
 # %%
-# T
-refits = {rows: LastLayer(net, x[600 : 600 + rows], y[600 : 600 + rows]) for rows in (100, 1000)}
-results = {}
-for rows, posterior in refits.items():
+# The regression is fitted to rows that the network was not trained with, once to 100 of them and once to 1000. Do the
+# draws fit the last 600 rows, which nobody has seen, and do predictions fall within their intervals as often as they
+# should?
+
+x_new, y_new, results = x[1600:], y[1600:], {}
+for rows in (100, 1000):
+    posterior = LastLayer(net, x[600 : 600 + rows], y[600 : 600 + rows])
     explainer = geh.GEHExplainer(net, posterior=posterior)
-    print(rows, explainer.diagnose(x[test], y[test], progress=False))
-    results[rows] = explainer.explain(x[test], groups=1, progress=False)
-    print(results[rows].top(5))
+    print(f"{rows} rows:", explainer.diagnose(x_new, y_new, progress=False))
+    results[rows] = explainer.explain(x_new, groups=1, progress=False)
+print(results[1000])
+
+# %%
+# With 1000 rows the draws fit a little better than the network itself, with 100 somewhat worse, and both are calibrated
+# well enough. With more rows the intervals are two to four times narrower, and the two true pairs come nearer to their
+# true strengths, the dashed lines. The hidden features are taken for given: what another training would have made of
+# them this posterior cannot know, so its intervals are too narrow rather than too wide.
+
 figure, axes = plt.subplots(1, 2, figsize=(12, 3.6), sharex=True, layout="constrained")
-for ax, rows in zip(axes, results):
-    results[rows].plot.draws(pairs=4, ax=ax)
-    ax.set_title(rows)
-    ax.axvline(2,ls="--")
+for ax, (rows, result) in zip(axes, results.items(), strict=True):
+    result.plot.draws(pairs=5, ax=ax).set_title(f"Last layer fitted to {rows} rows", size=10)
+    ax.vlines([2, 0.5], [4, 3], [5, 4], colors="black", linestyles="--", linewidth=1)
 figure.savefig("own_posterior.png", dpi=100)

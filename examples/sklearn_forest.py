@@ -2,9 +2,9 @@
 Models of scikit-learn, by differences
 ======================================
 
-Forests and boosted trees have no derivatives. They can be explained nevertheless: differences between predictions take
-the derivatives' place, and anything that predicts will do. Here boosted trees learn Friedman's function of ten features,
-in which only the first two act together, and bootstrap samples tell how sure the answer is.
+Forests and boosted trees have no derivatives. Differences between predictions take their place, and anything that
+predicts will do. Here boosted trees learn Friedman's function of ten features, in which only the first two act
+together, and bootstrap samples tell how sure the answer is.
 """
 
 import matplotlib.pyplot as plt
@@ -43,15 +43,16 @@ print(result)
 
 # %%
 # The right pair leads by far. Nearly all pairs are significant, though. A score is an absolute value, which noise alone
-# moves away from 0, and trees fit a good deal of noise. The sign rule asks instead whether the models agree on the sign of
-# a pair's effect anywhere, and leaves the right pair only.
+# moves away from 0, and trees fit a good deal of noise. The sign rule asks instead whether the models agree on the sign
+# of a pair's effect in any region, and leaves the right pair only.
 
 table = result.table(rule="sign")
 print(table[table.significant])
 
 # %%
 # What the two features do together, without what each does alone. The picture in the middle is the mean of the ten
-# models, the one on the right is the true function. Dots are the data.
+# models, the one on the right is the true function, each with a scale of its own. Dots are the data. The shape is
+# right, and the corners are too flat.
 
 one = geh.posterior.PointEstimate()
 truth = geh.GEHExplainer(lambda x: 10 * torch.sin(torch.pi * x[:, 0] * x[:, 1]), posterior=one)

@@ -3,8 +3,8 @@ A small table, and how sure one can be
 ======================================
 
 Ten measurements of 442 people predict how far their diabetes has gone a year later. Which of them act together? The
-table is small, so the second question matters as much: how sure are we? A Bayesian network is fitted in two lines and
-explained; then the answer is checked in three ways.
+table is small, so the second question matters as much: how sure are we? A Bayesian neural network is fitted in two
+lines and explained; then the answer is checked in three ways.
 """
 
 import numpy as np
@@ -25,18 +25,18 @@ net = geh.bnn.HybridNet(10, hidden=(50, 50))
 print(geh.bnn.fit(net, X_train, y_train, progress=False))
 
 # %%
-# Every draw of the dropout masks is one network, and has its own scores. ``scale="std"`` multiplies each feature by its
-# standard deviation: a score tells by how much the effect of one feature changes when the other one moves by its usual
-# spread, both in units of the target.
+# Every draw of the dropout masks is one network, and has its own scores. ``scale="std"`` multiplies each feature by
+# its standard deviation: a score tells by how much the effect of one feature changes when the other one moves by its
+# usual spread, both in units of the target.
 
 explainer = geh.GEHExplainer(net)
 result = explainer.explain(X, scale="std", progress=False)
 print(result)
 
 # %%
-# Body mass and blood pressure lead. The columns low and high are the 95 % credible interval of the strength, and a pair
-# is called significant if it excludes 0. But a strength is an absolute value, which chance alone moves away from 0. The
-# sign rule asks instead whether the *signed* effects differ from 0, region by region.
+# Body mass and blood pressure lead. The columns low and high are the 95 % credible interval of the strength, and a
+# pair is called significant if it excludes 0. But a strength is an absolute value, which chance alone moves away from
+# 0. The sign rule asks instead whether the *signed* effects differ from 0, region by region.
 
 print(result.table(rule="sign").head(5).round(3))
 print(result.regions("bmi", "bp").round(2))
@@ -51,12 +51,14 @@ print(explainer.diagnose(X_test, y_test, progress=False))
 
 # %%
 # Both hold, as far as a hundred people can tell. Still, dropout masks know little of other solutions that would fit as
-# well, and are too sure of weak pairs. Gaussian weights are more careful. In the same regions body mass and blood
-# pressure lead there too, and fewer pairs pass.
+# well, and are too sure of weak pairs. Gaussian weights are more careful: their draws differ more, and only the mean
+# of the draws predicts as well. In the same regions body mass and blood pressure lead there too, and fewer pairs pass.
 
 gaussian = geh.bnn.HybridNet(10, hidden=(50, 50), weights="gaussian")
 geh.bnn.fit(gaussian, X_train, y_train, progress=False)
-second = geh.GEHExplainer(gaussian).explain(X, groups=result.labels, scale="std", progress=False)
+careful = geh.GEHExplainer(gaussian)
+print(careful.diagnose(X_test, y_test, progress=False))
+second = careful.explain(X, groups=result.labels, scale="std", progress=False)
 print(second.table(rule="sign").head(5).round(3))
 for name, answer in (("dropout", result), ("Gaussian", second)):
     print(name, "weights:", answer.table(rule="sign").significant.sum(), "of 45 pairs pass the sign rule")

@@ -23,15 +23,14 @@ import geh_explain as geh
 
 rng = np.random.default_rng(0)
 fields = pd.DataFrame(rng.uniform(size=(3000, 6)), columns=["water", "light", "warmth", "soil", "wind", "slope"])
-growth = 4 * np.sin(np.pi * fields.water) * fields.light + 2 * fields.warmth + 3 * (fields.soil - 0.5) ** 2
-growth += -fields.wind + 0.2 * rng.standard_normal(3000)
+growth = 4 * np.sin(np.pi * fields.water) * fields.light + 2 * fields.warmth + 3 * fields.soil**2 - fields.wind
+growth += 0.2 * rng.standard_normal(3000)
 
 torch.manual_seed(0)
 net = nn.Sequential(
     *(nn.Linear(6, 64), nn.ReLU(), nn.Dropout(0.1)), *(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.1)), nn.Linear(64, 1)
 )
-x = torch.tensor(fields.to_numpy(), dtype=torch.float32)
-y = torch.tensor(growth.to_numpy(), dtype=torch.float32)[:, None]
+x, y = (torch.tensor(table.to_numpy(), dtype=torch.float32) for table in (fields, growth.to_frame()))
 optimiser = torch.optim.Adam(net.parameters(), lr=1e-3)
 for _ in range(100):
     for batch in torch.randperm(2000).split(64):
@@ -50,8 +49,8 @@ result = explainer.explain(fields[2000:], progress=False)
 print(result)
 
 # %%
-# Water and light lead by far. Most other pairs are significant as well, which says that the network uses them a little,
-# as a fitted network does; the mean says how little.
+# Water and light lead by far. Most other pairs are significant as well, which says that the network uses them a
+# little, as a fitted network does; the mean says how little.
 #
 # Where does the pair act, and in which direction? Regions are found by themselves, or are named by you: one label for
 # each row.
@@ -62,8 +61,8 @@ print(named.regions("water", "light").round(1))
 
 # %%
 # In dry fields more water makes light worth more, in wet ones less, as it was simulated; an average over all fields
-# would have cancelled. The true means are about 8 and -8. A network that was trained with dropout is smoother than that,
-# and the intervals are about the network, not about the fields.
+# would have cancelled. The true means are about 8 and -8. A network that was trained with dropout is smoother than
+# that, and the intervals are about the network, not about the fields.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), width_ratios=(1, 1.1), layout="constrained")
 named.plot.heatmap(ax=left)

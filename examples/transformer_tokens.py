@@ -2,9 +2,9 @@
 Which words of a sentence act together
 ======================================
 
-A small transformer reads reviews such as *film was not good but plot looked really fresh* and tells how kind they are. A
-negation turns the adjective after it around, and leaves the other adjective alone. Does the network read it so? We ask
-which positions of the sentence act together, and see two pairs among 36.
+A small transformer reads reviews such as *film was not good but plot looked really fresh*, and tells how kind they are.
+A negation turns the adjective after it around, and leaves the other adjective alone. Does the network read it so? We
+ask which positions of the sentence act together, and see two pairs among 36.
 """
 
 import matplotlib.pyplot as plt
@@ -14,10 +14,11 @@ from torch import nn
 import geh_explain as geh
 
 # %%
-# Nine positions with two words each make 512 sentences. Either half of a review is worth 1 or -1, and *not* and *hardly*
-# change its sign.
+# Nine positions with two words each make 512 sentences. Either half of a review is worth 1 or -1, and *not* and
+# *hardly* change its sign.
 
-slots = "film/book was/is not/very bad/good and/but cast/plot looked/seemed hardly/really stale/fresh".split()
+slots = ["film/book", "was/is", "not/very", "bad/good", "and/but", "cast/plot", "looked/seemed"]
+slots += ["hardly/really", "stale/fresh"]
 choices = torch.cartesian_prod(*[torch.arange(2)] * 9)
 sentences = 2 * torch.arange(9) + choices  # numbers of words
 signs = 2.0 * choices - 1
@@ -59,9 +60,9 @@ with torch.no_grad():
 print(f"right for {right:.0%} of the sentences it has not seen")
 
 # %%
-# Units are the positions of the sentence, at the output of the embedding. Between two words there is nothing, so a slope
-# at a word says little. Differences let each word jump to the other one of its position instead: what do *not* and
-# *good* do together, beyond what each does alone? The dropout of the network serves as posterior.
+# Units are the positions of the sentence, at the output of the embedding. Between two words there is nothing, so the
+# slope at a word says little. Differences let each word jump to the other one of its position instead: what do *not*
+# and *good* do together, beyond what each does alone? The dropout of the network serves as posterior.
 
 explainer = geh.GEHExplainer(
     net, layer="embedding", units=geh.units.Tokens(), engine=geh.hessian.Difference(discrete=list(range(9)))
@@ -70,12 +71,12 @@ result = explainer.explain(sentences[test], groups=1, draws=30, names=slots, sca
 print(result)
 
 # %%
-# Each negation acts together with its own adjective. In units of the words' standard deviations the true strength of both
-# pairs is 1, and that of all others 0. Some of those are significant as well, but very small: the strongest pair that
-# should not be there is some twenty times weaker than the two that should.
+# Each negation acts together with its own adjective. In units of the words' standard deviations the true strength of
+# both pairs is 1, and that of all others 0. Some of those are significant as well, but very small: the strongest pair
+# that should not be there is some twenty times weaker than the two that should.
 #
-# ``Tokens`` moves all numbers of a token by the same amount. With one number per word that is a change of word. In a wide
-# embedding it is one direction among many, and need not mean anything.
+# ``Tokens`` moves all numbers of a token by the same amount. With one number per word that is a change of word. In a
+# wide embedding it is one direction among many, and need not mean anything.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), width_ratios=(1, 1.1), layout="constrained")
 result.plot.heatmap(ax=left)

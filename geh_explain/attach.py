@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
 
 _HALF = (torch.float16, torch.bfloat16)
+#: One borrower at a time: modes, generators and backends belong to the whole process.
+_ALONE = RLock()
 
 
 class CallableModel(nn.Module):
@@ -67,8 +70,14 @@ def borrow(model: nn.Module) -> Iterator[None]:
     """Hold the model in eval mode, and give it and the global generators back as they were.
 
     Inside, gradients are on, whatever the caller's mode; half precision is single precision, as second
-    derivatives have no digits to spare; and attention uses kernels that have second derivatives.
+    derivatives have no digits to spare; and attention uses kernels that have second derivatives. Threads wait for one
+    another.
     """
+    with _ALONE:
+        yield from _borrowed(model)
+
+
+def _borrowed(model: nn.Module) -> Iterator[None]:
     modes = [(module, module.training) for module in model.modules()]
     wants_grad = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     open_modules = [module for module in model.modules() if not isinstance(module, torch.jit.ScriptModule)]

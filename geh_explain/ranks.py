@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,42 +72,29 @@ class Ranks:
         if self.size == 1:
             assert own is not None
             return own
-        parts = [self._sent(own, source + member) for member in range(members)]
-        total = parts[0]
-        for part in parts[1:]:
-            total = total.plus(part)
-        return total
-
-    def _sent(self, own: GroupSums | None, source: int) -> GroupSums:
-        """Send what ``source`` has to all ranks."""
-        shape, content = torch.zeros(7, dtype=torch.long), torch.zeros(0, dtype=torch.double)
-        if self.rank == source:
-            assert own is not None
-            units = 0 if own.slopes is None else own.slopes.shape[2]
-            has = own.variance is not None, own.slopes is not None
-            shape = torch.tensor([*own.signed.shape, *has, own.skipped, units])
-            parts = [part for part in (own.signed, own.absolute, own.variance, own.slopes) if part is not None]
-            content = torch.cat([part.reshape(-1) for part in parts])
+        mine = own if source <= self.rank < source + members else None
+        shape, content = torch.zeros(6, dtype=torch.long), torch.zeros(0, dtype=torch.double)
+        if mine is not None:
+            units = 0 if mine.slopes is None else mine.slopes.shape[2]
+            shape = torch.tensor([*mine.signed.shape, mine.variance is not None, mine.slopes is not None, units])
+            parts = [part for part in (mine.signed, mine.absolute, mine.variance, mine.slopes) if part is not None]
+            content = torch.cat([*(part.reshape(-1) for part in parts), torch.tensor([float(mine.skipped)]).double()])
         shape = shape.to(_device())
         with _together():
             dist.broadcast(shape, source)
-            draws, groups, pairs, variance, slopes, skipped, units = shape.tolist()
-            sizes = [draws * groups * pairs, draws * pairs]
-            sizes += [draws * groups * pairs] * variance + [draws * groups * units] * slopes
-            content = (
-                content.to(_device())
-                if self.rank == source
-                else torch.zeros(sum(sizes), dtype=torch.double, device=_device())
-            )
-            dist.broadcast(content, source)
-        signed, absolute, *rest = torch.split(content.cpu(), sizes)
-        return GroupSums(
-            signed.reshape(draws, groups, pairs),
-            absolute.reshape(draws, pairs),
-            rest.pop(0).reshape(draws, groups, pairs) if variance else None,
-            rest.pop(0).reshape(draws, groups, units) if slopes else None,
-            skipped,
-        )
+            draws, groups, pairs, variance, slopes, units = shape.tolist()
+            signed, main = (draws, groups, pairs), (draws, groups, units)
+            shapes = [signed, (draws, pairs), *[signed] * variance, *[main] * slopes, (1,)]
+            sizes = [math.prod(each) for each in shapes]
+            content = (content if mine is not None else torch.zeros(sum(sizes), dtype=torch.double)).to(_device())
+            if members == 1:
+                dist.broadcast(content, source)
+            else:
+                dist.all_reduce(content)
+        parts = [part.reshape(each) for part, each in zip(torch.split(content.cpu(), sizes), shapes, strict=True)]
+        skipped = int(parts.pop())
+        found = parts.pop() if slopes else None
+        return GroupSums(parts[0], parts[1], parts[2] if variance else None, found, skipped)
 
     def check_same(self, about: dict[str, Any]) -> None:
         """Refuse ranks that were called with different things."""

@@ -189,7 +189,9 @@ class Job:
             sums = self.checkpoint.find(start, self.cut.count, self.collected.expected - start)
         if not self.ranks.of_first(sums is not None):
             return False
-        self.collected.take(self.ranks.collect(sums, 0, 1))
+        sums = self.ranks.collect(sums, 0, 1)
+        with unbroken():
+            self.collected.take(sums)
         return True
 
 

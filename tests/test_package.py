@@ -1,5 +1,6 @@
 """The package as a whole: what importing it costs, what it shows, and its command line."""
 
+import ast
 import doctest
 import importlib.metadata
 import inspect
@@ -205,3 +206,25 @@ def test_a_wrong_command_ends_with_usage_and_runs_nothing(demo_calls, capsys, ar
     assert ended.value.code == 2
     assert "usage: geh-explain" in capsys.readouterr().err
     assert demo_calls == []
+
+
+# Nothing is executed that a user did not hand over
+
+SOURCES = sorted((ROOT / "geh_explain").rglob("*.py"))
+FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
+FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "subprocess", "pty", "code"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_module_runs_text_or_unpickles_files(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+        if isinstance(node, ast.Import):
+            assert not {name.name.split(".")[0] for name in node.names} & FORBIDDEN_MODULES
+        elif isinstance(node, ast.ImportFrom):
+            assert (node.module or "").split(".")[0] not in FORBIDDEN_MODULES
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in FORBIDDEN_CALLS
+            assert called not in ("os.system", "os.popen", "torch.load", "joblib.load", "pd.read_pickle")
+            if called in ("np.load", "numpy.load"):
+                assert "allow_pickle=False" in ast.unparse(node)

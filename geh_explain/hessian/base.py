@@ -51,13 +51,6 @@ class GroupSums:
         total = (members @ slopes).cpu()
         self.slopes = total if self.slopes is None else self.slopes + total
 
-    def plus(self, other: GroupSums) -> GroupSums:
-        """Return the sums over both these points and others."""
-        variance = None if self.variance is None or other.variance is None else self.variance + other.variance
-        slopes = None if self.slopes is None or other.slopes is None else self.slopes + other.slopes
-        skipped = self.skipped + other.skipped
-        return GroupSums(self.signed + other.signed, self.absolute + other.absolute, variance, slopes, skipped)
-
     def one_hot(self, labels: NDArray[np.int64], device: torch.device) -> Tensor:
         """Return which rows of a draw belong to which group, (M, n)."""
         groups = torch.as_tensor(labels, device=device)
