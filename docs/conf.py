@@ -73,6 +73,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_signature": False,
+    "write_computation_times": False,
     "image_scrapers": ("matplotlib",),
 }
 

@@ -55,8 +55,8 @@ result = explainer.explain(x_test, groups=kinds, draws=20, scale="std", progress
 print(result)
 
 # %%
-# The strongest pairs lie where the top of a nine is, and act alike in fours and nines: two patches above each other are
-# negative, two side by side positive.
+# The four strongest pairs lie where the top of a nine is, and act alike in fours and nines: two patches above each
+# other are negative, two side by side positive.
 
 pairs = result.top(8)[["unit_i", "unit_j"]].to_numpy()
 for pair in pairs[:4]:
