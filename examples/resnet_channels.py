@@ -69,7 +69,8 @@ print(result.top(5)[["unit_i", "unit_j", "mean"]])
 
 # %%
 # What do the channels of the strongest pairs respond to? Pictures of a single shape tell most clearly, and those of
-# two shapes show what excites both channels. A circle marks where the maximum of a channel's map is.
+# two shapes show what excites both channels. A ring marks the maximum of a channel's map; with only 2 by 2 places,
+# each of which sees most of the picture, it need not be on the shape.
 
 single, _, words = draw(200, seed=2, most=1)
 gallery = explainer.interpret(result, single, pairs=2, joint=pictures, ascent=False, progress=False)
@@ -78,10 +79,11 @@ figure = gallery.plot(words)
 figure.savefig("resnet_channels.png", dpi=100)
 
 # %%
-# The channels of both pairs respond to red circles, and both at once most of all where a blue square is near. Where
-# the two shapes are not both there, such channels strengthen each other; where they are, one is enough, and the effect
-# is negative. This is also how a probability bends: upwards while it is low, downwards when it is high. Another
-# training would have other channels.
+# The channels respond to the shapes that are looked for, and what excites both are red circles beside blue squares.
+# Which channels lead differs from training to training, and even with the number of threads: the two of a pair may
+# respond to one shape each, or to the same. The signs tell how the answer is put together. While the two shapes are
+# not both there, one channel makes the other count for more; where they are, it makes it count for less. This is how a
+# probability bends: upwards while it is low, downwards when it is high.
 #
 # The page holds all of it, with pictures beside their pairs.
 

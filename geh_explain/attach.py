@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from threading import RLock
 from typing import Any
 
@@ -50,6 +50,11 @@ def as_module(model: Any) -> nn.Module:
 def device_and_dtype(model: nn.Module) -> tuple[torch.device | None, torch.dtype | None]:
     """Return where the model's first floating-point parameter or buffer lives, and its precision."""
     tensors = [*model.parameters(), *model.buffers()]
+    if any(tensor.is_meta for tensor in tensors):
+        raise GEHRuntimeError(
+            "model: some of its parameters or buffers are on the meta device and have no values; load its weights, "
+            "with load_state_dict(..., assign=True)."
+        )
     if any(tensor.is_inference() for tensor in tensors):
         raise GEHRuntimeError(
             "model: some of its parameters or buffers were made under torch.inference_mode() and can never be "
@@ -69,9 +74,9 @@ def half_precision(model: nn.Module) -> torch.dtype | None:
 def borrow(model: nn.Module) -> Iterator[None]:
     """Hold the model in eval mode, and give it and the global generators back as they were.
 
-    Inside, gradients are on, whatever the caller's mode; half precision is single precision, as second
-    derivatives have no digits to spare; and attention uses kernels that have second derivatives. Threads wait for one
-    another.
+    Inside, gradients are on and autocast is off, whatever the caller's mode; half precision is single precision, as
+    second derivatives have no digits to spare; and attention uses kernels that have second derivatives. Threads wait
+    for one another.
     """
     with _ALONE:
         yield from _borrowed(model)
@@ -94,7 +99,14 @@ def _borrowed(model: nn.Module) -> Iterator[None]:
             module.training = False
         for tensor in halves:
             tensor.data = tensor.data.float()
-        with global_generators(), torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        with (
+            global_generators(),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            sdpa_kernel(SDPBackend.MATH),
+            torch.autocast("cpu", enabled=False),
+            torch.autocast("cuda", enabled=False) if torch.cuda.is_available() else nullcontext(),
+        ):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)

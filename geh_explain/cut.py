@@ -43,6 +43,11 @@ class View(TorchFunctionMode):
         return self.handle(func, args, kwargs or {}) if self.live else func(*args, **(kwargs or {}))
 
 
+def _is_text(name: str) -> bool:
+    """Tell whether a name can be written to a file."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
 class _Reached(BaseException):
     """Ends a forward pass at the layer. Not an Exception, so that no model swallows it."""
 
@@ -64,6 +69,8 @@ class Cut:
     ) -> None:
         self.model, self.site, self.output = model, site, output
         seen = self.activations(rows)
+        if site.module is not None and len(rows) > 1:
+            self.activations(rows[:1])  # a dimension of tokens may be as long as the batch, but never as it shrinks
         self.shape = tuple(seen.shape[1:])
         self.device, self.dtype = seen.device, seen.dtype
         self.layout = telling(model, site.module, self.shape)
@@ -106,6 +113,9 @@ class Cut:
         twice = sorted(name for name, count in Counter(given).items() if count > 1)
         if twice:
             raise GEHValueError(f"names: {twice[:5]} are there twice; pass names= that tell units apart.")
+        broken = [name for name in given if not _is_text(name)]
+        if broken:
+            raise GEHValueError(f"names: {broken[:5]} hold half of a surrogate pair, which is no text.")
         return given
 
     def zeros(self, rows: Rows) -> Tensor:

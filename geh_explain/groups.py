@@ -63,7 +63,7 @@ class RegionTree:
         merged = sums.copy()
         for child in range(self.count - 1, groups - 1, -1):
             merged[self.splits[child - 1].parent] += merged[child]
-        return merged[:groups]
+        return merged[:groups].copy()  # not a view, which would keep all of it
 
 
 def grow(points: Floats, groups: int, *, standardise: bool) -> RegionTree:
@@ -150,6 +150,10 @@ def _first_largest(values: Floats) -> int:
     return int(np.argmax(values >= values.max() * (1 - 1e-9)))
 
 
+#: Pairs that are looked at together where there are very many.
+_PAIRS = 65536
+
+
 def distances(curve: Sequence[Floats] | Floats) -> Floats:
     """Return the rank weighted distances Delta^2_M for M = 2, 3, ... of the score vectors of M = 1, 2, ...
 
@@ -161,20 +165,25 @@ def distances(curve: Sequence[Floats] | Floats) -> Floats:
     scores = np.asarray(curve, dtype=np.float64)
     if scores.shape[1] == 1:
         return np.diff(scores[:, 0] / (scores.max() or 1.0)) ** 2
-    totals = scores.sum(axis=1, keepdims=True)
-    weights = np.divide(scores, totals, out=np.zeros_like(scores), where=totals > 0)
-    ranks = rankdata(scores, axis=1)
-    return np.asarray((np.diff(weights, axis=0) ** 2 * np.diff(ranks, axis=0) ** 2).sum(axis=1))
+    # Two numbers of groups at a time: for thousands of units each row of scores is a large one.
+    found, before = [], None
+    for row in scores:
+        now = row / (row.sum() or 1.0), rankdata(row)
+        if before is not None:
+            found.append(float(((now[0] - before[0]) ** 2 * (now[1] - before[1]) ** 2).sum()))
+        before = now
+    return np.asarray(found)
 
 
 def curve(tree: RegionTree, signed: Floats, points: int) -> Floats:
     """Return the GEH (count, ...) for 1, 2, ..., count regions, from the sums (count, ...) over the finest."""
-    sums = signed.copy()
-    scores = np.empty_like(sums)
-    for groups in range(tree.count, 0, -1):
-        scores[groups - 1] = np.abs(sums[:groups]).sum(axis=0) / points
-        if groups > 1:
-            sums[tree.splits[groups - 2].parent] += sums[groups - 1]
+    scores = np.empty_like(signed)
+    for start in range(0, signed.shape[-1], _PAIRS):
+        sums = signed[..., start : start + _PAIRS].copy()
+        for groups in range(tree.count, 0, -1):
+            scores[groups - 1, ..., start : start + _PAIRS] = np.abs(sums[:groups]).sum(axis=0) / points
+            if groups > 1:
+                sums[tree.splits[groups - 2].parent] += sums[groups - 1]
     return scores
 
 
@@ -228,10 +237,16 @@ class Grouping:
 
 def from_labels(labels: Any, points: int) -> Grouping:
     """Read a user's own labels, one per point, of any kind that can be sorted."""
-    entries = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+    entries = labels.tolist() if hasattr(labels, "tolist") else labels
+    if not isinstance(entries, Iterable):
+        raise GEHTypeError(f"groups: {entries!r} are no labels; give one for each of the {points} points.")
+    entries = list(entries)
     if any(label is None or (isinstance(label, float) and not math.isfinite(label)) for label in entries):
         raise GEHValueError("groups has missing labels (None or NaN); give every point a group.")
-    given = np.asarray(entries)
+    try:
+        given = np.asarray(entries)
+    except ValueError as error:
+        raise GEHValueError(f"groups: labels differ in length; give one for each of the {points} points.") from error
     if given.shape != (points,):
         raise GEHValueError(f"groups has shape {given.shape}; give one label for each of the {points} points.")
     names, index = np.unique(given, return_inverse=True)
@@ -242,7 +257,11 @@ def from_clusterer(clusterer: Any, positions: Floats) -> Grouping:
     """Cluster with any scikit-learn clusterer; it is copied, so that the user's stays unfitted."""
     from sklearn.base import clone
 
-    return from_labels(clone(clusterer).fit_predict(positions), len(positions))
+    try:
+        labels = clone(clusterer).fit_predict(positions)
+    except (TypeError, ValueError) as error:
+        raise GEHValueError(f"groups={clusterer!r} cannot cluster these {len(positions)} points: {error}") from error
+    return from_labels(labels, len(positions))
 
 
 def from_tree(tree: RegionTree, labels: Ints, groups: int) -> Grouping:

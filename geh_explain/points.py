@@ -120,13 +120,15 @@ class Reader:
     """Turns what a user passes into tensors that the model takes.
 
     ``floating`` says that derivatives with respect to the inputs are wanted; floating-point tensors are
-    brought to ``dtype``, all of them to ``device``. ``argument`` is what the user calls them.
+    brought to ``dtype``, all of them to ``device``. ``argument`` is what the user calls them, ``budget`` how many bytes
+    are allowed in all.
     """
 
     floating: bool = True
     device: torch.device | None = None
     dtype: torch.dtype | None = None
     argument: str = "inputs"
+    budget: int | None = None
 
     def gather(self, inputs: Any, target: Any = None, additional_forward_args: Any = None) -> Points:
         """Read ``inputs`` of any supported kind."""
@@ -190,6 +192,8 @@ class Reader:
                 "(inputs.float()), or, if these are token ids or categories, explain the embedding: "
                 "layer='<name of the embedding>'."
             )
+        if value.is_meta:
+            raise GEHValueError(f"{self.argument} are on the meta device and have no values; pass tensors that have.")
         if value.is_floating_point():
             _check_finite(value, start, columns, self.argument)
         tensor: Tensor = _usable(value.detach(), self.device)
@@ -197,7 +201,8 @@ class Reader:
 
     def _from_loader(self, loader: Any, extra: Mapping[str, Any] | tuple[Any, ...], target: Any) -> Points:
         kept: list[tuple[Tensor, ...]] = []
-        room = KEEP_SHARE * free_bytes(self.device or torch.device("cpu"))
+        free = free_bytes(self.device or torch.device("cpu"))
+        room = KEEP_SHARE * (free if self.budget is None else min(free, self.budget))
         # Closed before the next pass starts, which begins where this one found the loader's generator.
         with closing(self.read(loader)) as batches:
             for batch in batches:

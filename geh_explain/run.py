@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from threading import current_thread, main_thread
 from time import monotonic
@@ -93,14 +93,20 @@ class Collected:
         tree, self.tree = self.tree, None
         if tree is None:
             return
-        # (regions, draws, pairs), all of which the curve takes at once
-        draws = np.stack(self._signed, axis=1) * self._pair_factors()
-        self.choice = groups.choose(groups.curve(tree, draws, len(self.grouping.labels)).mean(axis=1))
-        del draws
+        # Draw by draw, and in place: for thousands of units each array is a large one.
+        scores = groups.curve(tree, self._signed[0], len(self.grouping.labels))
+        for signed in self._signed[1:]:
+            scores += groups.curve(tree, signed, len(self.grouping.labels))
+        scores *= np.abs(self._pair_factors()) / len(self._signed)
+        self.choice = groups.choose(scores)
+        if self.limit < 8 * scores.nbytes:
+            self.choice = replace(self.choice, scores=scores[:, :0])  # they are for the curve only
+        del scores
         self._signed = [tree.merge(signed, self.choice.chosen) for signed in self._signed]
         self._variance = [tree.merge(variance, self.choice.chosen) for variance in self._variance]
         self._slopes = [tree.merge(slopes, self.choice.chosen) for slopes in self._slopes]
         self.grouping = groups.from_tree(tree, self.grouping.labels, self.choice.chosen)
+        give_back()
 
     def _fold(self) -> None:
         """Keep the moments of the draws only, if all of them would not fit."""

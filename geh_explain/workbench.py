@@ -40,10 +40,12 @@ class Workbench:
     smooth: str | float | None
     engine: str | Engine
 
-    def cut(self, inputs: Any, target: Target, additional_forward_args: Any) -> tuple[Points, Cut]:
+    def cut(
+        self, inputs: Any, target: Target, additional_forward_args: Any, budget: int | None = None
+    ) -> tuple[Points, Cut]:
         """Read the data and cut the model."""
         device, dtype = device_and_dtype(self.model)
-        reader = Reader(floating=self.site.module is None, device=device, dtype=dtype)
+        reader = Reader(floating=self.site.module is None, device=device, dtype=dtype, budget=budget)
         points = reader.gather(inputs, target, additional_forward_args)
         columns = points.columns if self.site.module is None else None
         return points, Cut(self.model, self.site, self.units, self.output, points.first, columns)
@@ -65,20 +67,20 @@ class Workbench:
         """Read the data, cut the model, and look at both."""
         batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
         eah_points = None if eah_points is None else whole("eah_points", eah_points, 1)
-        points, cut = self.cut(inputs, target, additional_forward_args)
+        budget = budget_bytes(memory)
+        if checkpoint is not None and memory is None:
+            budget = checkpoint.budget(budget)
+        points, cut = self.cut(inputs, target, additional_forward_args, None if memory is None else budget)
         if cut.count < 2:
             missing = cut.layer is None and points.first.inputs[0].ndim == 1
             raise GEHValueError(
                 f"units={cut.units!r} at {cut.place}: there is only 1 unit, and an interaction needs two. "
                 + ("Is the batch dimension missing?" if missing else "Choose another layer or other units.")
             )
-        budget = budget_bytes(memory)
-        if checkpoint is not None and memory is None:
-            budget = checkpoint.budget(budget)
         _check_size(cut, budget)
         posterior = self.posterior_of(cut, points)
         with steady(posterior, self.model, seed):
-            most = most_groups or min(survey.MOST_GROUPS, max(2, budget // (32 * _pairs(cut))))
+            most = most_groups or min(survey.MOST_GROUPS, max(2, budget // (112 * _pairs(cut))))
             collected = Collected(*survey.find_groups(cut, points, groups, batch_size, seed, most, budget))
             # A quarter of the memory is for what is kept of the draws, and as much for one chunk of work.
             collected.limit = budget / 4

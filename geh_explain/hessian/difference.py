@@ -149,7 +149,7 @@ class Difference(Engine):
             return torch.as_tensor(self._target).to(values) - values
         centre, width = torch.as_tensor(self._mean).to(values), torch.as_tensor(self._std).to(values)
         # Towards the centre: the moved points stay where data are, and the error of first order cancels on average.
-        steps = torch.where(values > centre, -1.0, 1.0) * self.step * width
+        steps = torch.where(values > centre, -width, width) * self.step
         for unit, levels in self.jumps.items():
             known = torch.as_tensor(levels).to(values)
             here = (values[:, unit, None] - known).abs().argmin(dim=1)

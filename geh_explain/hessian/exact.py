@@ -139,6 +139,11 @@ def _backward(
             allow_unused=True,
         )
     except RuntimeError as error:
+        if "modified by an inplace operation" in str(error):
+            raise NoSecondDerivative(
+                "the model changes a tensor in place that its own derivative needs, so that torch cannot differentiate "
+                "it; write that step out of place (x = x * 2, not x *= 2)."
+            ) from error
         missing = re.search(r"derivative for (\S+) is not implemented", str(error))
         if missing is None:
             raise

@@ -204,7 +204,9 @@ class Masks(TorchFunctionMode):
 
     def _mask(self, input: Tensor, p: float, kind: _Kind) -> Tensor:
         kept = 0 if kind.path else 2 if kind.channels else input.ndim
-        rates = torch.full((*input.shape[:kept], *(1 for _ in input.shape[kept:])), 1 - p)
+        shape = (*input.shape[:kept], *(1 for _ in input.shape[kept:]))
+        # The same masks whatever the caller's default precision.
+        rates = torch.full(shape, 1 - p, dtype=torch.float32)
 
         def draw(generator: torch.Generator) -> Tensor:
             keep = torch.bernoulli(rates, generator=generator).to(input)

@@ -1,0 +1,540 @@
+"""Files, names, data, clusterers, models and surroundings that nobody would choose."""
+
+import html
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from long.test_fuzz import GIGABYTE, Verdicts, bomb, fuzz, intact, outcome, packed, read_npy, words_of
+from long.test_fuzz import as_npy as saved_array
+from long.test_fuzz import members as parts_of
+from long.test_fuzz import with_words as saved_words
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.cluster import DBSCAN, KMeans
+from torch import Tensor, nn
+
+import geh_explain as geh
+from geh_explain.posterior import MCDropout, PointEstimate, WeightSamples
+
+ROWS = 24
+
+
+def points(rows: int = ROWS, columns: int = 3) -> Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(1))
+
+
+def network(columns: int = 3) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(columns, 8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def explain(model=None, inputs=None, layer=None, posterior=None, engine="auto", **options) -> geh.Interactions:
+    explainer = geh.GEHExplainer(model or network(), layer, posterior=posterior or PointEstimate(), engine=engine)
+    options = {"groups": 2, "draws": 4, "progress": False} | options
+    return explainer.explain(points() if inputs is None else inputs, **options)
+
+
+# Files
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
+    return fuzz(tmp_path_factory.mktemp("fuzz"), 300)
+
+
+def test_a_forged_file_is_read_or_refused_in_words(verdicts):
+    assert not verdicts.wrong["load"]
+    assert sum(verdicts.read.values()) > 20
+    assert sum(verdicts.refused.values()) > 150
+
+
+def test_what_is_read_of_a_forged_file_has_a_table(verdicts):
+    assert not verdicts.wrong.get("look_at_the_table")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return intact(tmp_path_factory.mktemp("saved"))
+
+
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused_before_they_fill_the_memory(saved, tmp_path):
+    path = tmp_path / "bomb.npz"
+    path.write_bytes(bomb(saved["draws"], "labels", 5 * GIGABYTE // 4))
+    found, memory = outcome(path)
+    assert (found, memory < GIGABYTE) == ("refused", True)
+
+
+def refused(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
+    with pytest.raises(geh.GEHError, match=path.name):
+        geh.Interactions.load(path)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [*(("eah_points", value) for value in ("many", [1], None, {})), ("warnings", 3)]
+)
+def test_settings_of_another_kind_than_saved_ones_are_refused(setting, value, saved, tmp_path):
+    words = words_of(saved["draws"])
+    words["settings"][setting] = value
+    refused(saved_words(saved["draws"], json.dumps(words)), tmp_path / "settings.npz")
+
+
+def test_words_nested_to_the_last_level_that_is_read_can_be_looked_at_and_saved(saved, tmp_path):
+    words, deep = json.dumps(words_of(saved["draws"])), 800
+    path = tmp_path / "deep.npz"
+    path.write_bytes(saved_words(saved["draws"], f'{words[:-1]}, "settings": {{"a": {"[" * deep + "]" * deep}}}}}'))
+    result = geh.Interactions.load(path)
+    assert len(result.report(tmp_path / "page.html").read_text()) > 1000
+    assert geh.Interactions.load(result.save(path)).settings == result.settings
+
+
+@pytest.mark.parametrize("units", [0, 1])
+def test_a_file_without_a_single_pair_is_refused(units, saved, tmp_path):
+    words = words_of(saved["draws"])
+    words["names"] = words["names"][:units]
+    parts = parts_of(saved["draws"])
+    del parts["slopes.npy"]
+    parts |= {"signed.npy": saved_array(np.zeros((6, 2, 0))), "absolute.npy": saved_array(np.zeros((6, 0)))}
+    refused(saved_words(packed(parts), json.dumps(words)), tmp_path / "pairs.npz")
+
+
+@pytest.mark.parametrize(
+    ("kind", "member", "value"),
+    [
+        ("draws", "signed", 1.7e308),
+        ("draws", "absolute", 1.7e308),
+        ("noise", "noise", np.inf),
+        ("moments", "slopes_squares", -1.0),
+    ],
+)
+def test_numbers_that_no_run_can_give_are_refused(kind, member, value, saved, tmp_path):
+    parts = parts_of(saved[kind])
+    array = np.full_like(read_npy(parts[f"{member}.npy"]), value)
+    refused(packed(parts | {f"{member}.npy": saved_array(array)}), tmp_path / "numbers.npz")
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, "a\0b", "", ".", "/dev/null", "\ud800"], ids=ascii)
+def test_a_path_that_can_be_no_file_is_refused(path):
+    with pytest.raises(geh.GEHError, match="path="):
+        geh.Interactions.load(path)
+
+
+# Names
+
+ODD_NAMES = {
+    "markup": ["</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "<!--", "]]>", "&lt;b&gt;"],
+    "newlines": ["a\nb", "a\r\nb", "\n", "\t", "a\u2028b"],
+    "quotes": ["'", '"', "`${alert(3)}`", "\\", "\\u003c/script>"],
+    "long": ["x" * 5000, "y" * 5000, "y" * 4999, "z " * 2000, "w"],
+    "unicode": ["größe", "\U0001f4d0\u200d\U0001f9ee", "\u202eleft to right", "e\u0301", "\u00e9"],
+    "controls": ["\x00", "\x1b[31m", "\x07", "\x7f", ""],
+    "marks of our own": ["@@DATA@@", "@@SCRIPT@@", "{name}", "%s", "$_$"],
+    "like numbers": ["0", "1", "nan", "None", "-1"],
+}
+all_names = pytest.mark.parametrize("names", ODD_NAMES.values(), ids=ODD_NAMES)
+
+
+def with_names(names: list[str]) -> geh.Interactions:
+    return explain(network(5), points(columns=5), names=names, posterior=MCDropout())
+
+
+@all_names
+def test_odd_names_are_those_of_the_table_and_of_a_saved_file(names, tmp_path):
+    result = with_names(names)
+    again = geh.Interactions.load(result.save(tmp_path / "odd.npz"))
+    for each in (result, again):
+        assert each.names == names
+        table = each.table()
+        assert set(table["unit_i"]) | set(table["unit_j"]) == set(names)
+        assert each.regions(names[0], names[1]).equals(result.regions(0, 1))
+    assert repr(again) == repr(result)
+
+
+@all_names
+def test_odd_names_are_escaped_wherever_a_browser_sees_them(names, tmp_path):
+    result = with_names(names)
+    plain = with_names(list("abcde")).report(tmp_path / "plain.html").read_text(encoding="utf-8")
+    page = result.report(tmp_path / "page.html").read_bytes().decode()
+    tags = re.compile(r"<\s*/?\s*(?:script|img|!--)", re.IGNORECASE)
+    assert len(tags.findall(page)) == len(tags.findall(plain))
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert set(json.loads(data[1])["names"]) == set(names)
+    shown = result._repr_html_()
+    assert not re.search(r"<(?!/?(?:p|table|thead|tbody|tr|th|td|div|style)\b)[a-z!/]", shown, re.IGNORECASE)
+    strongest = result.top(1).iloc[0]
+    assert html.escape(strongest["unit_i"]) in shown
+
+
+@all_names
+@pytest.mark.filterwarnings("ignore:.*[Gg]lyph", "ignore:.*constrained_layout", "ignore:.*[Tt]ight layout")
+def test_odd_names_can_be_drawn(names, tmp_path):
+    result = with_names(names)
+    for plot in (result.plot.heatmap, result.plot.intervals, result.plot.network, lambda: result.plot.regions(0, 1)):
+        plot().figure.savefig(tmp_path / "picture.png", dpi=30)
+        plt.close("all")
+
+
+def test_half_a_character_is_no_name():
+    with pytest.raises(geh.GEHError, match=r"names"):
+        with_names(["\ud800", "a", "b", "c", "d"])
+
+
+# Data
+
+
+def test_a_single_point_is_explained():
+    x = points(1)
+    hessian = torch.autograd.functional.hessian(lambda x: network().eval()(x[None]).squeeze(), x[0]).abs().numpy()
+    for groups in (1, "auto"):
+        result = explain(inputs=x, groups=groups)
+        for scores in (result.geh, result.aeh, result.eah):
+            assert scores.mean == pytest.approx(hessian * (1 - np.eye(3)), rel=1e-4, abs=1e-7)
+        assert (result.labels.tolist(), result.group_names) == ([0], ["0"])
+    assert not explain(inputs=x, scale="std", groups=1).geh.mean.any()
+    assert geh.GEHExplainer(network(), posterior=PointEstimate()).choose_groups(x, progress=False).chosen == 1
+
+
+def test_a_single_point_is_drawn_and_told(tmp_path):
+    result = explain(inputs=points(1), groups=1, posterior=MCDropout())
+    assert "1 point" in result.report(tmp_path / "page.html").read_text()
+    result.plot.heatmap()
+    result.plot.regions(0, 1)
+    plt.close("all")
+
+
+def test_two_units_are_one_pair(tmp_path):
+    result = explain(network(2), points(columns=2), posterior=MCDropout(), groups="auto")
+    assert result.geh.draws.shape == (4, 1)
+    assert len(result.table()) == 1
+    assert geh.Interactions.load(result.save(tmp_path / "pair")).table().equals(result.table())
+    assert result.report(tmp_path / "page.html").is_file()
+    for plot in (result.plot.heatmap, result.plot.intervals, result.plot.network):
+        plot()
+    plt.close("all")
+
+
+@pytest.mark.parametrize(("units", "options"), [(200_000, {}), (2000, {"memory": 0.01})])
+def test_more_pairs_than_fit_are_refused_with_a_way_out(units, options):
+    with pytest.raises(geh.GEHError, match=rf"{units:,} units .* memory .*units=explainer\.screen\(inputs\)"):
+        explain(lambda x: x.sum(1) ** 2, torch.zeros(2, units), groups=1, **options)
+
+
+class Steep(nn.Module):
+    """Overflows half precision: what it sums up is larger than 65504."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net, self.gain = (
+            nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)),
+            nn.Parameter(torch.tensor(6e4)),
+        )
+
+    def forward(self, x):
+        return self.gain * (10 + self.net(x))
+
+
+def test_a_half_precision_model_that_overflows_is_explained_in_single_precision():
+    model = Steep().half()
+    assert not torch.isfinite(model(points().half())).any()
+    with pytest.warns(geh.GEHWarning, match="float16"):
+        result = explain(model, points().half())
+    expected = explain(Steep().half().float(), points().half().float())
+    assert result.signed == pytest.approx(expected.signed, rel=1e-4)
+    assert result.geh.mean.any()
+    assert model.gain.dtype == torch.float16
+
+
+def test_half_precision_inside_a_forward_that_overflows_is_refused():
+    with pytest.raises(geh.GEHError, match="NaN or infinite"):
+        explain(lambda x: (x * 1e4).half().prod(1))
+
+
+@pytest.mark.parametrize("groups", [1, 2, "auto"])
+def test_a_constant_feature_has_no_spread_and_an_interaction_all_the_same(groups):
+    x = points()
+    x[:, 2] = 7.0
+    scaled, plain = (explain(lambda x: x.prod(1), x, groups=groups, scale=scale) for scale in ("std", None))
+    assert np.isfinite(scaled.signed).all()
+    assert scaled.geh.mean[0, 1] > 0
+    assert not scaled.geh.mean[2].any()
+    assert plain.aeh.mean[0, 1] == pytest.approx(7.0)
+
+
+def test_points_that_are_all_the_same_are_one_group():
+    x = points(1).repeat(ROWS, 1)
+    result = explain(inputs=x, groups="auto")
+    assert len(result.group_names) == 1
+    assert result.geh.mean == pytest.approx(explain(inputs=x[:1], groups=1).geh.mean, rel=1e-5, abs=1e-8)
+    with pytest.raises(geh.GEHError, match="1 distinct"):
+        explain(inputs=x, groups=2)
+
+
+def test_duplicates_of_all_points_change_nothing():
+    once, thrice = (explain(inputs=x, groups=2) for x in (points(), points().repeat(3, 1)))
+    for measure in ("geh", "aeh", "eah"):
+        assert thrice.scores(measure).mean == pytest.approx(once.scores(measure).mean, rel=1e-5, abs=1e-8)
+    assert thrice.sizes.tolist() == (3 * once.sizes).tolist()
+
+
+# Clusterers
+
+
+class Clusterer(ClusterMixin, BaseEstimator):
+    """Gives back the labels it was made with."""
+
+    def __init__(self, labels=None):
+        self.labels = labels
+
+    def fit_predict(self, X, y=None):
+        return self.labels
+
+
+def clustered(labels) -> geh.Interactions:
+    return explain(groups=Clusterer(labels))
+
+
+def test_labels_that_no_point_has_are_no_groups():
+    result = clustered(np.arange(ROWS) % 2 * 5)
+    assert (result.group_names, result.sizes.tolist()) == (["0", "5"], [ROWS // 2] * 2)
+    assert result.signed == pytest.approx(explain(groups=np.arange(ROWS) % 2).signed)
+
+
+def test_points_without_a_cluster_are_a_group_of_their_own():
+    result = clustered(np.arange(ROWS) % 3 - 1)
+    assert (result.group_names, result.sizes.tolist()) == (["-1", "0", "1"], [ROWS // 3] * 3)
+    crowd = torch.cat([points(20) * 0.01, 50 + points(4) * 20])
+    found = explain(inputs=crowd, groups=DBSCAN(eps=1.0, min_samples=3))
+    assert "-1" in found.group_names
+    assert found.sizes.sum() == len(crowd)
+    assert (found.sizes > 0).all()
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, np.uint8, str, bool, object, list])
+def test_labels_may_be_of_any_kind(kind):
+    labels = (np.arange(ROWS) % 2).tolist() if kind is list else (np.arange(ROWS) % 2).astype(kind)
+    result = clustered(labels)
+    assert result.sizes.tolist() == [ROWS // 2] * 2
+    assert result.signed == pytest.approx(explain(groups=np.arange(ROWS) % 2).signed)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        *(np.zeros(ROWS - 1), np.zeros(ROWS + 1), np.zeros(0), np.zeros((ROWS, 1)), np.full(ROWS, np.nan)),
+        *([None] * ROWS, np.array(3), None, 3, [[0], [1, 2]] * (ROWS // 2)),
+    ],
+    ids=["too few", "too many", "none", "a column", "NaN", "missing", "a number", "nothing", "an int", "ragged"],
+)
+def test_a_clusterer_whose_labels_do_not_fit_is_refused(labels):
+    with pytest.raises(geh.GEHError, match="groups"):
+        clustered(labels)
+
+
+def test_a_clusterer_that_fails_is_refused_in_words():
+    with pytest.raises(geh.GEHError, match=r"groups=KMeans.*n_samples=3"):
+        explain(inputs=points(3), groups=KMeans(5))
+
+
+# Models that change while they run
+
+
+class Changing(nn.Module):
+    """A network that does something else in each forward, too."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.net, self.change = network(), change
+        self.register_buffer("count", torch.zeros(()))
+        self.seen, self.kept = [], None
+
+    def forward(self, x):
+        hidden = self.net[0](x)
+        self.change(self, x, hidden)
+        return self.net[1:](hidden)
+
+
+CHANGES = {
+    "counts": lambda self, x, hidden: self.count.add_(1),
+    "replaces its counter": lambda self, x, hidden: setattr(self, "count", self.count + 1),
+    "appends to a list": lambda self, x, hidden: self.seen.append(len(x)),
+    "keeps its activations": lambda self, x, hidden: setattr(self, "kept", hidden),
+    "keeps what it is called with": lambda self, x, hidden: self.seen.append(x),
+    "freezes its weights": lambda self, x, hidden: self.requires_grad_(False),
+    "draws random numbers": lambda self, x, hidden: torch.rand(3),
+}
+
+
+@pytest.mark.parametrize("layer", [None, "net.1"])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_model_that_changes_in_its_forward_comes_back_as_it_was(change, training, layer):
+    model = Changing(CHANGES[change]).train(training)
+    tensors = {name: (tensor, tensor.clone()) for name, tensor in model.state_dict(keep_vars=True).items()}
+    random_state = torch.get_rng_state()
+    expected = explain(network(), layer=layer and "1", posterior=MCDropout())
+    result = explain(model, layer=layer, posterior=MCDropout())
+    assert result.signed == pytest.approx(expected.signed, rel=1e-5, abs=1e-8)
+    after = model.state_dict(keep_vars=True)
+    assert list(after) == list(tensors)
+    for name, (tensor, value) in tensors.items():
+        assert after[name] is tensor
+        assert torch.equal(tensor, value)
+    assert all(module.training == training for module in model.modules())
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert torch.equal(torch.get_rng_state(), random_state)
+
+
+def test_batch_normalisation_in_train_mode_is_explained_with_its_running_statistics():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1))
+    model(points(50))
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    trained = explain(model.train())
+    assert model[1].training
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    assert np.array_equal(trained.signed, explain(model.eval()).signed)
+
+
+def test_a_model_whose_answer_depends_on_how_often_it_was_asked_is_refused():
+    class Tiring(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x):
+            self.count += 1
+            return x.prod(1) * self.count
+
+    model = Tiring()
+    with pytest.raises(geh.GEHError, match="not one function"):
+        explain(model)
+    assert model.count == 0
+
+
+def test_a_model_that_fills_a_table_in_its_first_forward_works_on():
+    class Remembering(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.table = network(), None
+
+        def forward(self, x):
+            if self.table is None:
+                self.table = self.net[0].weight.sum() * torch.arange(1.0, 4.0)
+            return self.net(x * self.table)
+
+    model = Remembering()
+    with torch.inference_mode():
+        first = explain(model, posterior=MCDropout())
+    second = explain(model, posterior=MCDropout())
+    assert np.array_equal(first.signed, second.signed)
+    model(points()).sum().backward()
+
+
+# Surroundings
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@contextmanager
+def double_by_default() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def autocast() -> AbstractContextManager[None]:
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+SURROUNDINGS = {
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "deterministic": deterministic,
+    "autocast": autocast,
+    "double_by_default": double_by_default,
+}
+ENGINES = ["exact", "structured", "difference", "stein"]
+
+
+@pytest.mark.parametrize("posterior", [PointEstimate(), MCDropout()], ids=["point", "dropout"])
+@pytest.mark.parametrize("layer", [None, "1"])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+def test_the_numbers_do_not_depend_on_the_surroundings(surroundings, engine, layer, posterior):
+    model, x = network(), points()
+    expected = explain(model, x, layer, posterior, engine)
+    with SURROUNDINGS[surroundings]():
+        result = explain(model, x, layer, posterior, engine)
+    scale = np.abs(expected.signed).max()
+    assert result.signed == pytest.approx(expected.signed, rel=1e-5, abs=1e-5 * scale)
+    assert result.absolute == pytest.approx(expected.absolute, rel=1e-5, abs=1e-5 * scale)
+
+
+def samples(model: nn.Module) -> WeightSamples:
+    return WeightSamples([{name: w * (1 + k / 10) for name, w in model.state_dict().items()} for k in range(4)])
+
+
+@pytest.mark.parametrize("layer", [None, "1"])
+@pytest.mark.parametrize("kind", ["point", "dropout", "weights"])
+def test_threads_that_explain_one_model_at_once_get_what_they_get_one_after_the_other(kind, layer):
+    model = network().train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    posterior = {"point": PointEstimate(), "dropout": MCDropout(), "weights": samples(model)}[kind]
+    inputs = [points() + shift for shift in range(3)]
+    expected = [explain(model, x, layer, posterior).signed for x in inputs]
+    random_state, found, start = torch.get_rng_state(), [], threading.Barrier(len(inputs))
+
+    def work(number: int) -> None:
+        start.wait()
+        for _ in range(5):
+            try:
+                result = explain(model, inputs[number], layer, posterior).signed
+                found.append(bool(np.array_equal(result, expected[number])))
+            except Exception as error:
+                found.append(repr(error))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(inputs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 15
+    assert all(module.training for module in model.modules())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert not any(module._forward_hooks for module in model.modules())
+    assert torch.equal(torch.get_rng_state(), random_state)
+
+
+@pytest.mark.parametrize("place", ["the model", "a part of it", "the data", "both", "the data of a callable"])
+def test_tensors_without_values_are_refused(place):
+    model, x = network(), points()
+    if place in ("the model", "both"):
+        model = model.to("meta")
+    if place == "a part of it":
+        model[3].to("meta")
+    if place.startswith("the data") or place == "both":
+        x = x.to("meta")
+    with pytest.raises(geh.GEHError, match="meta"):
+        explain((lambda x: x.prod(1)) if "callable" in place else model, x)
