@@ -70,9 +70,9 @@ DIFFERENT = """
 try:
     geh.GEHExplainer(network()).explain(rows(seed=rank), groups=2, draws=4, progress=False)
 except geh.GEHError as error:
-    print(error)
+    sys.stdout.write(f"{error}\n")
 mine = geh.GEHExplainer(network()).explain(rows(seed=rank), groups=2, draws=4, progress=False, distributed=False)
-print("alone", mine.geh.count)
+sys.stdout.write(f"alone {mine.geh.count}\n")
 """
 
 
