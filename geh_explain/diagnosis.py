@@ -39,6 +39,13 @@ class Diagnosis:
     of the targets lies within the predictive intervals of each level, where the noise is taken from the
     residuals of the mean prediction (regression), or how often the most probable class is right among the predictions
     of each confidence (classification).
+
+    >>> import torch, geh_explain as geh
+    >>> net, x = torch.nn.Linear(2, 1), torch.randn(30, 2)
+    >>> explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
+    >>> found = explainer.diagnose(x, net(x).detach(), progress=False)
+    >>> found.task, found.broken
+    ('regression', 0.0)
     """
 
     task: str

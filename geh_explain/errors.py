@@ -16,6 +16,13 @@ class GEHError(Exception):
 
     Each concrete error is also a ``ValueError``, ``TypeError`` or ``RuntimeError``, so that code
     which does not know this package catches it as usual.
+
+    >>> import torch, geh_explain as geh
+    >>> try:
+    ...     geh.GEHExplainer(torch.nn.Linear(3, 1), layer="body")
+    ... except geh.GEHError as error:
+    ...     print(type(error).__name__, isinstance(error, ValueError))
+    GEHValueError True
     """
 
 
@@ -32,7 +39,12 @@ class GEHRuntimeError(GEHError, RuntimeError):
 
 
 class GEHWarning(UserWarning):
-    """Something legal that probably is not what was meant."""
+    """Something legal that probably is not what was meant.
+
+    >>> import warnings, geh_explain as geh
+    >>> warnings.simplefilter("ignore", geh.GEHWarning)  # for those who know
+    >>> warnings.resetwarnings()
+    """
 
 
 def warn(message: str) -> None:

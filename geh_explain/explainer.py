@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,14 @@ class GEHExplainer(CloserLook):
         distributed
             Under ``torchrun``, or where ``torch.distributed`` is set up, all ranks share the draws (and points) of a
             call that all of them make, and all get the result. False: this process explains alone.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> explainer = geh.GEHExplainer(lambda x: 2 * x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+        >>> result = explainer.explain(torch.randn(40, 3), groups=1, names=["a", "b", "c"], progress=False)
+        >>> result.top(1)[["unit_i", "unit_j", "mean"]].round(3).values.tolist()
+        [['a', 'b', 2.0]]
         """
         draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
         half = half_precision(self.model)
@@ -168,8 +177,8 @@ class GEHExplainer(CloserLook):
                 asked = {"groups": groups, "scale": scale, "batch_size": batch_size, "eah_points": eah_points}
                 about = self._bench.about(job, **asked, seed=seed)
                 ranks.check_same({**about, "draws": draws, "checkpoint": kept is None})
-                if kept is not None and ranks.first:
-                    kept.claim(about, job.budget)
+                if kept is not None:
+                    ranks.by_first(partial(kept.claim, about, job.budget))
             unit_names = job.cut.unit_names(names)
             self._bench.run(job, draws, scale, batch_size, seed, progress)
             notes = notes_on(job, chosen=self._bench.posterior is None, by_hand=not isinstance(groups, str))
@@ -210,6 +219,12 @@ class GEHExplainer(CloserLook):
         """See how well each draw of the posterior fits data with known targets ``y``, and whether it is calibrated.
 
         A posterior whose draws do not fit the data says nothing about the network; see :class:`Diagnosis`.
+
+        >>> import torch, geh_explain as geh
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Dropout(0.1), torch.nn.Linear(8, 1))
+        >>> x, y = torch.randn(60, 3), torch.randn(60, 1)
+        >>> geh.GEHExplainer(net).diagnose(x, y, draws=10, progress=False).errors.shape
+        (10,)
         """
         draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
         with borrow(self.model):
@@ -234,6 +249,12 @@ class GEHExplainer(CloserLook):
 
         One pass over the data gives the scores for 1 to ``max_groups`` groups. The result has ``delta``,
         ``chosen`` and ``plot()``; ``explain(groups="auto")`` makes the same choice.
+
+        >>> import torch, geh_explain as geh
+        >>> model = lambda x: x[:, 0] ** 2 * x[:, 1]  # the sign of the interaction is that of x0
+        >>> explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
+        >>> explainer.choose_groups(torch.randn(200, 2), max_groups=8, progress=False).chosen > 1
+        True
         """
         max_groups, draws, seed = whole("max_groups", max_groups, 2), whole("draws", draws, 1), whole("seed", seed, 0)
         with borrow(self.model):

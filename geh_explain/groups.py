@@ -193,6 +193,11 @@ class GroupChoice:
 
     ``delta[k]`` is Delta^2 for M = ``counts[k]`` groups, 2, 3, ...; ``scores[k]`` (P,) are the mean scores
     for k + 1 groups.
+
+    >>> import torch, geh_explain as geh
+    >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+    >>> explainer.choose_groups(torch.randn(50, 2), max_groups=5, progress=False).chosen  # the same everywhere
+    1
     """
 
     counts: Ints

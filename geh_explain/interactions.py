@@ -33,7 +33,14 @@ Floats = NDArray[np.float64]
 
 
 class Interactions:
-    """Pairwise interactions of units, with their uncertainty."""
+    """Pairwise interactions of units, with their uncertainty.
+
+    >>> import torch, geh_explain as geh
+    >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Dropout(0.1), torch.nn.Linear(8, 1))
+    >>> result = geh.GEHExplainer(net).explain(torch.randn(60, 3), groups=2, draws=20, progress=False)
+    >>> result.geh.mean.shape, result.table().shape, list(result.regions("x0", "x1").columns[:2])
+    ((3, 3), (3, 8), ['size', 'mean'])
+    """
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ import atexit
 import hashlib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
+from geh_explain.errors import GEHError, GEHRuntimeError, GEHTypeError, GEHValueError
 from geh_explain.hessian import GroupSums
 
 #: How long ranks wait for one another at the start of a call.
@@ -66,6 +66,17 @@ class Ranks:
         with _together():
             dist.broadcast(number, 0)
         return int(number)
+
+    def by_first(self, action: Callable[[], None]) -> None:
+        """Do something on the first rank; where it refuses, all ranks do."""
+        try:
+            if self.first:
+                action()
+        except GEHError:
+            self.of_first(0)
+            raise
+        if not self.of_first(1):
+            raise GEHRuntimeError("rank 0 has refused the call; its error says why.")
 
     def collect(self, own: GroupSums | None, source: int, members: int) -> GroupSums:
         """Return the sums of one draw, added up over the ``members`` ranks from ``source`` on that share it."""

@@ -25,7 +25,19 @@ __all__ = ["Channels", "FeatureGroups", "Heads", "Neurons", "Patches", "Subset",
 
 
 class Units(ABC):
-    """A set of directions. ``shape`` is always the shape of one row, without the batch dimension."""
+    """A set of directions. ``shape`` is always the shape of one row, without the batch dimension.
+
+    >>> import torch, geh_explain as geh
+    >>> class Halves(geh.units.Units):  # the first and the second half of the features
+    ...     def count(self, shape):
+    ...         return 2
+    ...     def shift(self, t, shape):
+    ...         return t.repeat_interleave(shape[0] // 2, dim=1)
+    >>> one = geh.posterior.PointEstimate()
+    >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 3], units=Halves(), posterior=one)
+    >>> float(explainer.explain(torch.randn(20, 4), groups=1, progress=False).geh.mean[0, 1].round(4))
+    1.0
+    """
 
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Units:
         """Return this unit set made definite for one layer (``module`` is None at the inputs)."""

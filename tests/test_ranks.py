@@ -83,6 +83,23 @@ def test_ranks_with_different_data_are_refused_unless_each_is_alone(tmp_path):
     assert done.stdout.count("alone 4") == 2
 
 
+REFUSED = """
+options = {"draws": 4, "groups": 2, "progress": False, "checkpoint": folder}
+geh.GEHExplainer(network()).explain(rows(), **options)
+try:
+    geh.GEHExplainer(network()).explain(rows(), **options, seed=1)
+except geh.GEHError as error:
+    sys.stdout.write(f"{rank}: {error}\\n")
+"""
+
+
+def test_all_ranks_refuse_a_folder_of_another_run(tmp_path):
+    told = torchrun(REFUSED, tmp_path).stdout
+    assert "0: checkpoint=" in told
+    assert "another seed (0 there, 1 here)" in told
+    assert "1: rank 0 has refused the call" in told
+
+
 DYING = """
 import signal
 class Dying(geh.posterior.MCDropout):

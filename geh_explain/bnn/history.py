@@ -16,6 +16,12 @@ class History:
     ``train`` is the mean objective (negative log likelihood and divergence from the prior), ``validation`` the error
     of the mean network on held-out rows: root mean squared for regression, cross-entropy for classification, negative
     log likelihood where the variance is learned. ``noise`` is the standard deviation of what a regression leaves.
+
+    >>> import torch, geh_explain as geh
+    >>> x = torch.rand(100, 2)
+    >>> history = geh.bnn.fit(geh.bnn.HybridNet(2, hidden=(4,)), x, x.prod(1), epochs=3, progress=False)
+    >>> history.task
+    'regression'
     """
 
     task: str

@@ -24,6 +24,12 @@ class GroupSums:
     (B, M, D) are the sums of first derivatives where it knows them. All are in double precision, whatever the model's,
     so that chunks add up the same in any size. ``skipped`` counts the rows of each draw that the absolute sums are
     without.
+
+    >>> import torch
+    >>> sums = GroupSums.zeros(groups=2, units=2)
+    >>> sums.add(0, torch.tensor([[1.0], [-3.0]]), torch.eye(2, dtype=torch.double))  # one point in each group
+    >>> sums.signed.flatten().tolist(), sums.absolute.flatten().tolist()
+    ([1.0, -3.0], [4.0])
     """
 
     signed: Tensor
@@ -72,6 +78,17 @@ class Engine(ABC):
 
     An engine of your own says how many rows it takes at once and adds their interactions; ``cut.outputs(rows,
     t)`` is the function whose mixed second derivatives in ``t`` are wanted.
+
+    >>> import torch, geh_explain as geh
+    >>> class Constant(geh.hessian.Engine):
+    ...     name = "constant"
+    ...     def chunk_rows(self, cut, rows):
+    ...         return 100
+    ...     def add(self, sums, cut, rows, labels):
+    ...         sums.add(0, torch.ones(len(rows), cut.count * (cut.count - 1) // 2), sums.one_hot(labels, cut.device))
+    >>> explainer = geh.GEHExplainer(lambda x: x.sum(1), engine=Constant(), posterior=geh.posterior.PointEstimate())
+    >>> explainer.explain(torch.randn(20, 2), groups=1, progress=False).geh.mean.tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
     """
 
     #: What ``result.settings["engine"]`` says.

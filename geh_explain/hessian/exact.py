@@ -35,7 +35,14 @@ class NoSecondDerivative(GEHRuntimeError):
 
 
 class Exact(Engine):
-    """Double backward, chunked over points and directions."""
+    """Double backward, chunked over points and directions.
+
+    >>> import torch, geh_explain as geh
+    >>> one = geh.posterior.PointEstimate()
+    >>> explainer = geh.GEHExplainer(lambda x: x.prod(1), engine=geh.hessian.Exact(), posterior=one)
+    >>> explainer.explain(torch.ones(5, 2), groups=1, progress=False).geh.mean.tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
 
     name = "exact"
     takes_several_draws = True

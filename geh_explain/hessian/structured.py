@@ -38,7 +38,14 @@ _POINTS, _BLOCK, _AT_ONCE = 64, 256, 2**20
 
 
 class Structured(Engine):
-    """One forward pass of directions and one backward pass, for linear maps and elementwise functions."""
+    """One forward pass of directions and one backward pass, for linear maps and elementwise functions.
+
+    >>> import torch, geh_explain as geh
+    >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    >>> explainer = geh.GEHExplainer(net, engine=geh.hessian.Structured(), posterior=geh.posterior.PointEstimate())
+    >>> explainer.explain(torch.randn(20, 3), groups=1, progress=False).settings["engine"]
+    'structured'
+    """
 
     name = "structured"
     takes_several_draws = True

@@ -31,6 +31,12 @@ class PermutationTest:
 
     ``null`` (B,) is in the order of the permutations' numbers, ``kept`` what was to be kept of each. ``failures``
     tells, by number, which permutations could not be fitted, and why; they are in no other number.
+
+    >>> import numpy as np, geh_explain as geh
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (200, 3))
+    >>> test = geh.inference.permutation_test(geh.baselines.lasso, X, X[:, 0] * X[:, 1], permutations=9, progress=False)
+    >>> test.null.shape, float(test.table()["p_value"].iloc[0])
+    ((9,), 0.1)
     """
 
     observed: PairRanking

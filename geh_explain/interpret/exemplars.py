@@ -43,6 +43,12 @@ class Exemplars:
     ``scores`` are activations, plus what the expert says (minus, for the lowest). ``candidates`` counts the candidates.
     ``places`` (U, k, r) tells where in a map of ``map_shape`` the maximum is; None where units are no channels.
     ``dead`` (U,) marks units that answer the same to everything.
+
+    >>> import torch, geh_explain as geh
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3))
+    >>> found = geh.interpret.exemplars(net, "0", [0, 2], torch.randn(50, 2), k=4, progress=False)
+    >>> found.indices.shape, found.inputs.shape
+    ((2, 4), torch.Size([2, 4, 2]))
     """
 
     indices: NDArray[np.int64]

@@ -50,7 +50,16 @@ class PairView:
 
 @dataclass(frozen=True)
 class Gallery:
-    """The pairs that were looked at, the strongest first."""
+    """The pairs that were looked at, the strongest first.
+
+    >>> import torch, geh_explain as geh
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2), torch.nn.Tanh())
+    >>> explainer, x = geh.GEHExplainer(net, "1", posterior=geh.posterior.PointEstimate()), torch.randn(50, 2)
+    >>> result = explainer.explain(x, target=0, groups=1, progress=False)
+    >>> gallery = explainer.interpret(result, x, pairs=1, ascent=False, progress=False)
+    >>> len(gallery.pairs), list(gallery.readings(["a"] * 50)["reads_i"])
+    (1, ['a, 9 of 9'])
+    """
 
     pairs: list[PairView]
     measure: str

@@ -34,6 +34,12 @@ class Maximised:
 
     ``activations`` holds those of the unit, or of both units of a pair, before the activation function if that was
     climbed; ``dead`` (U,) marks objectives that no input that was tried could change.
+
+    >>> import torch, geh_explain as geh
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3))
+    >>> painted = geh.interpret.maximise(net, "0", [0], shape=(2,), limits=(0, 1), steps=8, progress=False)
+    >>> painted.inputs.shape
+    torch.Size([1, 2])
     """
 
     inputs: Tensor

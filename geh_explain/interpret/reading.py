@@ -15,7 +15,12 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 
 @dataclass(frozen=True)
 class Reading:
-    """The label that most of a unit's exemplars have: ``count`` of ``total``."""
+    """The label that most of a unit's exemplars have: ``count`` of ``total``.
+
+    >>> import geh_explain as geh
+    >>> str(geh.interpret.reading(["seven", "seven", "one"]))
+    'seven, 2 of 3'
+    """
 
     label: str
     count: int
