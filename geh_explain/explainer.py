@@ -174,7 +174,8 @@ class GEHExplainer(CloserLook):
                 *(kept, ranks),
             )
             if kept is not None or ranks.size > 1:
-                asked = {"groups": groups, "scale": scale, "batch_size": batch_size, "eah_points": eah_points}
+                asked = {"target": target, "additional_forward_args": additional_forward_args, "groups": groups}
+                asked |= {"scale": scale, "batch_size": batch_size, "eah_points": eah_points, "memory": memory}
                 about = self._bench.about(job, **asked, seed=seed)
                 ranks.check_same({**about, "draws": draws, "checkpoint": kept is None})
                 if kept is not None:

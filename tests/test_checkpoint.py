@@ -122,6 +122,8 @@ def test_more_draws_go_on_from_those_that_are_there(tmp_path):
         ({}, {"seed": 1}, {}, r"seed \(0 there, 1 here\)"),
         ({}, {"groups": 3}, {}, r"groups \(2 there, 3 here\)"),
         ({}, {"scale": "std"}, {}, r"scale \(None there, std here\)"),
+        ({}, {"target": 0}, {}, r"target \(None there, 0 here\)"),
+        ({}, {"memory": 3.5}, {}, r"memory \(None there, 3.5 here\)"),
         ({}, {"batch_size": 7}, {}, r"batch_size \(None there, 7 here\)"),
         ({}, {}, {"seed": 2}, r"another inputs \("),
         ({}, {}, {"count": 199}, r"another inputs \("),
