@@ -191,7 +191,8 @@ class CloserLook:
         draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
         with borrow(self.model):
             points, cut = self._bench.cut(inputs, target, additional_forward_args)
-            pair = find_unit(i, cut.unit_names()), find_unit(j, cut.unit_names())
+            names = cut.unit_names(None if result is None else result.names)
+            pair = find_unit(i, names), find_unit(j, names)
             if pair[0] == pair[1]:
                 raise GEHValueError(f"i={i!r} and j={j!r} are the same unit; a surface needs two.")
             posterior = self._bench.posterior_of(cut, points)

@@ -27,7 +27,7 @@ def settings_of(job: Job, output: Output, smooth: Any) -> dict[str, Any]:
         "call": job.cut.site.call,
         "units": repr(job.cut.units),
         "output": describe(output),
-        "posterior": repr(job.posterior),
+        "posterior": _named(job.posterior),
         "engine": engine,
         "engine_settings": repr(job.engine),
         "engine_reason": reason,
@@ -38,6 +38,12 @@ def settings_of(job: Job, output: Output, smooth: Any) -> dict[str, Any]:
         "dtype": str(job.cut.dtype).removeprefix("torch."),
         "points": len(job.points),
     }
+
+
+def _named(posterior: Any) -> str:
+    """Return how a posterior calls itself; a user's own need not say."""
+    plain = getattr(type(posterior), "__repr__", None) is object.__repr__
+    return f"{type(posterior).__name__}()" if plain else repr(posterior)
 
 
 def describe(value: Any) -> Any:

@@ -202,6 +202,9 @@ class Patches(Units):
 class Tokens(Units):
     """Positions of a sequence: all features of one token move together, in layers (N, L, C).
 
+    They move by the same amount, which is one direction among many: in a wide embedding it need not mean anything.
+    Where words are what matters, explain an embedding of few numbers, or by differences from word to word.
+
     >>> Tokens().count((12, 64))
     12
     """

@@ -76,3 +76,8 @@ class Returning:
 def test_a_posterior_of_ones_own_that_yields_no_draws_is_refused_in_words(draws):
     with pytest.raises(geh.GEHError, match=r"posterior.*draws"):
         explain(network(), Returning(draws))
+
+
+def test_a_posterior_that_does_not_name_itself_goes_by_its_class():
+    result = explain(network(), Tempered())
+    assert "draws of Tempered()" in repr(result)

@@ -149,3 +149,10 @@ def test_a_result_about_other_points_is_refused():
     result = explainer().explain(X, groups=2, progress=False)
     with pytest.raises(geh.GEHError, match="it is about 300 points, and inputs has 100"):
         explainer().surface(X[:100], 0, 1, result=result, grid=3, progress=False)
+
+
+def test_units_go_by_the_names_of_the_result():
+    explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+    x = torch.rand(50, 2)
+    result = explainer.explain(x, groups=1, names=["rain", "wind"], progress=False)
+    assert explainer.surface(x, "rain", "wind", result=result, grid=4, progress=False).names == ("rain", "wind")
