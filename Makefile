@@ -15,7 +15,7 @@ test-long: $(READY)  ## fuzzed files, kills, random networks, a soak, budgets of
 
 test-min:  ## run the tests with the oldest versions of what we depend on (torch stays as it is)
 	$(PYTHON) -m venv .venv-min
-	.venv-min/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-min.txt -e . pytest pytest-timeout hypothesis
+	.venv-min/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-min.txt -e ".[vision]" pytest pytest-timeout hypothesis
 	OMP_NUM_THREADS=1 .venv-min/bin/python -m pytest tests geh_explain --ignore tests/long --ignore tests/test_documentation.py
 
 docs: $(READY)  ## build the documentation into build/docs, run all examples, and look at the site
