@@ -6,9 +6,10 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType, MethodType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -62,7 +63,8 @@ class Checkpoint:
         """Refuse a folder that belongs to another run; ``about`` describes this one."""
         if not self._about:
             self._about = {**about, "budget": budget}
-            _write(self.folder / _ABOUT, json.dumps(self._about, indent=1).encode())
+            with _whole(self.folder / _ABOUT) as file:
+                file.write(json.dumps(self._about, indent=1).encode())
             return
         differ = [
             f"{key} ({self._about.get(key)} there, {value} here)"
@@ -78,12 +80,8 @@ class Checkpoint:
     def keep(self, start: int, sums: GroupSums) -> None:
         """Keep the sums of the draws from number ``start`` on; a kill leaves all of them, or none."""
         arrays = {name: part.numpy() for name in _PARTS if (part := getattr(sums, name)) is not None}
-        path = self._path(start)
-        with open(path.with_suffix(".part"), "wb") as file:
+        with _whole(self._path(start)) as file:
             np.savez(file, skipped=np.array(sums.skipped), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(path.with_suffix(".part"), path)
 
     def find(self, start: int, units: int, most: int) -> GroupSums | None:
         """Return what was kept of the draws from number ``start`` on, if anything was; of ``most`` draws at most."""
@@ -105,13 +103,15 @@ class Checkpoint:
         return self.folder / f"draw_{start:06d}.npz"
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write a file whole, or not at all."""
-    with open(path.with_suffix(".part"), "wb") as file:
-        file.write(content)
+@contextmanager
+def _whole(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that will be there whole, or not at all."""
+    part = path.with_suffix(".part")
+    with open(part, "wb") as file:
+        yield file
         file.flush()
         os.fsync(file.fileno())
-    os.replace(path.with_suffix(".part"), path)
+    os.replace(part, path)
 
 
 def versions() -> dict[str, str]:

@@ -15,7 +15,7 @@ from geh_explain.layers import Site
 from geh_explain.layout import telling
 from geh_explain.outputs import Output, read, select
 from geh_explain.points import Rows
-from geh_explain.units import Units, default_units, guesses_layout
+from geh_explain.units import Channels, Subset, Units, default_units
 
 
 class View(TorchFunctionMode):
@@ -41,6 +41,13 @@ class View(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return self.handle(func, args, kwargs or {}) if self.live else func(*args, **(kwargs or {}))
+
+
+def _guesses_layout(units: Units | None) -> bool:
+    """Tell whether ``units`` leave it open which dimension of a layer holds its channels."""
+    if isinstance(units, Subset):
+        return _guesses_layout(units.of)
+    return units is None or (isinstance(units, Channels) and units.dim is None)
 
 
 def _is_text(name: str) -> bool:
@@ -75,7 +82,9 @@ class Cut:
         self.device, self.dtype = seen.device, seen.dtype
         self.layout = telling(model, site.module, self.shape)
         #: Whether nothing told which dimension of the layer holds its channels.
-        self.guessed = len(self.shape) > 1 and site.module is not None and self.layout is None and guesses_layout(units)
+        self.guessed = (
+            len(self.shape) > 1 and site.module is not None and self.layout is None and _guesses_layout(units)
+        )
         like = self.layout or site.module
         self.units = (units or default_units(self.shape, site.module)).bind(self.shape, like, columns)
         self.count = self.units.count(self.shape)

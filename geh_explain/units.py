@@ -391,13 +391,6 @@ class Subset(Units):
         return f"Subset({self.indices!r}{of})"
 
 
-def guesses_layout(units: Units | None) -> bool:
-    """Tell whether ``units`` leave it open which dimension of a layer holds its channels."""
-    if isinstance(units, Subset):
-        return guesses_layout(units.of)
-    return units is None or (isinstance(units, Channels) and units.dim is None)
-
-
 def default_units(shape: Shape, module: nn.Module | None) -> Units:
     """Return what ``units=None`` means: features at the inputs, else neurons, or channels of maps."""
     return Neurons() if module is None or len(shape) <= 1 else Channels()

@@ -1,12 +1,8 @@
 """Files, names, data, clusterers, models and surroundings that nobody would choose."""
 
-import html
-import json
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 import matplotlib
 
@@ -16,10 +12,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from long.test_fuzz import GIGABYTE, Verdicts, bomb, fuzz, intact, outcome, packed, read_npy, words_of
-from long.test_fuzz import as_npy as saved_array
-from long.test_fuzz import members as parts_of
-from long.test_fuzz import with_words as saved_words
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import DBSCAN, KMeans
 from torch import Tensor, nn
@@ -43,151 +35,6 @@ def explain(model=None, inputs=None, layer=None, posterior=None, engine="auto", 
     explainer = geh.GEHExplainer(model or network(), layer, posterior=posterior or PointEstimate(), engine=engine)
     options = {"groups": 2, "draws": 4, "progress": False} | options
     return explainer.explain(points() if inputs is None else inputs, **options)
-
-
-# Files
-
-
-@pytest.fixture(scope="module")
-def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
-    return fuzz(tmp_path_factory.mktemp("fuzz"), 300)
-
-
-def test_a_forged_file_is_read_or_refused_in_words(verdicts):
-    assert not verdicts.wrong["load"]
-    assert sum(verdicts.read.values()) > 20
-    assert sum(verdicts.refused.values()) > 150
-
-
-def test_what_is_read_of_a_forged_file_has_a_table(verdicts):
-    assert not verdicts.wrong.get("look_at_the_table")
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    return intact(tmp_path_factory.mktemp("saved"))
-
-
-def test_a_small_file_that_unpacks_to_gigabytes_is_refused_before_they_fill_the_memory(saved, tmp_path):
-    path = tmp_path / "bomb.npz"
-    path.write_bytes(bomb(saved["draws"], "labels", 5 * GIGABYTE // 4))
-    found, memory = outcome(path)
-    assert (found, memory < GIGABYTE) == ("refused", True)
-
-
-def refused(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
-    with pytest.raises(geh.GEHError, match=path.name):
-        geh.Interactions.load(path)
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"), [*(("eah_points", value) for value in ("many", [1], None, {})), ("warnings", 3)]
-)
-def test_settings_of_another_kind_than_saved_ones_are_refused(setting, value, saved, tmp_path):
-    words = words_of(saved["draws"])
-    words["settings"][setting] = value
-    refused(saved_words(saved["draws"], json.dumps(words)), tmp_path / "settings.npz")
-
-
-def test_words_nested_to_the_last_level_that_is_read_can_be_looked_at_and_saved(saved, tmp_path):
-    words, deep = json.dumps(words_of(saved["draws"])), 800
-    path = tmp_path / "deep.npz"
-    path.write_bytes(saved_words(saved["draws"], f'{words[:-1]}, "settings": {{"a": {"[" * deep + "]" * deep}}}}}'))
-    result = geh.Interactions.load(path)
-    assert len(result.report(tmp_path / "page.html").read_text()) > 1000
-    assert geh.Interactions.load(result.save(path)).settings == result.settings
-
-
-@pytest.mark.parametrize("units", [0, 1])
-def test_a_file_without_a_single_pair_is_refused(units, saved, tmp_path):
-    words = words_of(saved["draws"])
-    words["names"] = words["names"][:units]
-    parts = parts_of(saved["draws"])
-    del parts["slopes.npy"]
-    parts |= {"signed.npy": saved_array(np.zeros((6, 2, 0))), "absolute.npy": saved_array(np.zeros((6, 0)))}
-    refused(saved_words(packed(parts), json.dumps(words)), tmp_path / "pairs.npz")
-
-
-@pytest.mark.parametrize(
-    ("kind", "member", "value"),
-    [
-        ("draws", "signed", 1.7e308),
-        ("draws", "absolute", 1.7e308),
-        ("noise", "noise", np.inf),
-        ("moments", "slopes_squares", -1.0),
-    ],
-)
-def test_numbers_that_no_run_can_give_are_refused(kind, member, value, saved, tmp_path):
-    parts = parts_of(saved[kind])
-    array = np.full_like(read_npy(parts[f"{member}.npy"]), value)
-    refused(packed(parts | {f"{member}.npy": saved_array(array)}), tmp_path / "numbers.npz")
-
-
-@pytest.mark.parametrize("path", ["x" * 5000, "a\0b", "", ".", "/dev/null", "\ud800"], ids=ascii)
-def test_a_path_that_can_be_no_file_is_refused(path):
-    with pytest.raises(geh.GEHError, match="path="):
-        geh.Interactions.load(path)
-
-
-# Names
-
-ODD_NAMES = {
-    "markup": ["</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "<!--", "]]>", "&lt;b&gt;"],
-    "newlines": ["a\nb", "a\r\nb", "\n", "\t", "a\u2028b"],
-    "quotes": ["'", '"', "`${alert(3)}`", "\\", "\\u003c/script>"],
-    "long": ["x" * 5000, "y" * 5000, "y" * 4999, "z " * 2000, "w"],
-    "unicode": ["größe", "\U0001f4d0\u200d\U0001f9ee", "\u202eleft to right", "e\u0301", "\u00e9"],
-    "controls": ["\x00", "\x1b[31m", "\x07", "\x7f", ""],
-    "marks of our own": ["@@DATA@@", "@@SCRIPT@@", "{name}", "%s", "$_$"],
-    "like numbers": ["0", "1", "nan", "None", "-1"],
-}
-all_names = pytest.mark.parametrize("names", ODD_NAMES.values(), ids=ODD_NAMES)
-
-
-def with_names(names: list[str]) -> geh.Interactions:
-    return explain(network(5), points(columns=5), names=names, posterior=MCDropout())
-
-
-@all_names
-def test_odd_names_are_those_of_the_table_and_of_a_saved_file(names, tmp_path):
-    result = with_names(names)
-    again = geh.Interactions.load(result.save(tmp_path / "odd.npz"))
-    for each in (result, again):
-        assert each.names == names
-        table = each.table()
-        assert set(table["unit_i"]) | set(table["unit_j"]) == set(names)
-        assert each.regions(names[0], names[1]).equals(result.regions(0, 1))
-    assert repr(again) == repr(result)
-
-
-@all_names
-def test_odd_names_are_escaped_wherever_a_browser_sees_them(names, tmp_path):
-    result = with_names(names)
-    plain = with_names(list("abcde")).report(tmp_path / "plain.html").read_text(encoding="utf-8")
-    page = result.report(tmp_path / "page.html").read_bytes().decode()
-    tags = re.compile(r"<\s*/?\s*(?:script|img|!--)", re.IGNORECASE)
-    assert len(tags.findall(page)) == len(tags.findall(plain))
-    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert set(json.loads(data[1])["names"]) == set(names)
-    shown = result._repr_html_()
-    assert not re.search(r"<(?!/?(?:p|table|thead|tbody|tr|th|td|div|style)\b)[a-z!/]", shown, re.IGNORECASE)
-    strongest = result.top(1).iloc[0]
-    assert html.escape(strongest["unit_i"]) in shown
-
-
-@all_names
-@pytest.mark.filterwarnings("ignore:.*[Gg]lyph", "ignore:.*constrained_layout", "ignore:.*[Tt]ight layout")
-def test_odd_names_can_be_drawn(names, tmp_path):
-    result = with_names(names)
-    for plot in (result.plot.heatmap, result.plot.intervals, result.plot.network, lambda: result.plot.regions(0, 1)):
-        plot().figure.savefig(tmp_path / "picture.png", dpi=30)
-        plt.close("all")
-
-
-def test_half_a_character_is_no_name():
-    with pytest.raises(geh.GEHError, match=r"names"):
-        with_names(["\ud800", "a", "b", "c", "d"])
 
 
 # Data

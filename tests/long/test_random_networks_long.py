@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from test_random_networks import Case, cases, check
+from random_networks import Case, cases, check
 
 #: What became of each network: the engine that took it, or that it was refused.
 outcomes: Counter[str] = Counter()
