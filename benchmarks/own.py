@@ -14,9 +14,10 @@ from tqdm.auto import tqdm
 
 import geh_explain as geh
 from benchmarks.timing import Contestant, Target, counted
-from geh_explain.attach import borrow
-from geh_explain.hessian import GroupSums
-from geh_explain.run import Job, _sums, run
+from geh_explain.engines import GroupSums
+from geh_explain.model.borrow import borrow
+from geh_explain.run.loop import _sums, run
+from geh_explain.run.plan import Job
 
 EXPLAIN, EXPLAIN_EXACT = "explain()", "explain(), exact engine"
 BARE, BARE_EXACT = "bare engine", "bare exact engine"

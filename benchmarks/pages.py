@@ -11,7 +11,7 @@ import matplotlib
 import numpy as np
 
 import geh_explain as geh
-from geh_explain.draws import Draws
+from geh_explain.scores.draws import Draws
 
 
 def made_up(units: int, draws: int, groups: int = 10) -> geh.Interactions:

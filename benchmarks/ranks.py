@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from geh_explain.ranks import Ranks
+from geh_explain.run.distributed import RankGroup
 
 ROUNDS = 3
 WORK = """
@@ -57,7 +57,7 @@ def predicted(size: int, draws: int, draw: float, once: float, megabytes: float,
     total, left = once, draws
     send = math.log2(size) * (1e-3 + megabytes / bandwidth) if size > 1 else 0.0
     while left > 0:
-        teams = Ranks(0, size).teams(left)
+        teams = RankGroup(0, size).teams(left)
         total += draw * teams / size + teams * send * (1 if teams == size else 2)
         left -= teams
     return total

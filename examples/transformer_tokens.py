@@ -65,7 +65,7 @@ print(f"right for {right:.0%} of the sentences it has not seen")
 # and *good* do together, beyond what each does alone? The dropout of the network serves as posterior.
 
 explainer = geh.GEHExplainer(
-    net, layer="embedding", units=geh.units.Tokens(), engine=geh.hessian.Difference(discrete=list(range(9)))
+    net, layer="embedding", units=geh.units.Tokens(), engine=geh.engines.Difference(discrete=list(range(9)))
 )
 result = explainer.explain(sentences[test], groups=1, draws=30, names=slots, scale="std", progress=False)
 print(result)

@@ -6,15 +6,15 @@
 [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
 """
 
-from geh_explain import baselines, bnn, datasets, errors, hessian, inference, interpret, posterior, units
-from geh_explain.diagnosis import Diagnosis
+from geh_explain import baselines, bnn, datasets, engines, errors, inference, interpret, posterior, units
+from geh_explain._version import __version__
+from geh_explain.analyses.diagnosis import Diagnosis
 from geh_explain.errors import GEHError, GEHWarning
 from geh_explain.explainer import GEHExplainer
-from geh_explain.groups import GroupChoice
-from geh_explain.interactions import Interactions
-from geh_explain.layers import Layer
-from geh_explain.ranking import PairRanking
-from geh_explain.version import __version__
+from geh_explain.groups.number import GroupChoice
+from geh_explain.model.layers import Layer
+from geh_explain.results.interactions import Interactions
+from geh_explain.scores.ranking import PairRanking
 
 __all__ = [
     "Diagnosis",
@@ -29,8 +29,8 @@ __all__ = [
     "baselines",
     "bnn",
     "datasets",
+    "engines",
     "errors",
-    "hessian",
     "inference",
     "interpret",
     "posterior",

@@ -17,14 +17,15 @@ import torch
 from captum.attr import GradientAttribution, LayerAttribution
 from torch import Tensor, nn
 
+from geh_explain.data.targets import Target
+from geh_explain.engines import Engine
 from geh_explain.errors import GEHTypeError
 from geh_explain.explainer import GEHExplainer
-from geh_explain.hessian import Engine
-from geh_explain.interactions import Interactions
-from geh_explain.layers import Layer
-from geh_explain.outputs import Output, Target
+from geh_explain.model.layers import Layer
+from geh_explain.model.outputs import Output
 from geh_explain.posterior import PointEstimate, Posterior
-from geh_explain.units import Units
+from geh_explain.results.interactions import Interactions
+from geh_explain.units.base import Units
 
 __all__ = ["GroupExpectedHessian", "InputHessian", "LayerHessian"]
 

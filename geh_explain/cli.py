@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from geh_explain._version import __version__
 from geh_explain.errors import GEHError
-from geh_explain.version import __version__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,15 +62,15 @@ def _demo(options: argparse.Namespace) -> Iterable[str]:
 
 
 def _report(options: argparse.Namespace) -> Iterable[str]:
-    from geh_explain.interactions import Interactions
+    from geh_explain.results.interactions import Interactions
 
     path = options.output or options.file.with_suffix(".html")
     return [f"page: {Interactions.load(options.file).report(path, title=options.title)}"]
 
 
 def _show(options: argparse.Namespace) -> Iterable[str]:
-    from geh_explain.interactions import Interactions
     from geh_explain.report.words import sentences
+    from geh_explain.results.interactions import Interactions
 
     result = Interactions.load(options.file)
     table = result.top(options.pairs, options.measure)
@@ -79,7 +79,7 @@ def _show(options: argparse.Namespace) -> Iterable[str]:
 
 
 def _study(options: argparse.Namespace) -> Iterable[str]:
-    from geh_explain.studies import mnist, real, simulated
+    from studies import mnist, real, simulated
 
     if options.name == "simulated":
         return simulated.run(options.output, options.docs, quick=options.quick, workers=options.workers)

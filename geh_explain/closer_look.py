@@ -7,25 +7,26 @@ from typing import Any
 
 from torch import nn
 
-from geh_explain import survey
-from geh_explain.attach import borrow
-from geh_explain.errors import GEHTypeError, GEHValueError, whole
-from geh_explain.faithfulness import Check, baseline_values, check_pairs
-from geh_explain.interactions import Interactions
-from geh_explain.interpret.exemplars import Search
-from geh_explain.interpret.gallery import Gallery, check_ascent, choose_pairs, look_at
-from geh_explain.layers import Layer, Site
-from geh_explain.outputs import Target
-from geh_explain.ranking import find_unit
-from geh_explain.surface import Surface, joint_effect
-from geh_explain.workbench import Workbench
+from geh_explain._validation import check_int
+from geh_explain.analyses.ablation import Check, baseline_values, check_pairs
+from geh_explain.analyses.surface import Surface, joint_effect
+from geh_explain.data.targets import Target
+from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.interpret.exemplar_search import Search
+from geh_explain.interpret.gallery import Gallery, build_gallery, check_ascent, choose_pairs
+from geh_explain.model.borrow import borrow
+from geh_explain.model.layers import Layer, LayerRef
+from geh_explain.model.unit_values import unit_moments
+from geh_explain.results.interactions import Interactions
+from geh_explain.run.workbench import Workbench
+from geh_explain.scores.ranking import find_unit
 
 
 class CloserLook:
     """The part of the explainer that looks at pairs it has found."""
 
     model: nn.Module
-    site: Site
+    site: LayerRef
     _bench: Workbench
 
     def interpret(
@@ -80,11 +81,11 @@ class CloserLook:
         torch.Size([2, 9, 3])
         """
         self._check_result(result)
-        search = Search(whole("k", k, 1), reduce, batch_size=batch_size, progress=progress)
-        painting = check_ascent(ascent, {"reduce": reduce, "seed": whole("seed", seed, 0), "progress": progress})
+        search = Search(check_int("k", k, 1), reduce, batch_size=batch_size, progress=progress)
+        painting = check_ascent(ascent, {"reduce": reduce, "seed": check_int("seed", seed, 0), "progress": progress})
         chosen = choose_pairs(result, pairs, measure)
         site = None if self.site.module is None else Layer(self.site.module, self.site.pick, self.site.call)
-        return look_at(
+        return build_gallery(
             self.model, site, self._bench.units, result, candidates, joint, chosen, measure, search, painting
         )
 
@@ -132,15 +133,15 @@ class CloserLook:
         True
         """
         self._check_result(result)
-        seed, pairs = whole("seed", seed, 0), whole("pairs", pairs, 3)
-        batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
+        seed, pairs = check_int("seed", seed, 0), check_int("pairs", pairs, 3)
+        batch_size = None if batch_size is None else check_int("batch_size", batch_size, 1)
         with borrow(self.model):
             points, cut = self._bench.cut(inputs, target, additional_forward_args)
             if cut.count != len(result.names):
                 raise GEHValueError(
                     f"inputs: there are {cut.count} units, and result is about {len(result.names)}; give the same kind."
                 )
-            mean, _ = survey.unit_moments(cut, points, batch_size)
+            mean, _ = unit_moments(cut, points, batch_size)
             where = baseline_values(baseline, mean)
             return check_pairs(cut, points, result, measure, pairs, where, batch_size, seed, progress)
 
@@ -187,8 +188,8 @@ class CloserLook:
         >>> round(float(twist / (surface.first[-1] - surface.first[0]) / (surface.second[-1] - surface.second[0])), 3)
         1.0
         """
-        grid, background = whole("grid", grid, 2), whole("background", background, 1)
-        draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
+        grid, background = check_int("grid", grid, 2), check_int("background", background, 1)
+        draws, seed = check_int("draws", draws, 1), check_int("seed", seed, 0)
         with borrow(self.model):
             points, cut = self._bench.cut(inputs, target, additional_forward_args)
             names = cut.unit_names(None if result is None else result.names)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from geh_explain.explainer import GEHExplainer
-from geh_explain.interactions import Interactions
+from geh_explain.results.interactions import Interactions
 
 
 def friedman_network(features: int = 10) -> nn.Sequential:

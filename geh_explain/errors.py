@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numbers
 import os
 import sys
 import warnings
-from typing import Any
 
 __all__ = ["GEHError", "GEHRuntimeError", "GEHTypeError", "GEHValueError", "GEHWarning"]
 
@@ -54,12 +52,3 @@ def warn(message: str) -> None:
     while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename).startswith(package):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, GEHWarning, stacklevel=level)
-
-
-def whole(name: str, value: Any, least: int) -> int:
-    """Return ``value`` if it is a whole number of at least ``least``; ``name`` is the argument's."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise GEHTypeError(f"{name}={value!r} must be a whole number of at least {least}.")
-    if value < least:
-        raise GEHValueError(f"{name}={value} must be at least {least}.")
-    return int(value)

@@ -11,28 +11,33 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from geh_explain import screening, survey
-from geh_explain.attach import as_module, borrow, half_precision
-from geh_explain.checkpoint import Checkpoint
+from geh_explain._validation import check_int
+from geh_explain.analyses.diagnosis import Diagnosis, diagnose
+from geh_explain.analyses.screening import expected_gradients, learned_rates
 from geh_explain.closer_look import CloserLook
-from geh_explain.diagnosis import Diagnosis, diagnose
-from geh_explain.errors import GEHTypeError, warn, whole
-from geh_explain.groups import GroupChoice
-from geh_explain.hessian import Engine
-from geh_explain.hessian.choice import check_engine
-from geh_explain.hessian.smoothing import check_smooth
-from geh_explain.interactions import Interactions
-from geh_explain.layers import Layer, find_layer
-from geh_explain.notes import notes_on, unsettled
-from geh_explain.outputs import Output, Target, check_output
+from geh_explain.data.targets import Target
+from geh_explain.engines import Engine
+from geh_explain.engines.default import check_engine
+from geh_explain.engines.smoothing.view import check_smooth
+from geh_explain.errors import GEHTypeError, warn
+from geh_explain.groups.assignment import MAX_GROUPS
+from geh_explain.groups.number import GroupChoice
+from geh_explain.model.borrow import as_module, borrow, half_precision
+from geh_explain.model.layers import Layer, find_layer
+from geh_explain.model.outputs import Output, check_output
+from geh_explain.model.unit_values import unit_factors
 from geh_explain.posterior import Posterior
-from geh_explain.posterior.base import steady
-from geh_explain.posterior.choice import check_posterior
-from geh_explain.ranks import find_ranks
-from geh_explain.run import PILOT_DRAWS
-from geh_explain.settings import describe, settings_of
-from geh_explain.units import Subset, Units
-from geh_explain.workbench import Workbench
+from geh_explain.posterior.default import check_posterior
+from geh_explain.posterior.protocols import steady
+from geh_explain.results.interactions import Interactions
+from geh_explain.run.accumulate import PILOT_DRAWS
+from geh_explain.run.checkpoint import Checkpoint
+from geh_explain.run.distributed import find_rank_group
+from geh_explain.run.record import describe, settings_of
+from geh_explain.run.warnings import notes_on, unsettled
+from geh_explain.run.workbench import Workbench
+from geh_explain.units.base import Units
+from geh_explain.units.subset import Subset
 
 
 class GEHExplainer(CloserLook):
@@ -63,7 +68,7 @@ class GEHExplainer(CloserLook):
         How local interactions are computed: ``"structured"`` (the fast way, for networks of linear maps and
         elementwise functions), ``"exact"`` (two backward passes), ``"difference"`` (mixed differences, for black boxes
         and discrete inputs), ``"stein"`` (gradients under noise), an instance of one of these from
-        :mod:`geh_explain.hessian`, or ``"auto"``: the first of these that fits.
+        :mod:`geh_explain.engines`, or ``"auto"``: the first of these that fits.
 
     Examples
     --------
@@ -164,9 +169,9 @@ class GEHExplainer(CloserLook):
         >>> result.top(1)[["unit_i", "unit_j", "mean"]].round(3).values.tolist()
         [['a', 'b', 2.0]]
         """
-        draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
+        draws, seed = check_int("draws", draws, 1), check_int("seed", seed, 0)
         half = half_precision(self.model)
-        ranks = find_ranks(distributed)
+        ranks = find_rank_group(distributed)
         kept = None if checkpoint is None else Checkpoint(checkpoint)
         with borrow(self.model):
             job = self._bench.prepare(
@@ -179,7 +184,7 @@ class GEHExplainer(CloserLook):
                 about = self._bench.about(job, **asked, seed=seed)
                 ranks.check_same({**about, "draws": draws, "checkpoint": kept is None})
                 if kept is not None:
-                    ranks.by_first(partial(kept.claim, about, job.budget))
+                    ranks.on_rank0(partial(kept.claim, about, job.budget))
             unit_names = job.cut.unit_names(names)
             self._bench.run(job, draws, scale, batch_size, seed, progress)
             notes = notes_on(job, chosen=self._bench.posterior is None, by_hand=not isinstance(groups, str))
@@ -227,7 +232,7 @@ class GEHExplainer(CloserLook):
         >>> geh.GEHExplainer(net).diagnose(x, y, draws=10, progress=False).errors.shape
         (10,)
         """
-        draws, seed = whole("draws", draws, 1), whole("seed", seed, 0)
+        draws, seed = check_int("draws", draws, 1), check_int("seed", seed, 0)
         with borrow(self.model):
             points, cut = self._bench.cut(inputs, target, additional_forward_args)
             posterior = self._bench.posterior_of(cut, points)
@@ -239,7 +244,7 @@ class GEHExplainer(CloserLook):
         target: Target = None,
         additional_forward_args: Any = None,
         *,
-        max_groups: int = survey.MOST_GROUPS,
+        max_groups: int = MAX_GROUPS,
         draws: int = PILOT_DRAWS,
         scale: str | Sequence[float] | NDArray[np.floating[Any]] | None = None,
         batch_size: int | None = None,
@@ -257,7 +262,11 @@ class GEHExplainer(CloserLook):
         >>> explainer.choose_groups(torch.randn(200, 2), max_groups=8, progress=False).chosen > 1
         True
         """
-        max_groups, draws, seed = whole("max_groups", max_groups, 2), whole("draws", draws, 1), whole("seed", seed, 0)
+        max_groups, draws, seed = (
+            check_int("max_groups", max_groups, 2),
+            check_int("draws", draws, 1),
+            check_int("seed", seed, 0),
+        )
         with borrow(self.model):
             job = self._bench.prepare(inputs, target, additional_forward_args, "auto", batch_size, seed, max_groups)
             job.collected.pilot = draws
@@ -292,18 +301,16 @@ class GEHExplainer(CloserLook):
         >>> sorted(explainer.screen(x, keep=3, progress=False).indices)
         [3, 5, 70]
         """
-        keep, draws, seed = whole("keep", keep, 1), whole("draws", draws, 1), whole("seed", seed, 0)
-        batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
+        keep, draws, seed = check_int("keep", keep, 1), check_int("draws", draws, 1), check_int("seed", seed, 0)
+        batch_size = None if batch_size is None else check_int("batch_size", batch_size, 1)
         with borrow(self.model):
             points, cut = self._bench.cut(inputs, target, additional_forward_args)
             posterior = self._bench.posterior_of(cut, points)
-            importance = screening.learned_rates(cut)
+            importance = learned_rates(cut)
             if importance is None:
                 with steady(posterior, self.model, seed):
-                    factors = np.abs(survey.unit_factors(cut, points, scale, batch_size))
-                importance = factors * screening.expected_gradients(
-                    cut, points, posterior, draws, batch_size, seed, progress
-                )
+                    factors = np.abs(unit_factors(cut, points, scale, batch_size))
+                importance = factors * expected_gradients(cut, points, posterior, draws, batch_size, seed, progress)
             else:
                 importance = 1 - importance
         strongest = np.argsort(-importance, kind="stable")[:keep]

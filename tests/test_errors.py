@@ -8,7 +8,9 @@ from torch import nn
 
 import geh_explain as geh
 from geh_explain.posterior import MCDropout, PointEstimate
-from geh_explain.units import Channels, FeatureGroups, Subset
+from geh_explain.units.channels import Channels
+from geh_explain.units.feature_groups import FeatureGroups
+from geh_explain.units.subset import Subset
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from geh_explain._types import Floats
+from geh_explain.data.reader import Reader
 from geh_explain.errors import GEHValueError
-from geh_explain.points import Reader
-
-Floats = NDArray[np.float64]
 
 
 def read(X: Any, y: Any, names: Sequence[str] | None) -> tuple[Floats, Floats, list[str]]:

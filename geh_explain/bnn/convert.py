@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.dropout import _DropoutNd
 
-from geh_explain.attach import borrow, device_and_dtype
 from geh_explain.bnn.concrete import ConcreteDropout
+from geh_explain.data.reader import Reader
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
-from geh_explain.points import Reader
+from geh_explain.model.borrow import borrow, device_and_dtype
 
 
 def to_concrete(model: nn.Module, example: Any, per: str = "node", **options: Any) -> nn.Module:

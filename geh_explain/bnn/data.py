@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geh_explain.data.reader import Reader
 from geh_explain.errors import GEHError, GEHTypeError, GEHValueError
-from geh_explain.points import Reader
 
 TASKS = ("regression", "classification")
 

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from geh_explain._validation import check_int
 from geh_explain.bnn.training import fit
-from geh_explain.errors import GEHTypeError, warn, whole
+from geh_explain.errors import GEHTypeError, warn
 
 
 def fit_ensemble(
@@ -49,7 +50,7 @@ def fit_ensemble(
         if bootstrap and not hasattr(value, "iloc") and not isinstance(value, (Tensor, np.ndarray)):
             raise GEHTypeError(f"{name} is a {type(value).__name__}; pass a tensor, ndarray or DataFrame.")
     found: list[nn.Module] = []
-    for member in tqdm(range(whole("members", members, 2)), desc="members", disable=not progress, leave=False):
+    for member in tqdm(range(check_int("members", members, 2)), desc="members", disable=not progress, leave=False):
         own = int(np.random.SeedSequence([seed, member]).generate_state(1)[0])
         net = make(own)
         data: dict[str, Any] = _resampled(X, y, own) if bootstrap else {"X": X, "y": y}

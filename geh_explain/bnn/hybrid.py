@@ -8,10 +8,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from geh_explain._validation import check_int
 from geh_explain.bnn.concrete import ConcreteDropout
 from geh_explain.bnn.layers import Map
 from geh_explain.bnn.mean_field import MeanField
-from geh_explain.errors import GEHTypeError, GEHValueError, whole
+from geh_explain.errors import GEHTypeError, GEHValueError
 
 #: Hidden units of each feature's own network.
 _PER_FEATURE = 16
@@ -54,12 +55,12 @@ class HybridNet(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.features, self.outputs = whole("features", features, 1), whole("outputs", outputs, 1)
+        self.features, self.outputs = check_int("features", features, 1), check_int("outputs", outputs, 1)
         if weights not in _WEIGHTS:
             raise GEHValueError(f"weights={weights!r} is unknown; use {', '.join(map(repr, _WEIGHTS))}.")
         if interactions is not None and not isinstance(interactions, nn.Module):
             raise GEHTypeError(f"interactions={interactions!r} is no torch.nn.Module.")
-        widths = [whole("hidden", width, 1) for width in hidden]
+        widths = [check_int("hidden", width, 1) for width in hidden]
         act = activation or (lambda: nn.Softplus(beta=10))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

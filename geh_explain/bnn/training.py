@@ -12,13 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from geh_explain._validation import check_int
 from geh_explain.bnn.concrete import NodeDropout
 from geh_explain.bnn.data import Table, check_columns, read
 from geh_explain.bnn.history import History
 from geh_explain.bnn.hybrid import HybridNet
 from geh_explain.bnn.layers import Bayesian
 from geh_explain.bnn.mean_field import MeanField
-from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, warn, whole
+from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, warn
 
 #: The divergence from the prior is let in over the first epochs, from this share on.
 _FIRST_SHARE, _ANNEALED = 0.01, 10
@@ -80,12 +81,12 @@ def fit(
         check_columns(train)
         _scale(model, train, heteroscedastic)
     size = max(_SMALLEST_BATCH, min(_LARGEST_BATCH, len(train) // _BATCHES))
-    size = size if batch_size is None else whole("batch_size", batch_size, 1)
+    size = size if batch_size is None else check_int("batch_size", batch_size, 1)
     trainer = _Trainer(
         model, train, held_out, heteroscedastic, _positive("lr", lr), size, _positive("temperature", temperature)
     )
     with _seeded(seed):
-        return trainer.run(whole("epochs", epochs, 1), whole("patience", patience, 1), seed, progress)
+        return trainer.run(check_int("epochs", epochs, 1), check_int("patience", patience, 1), seed, progress)
 
 
 class _Trainer:
@@ -226,8 +227,8 @@ def _outputs(model: nn.Module, inputs: Any) -> int:
         raise GEHTypeError(f"model={model!r} is no torch.nn.Module.")
     if isinstance(model, HybridNet):
         return model.outputs
-    from geh_explain.attach import borrow, device_and_dtype
-    from geh_explain.points import Reader
+    from geh_explain.data.reader import Reader
+    from geh_explain.model.borrow import borrow, device_and_dtype
 
     device, dtype = device_and_dtype(model)
     rows = Reader(device=device, dtype=dtype).gather(inputs).first[:1]

@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from geh_explain._validation import check_int
 from geh_explain.datasets.files import VARIABLE, cache_folder, checked, data_folder
-from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, whole
+from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
 
 #: Files of the data set, by what they hold, with their SHA-256 digests.
 _FILES = {
@@ -122,8 +123,8 @@ def mnist_pairs(
         raise GEHTypeError(f"digits is a {type(digits).__name__}; pass what mnist_digits() returns.")
     if not (blank >= 0 and other >= 0 and blank + other < 1):
         raise GEHValueError(f"blank={blank!r} and other={other!r} must be shares that leave some for the digits.")
-    rows = whole("rows", rows, 1)
-    generator = np.random.default_rng(whole("seed", seed, 0))
+    rows = check_int("rows", rows, 1)
+    generator = np.random.default_rng(check_int("seed", seed, 0))
     chosen = TASKS[task]
     labels = digits.labels.numpy()
     pools: dict[int, Any] = {digit: np.flatnonzero(labels == digit) for digit in chosen}

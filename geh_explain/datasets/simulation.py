@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from geh_explain._types import Floats
+from geh_explain._validation import check_int
 from geh_explain.datasets.tables import Regression
-from geh_explain.errors import GEHValueError, whole
-
-Floats = NDArray[np.float64]
+from geh_explain.errors import GEHValueError
 
 FEATURES = 8
 #: The interacting pairs, 0-based, and how each interacts.
@@ -103,7 +103,7 @@ def simulated(rows: int = 25_000, *, signal_to_noise: float = 1.0, seed: int = 0
 
     if not signal_to_noise >= 0:
         raise GEHValueError(f"signal_to_noise={signal_to_noise!r} must be at least 0.")
-    drawn = simulate(signal_to_noise, whole("rows", rows, 2), 1, whole("seed", seed, 0))
+    drawn = simulate(signal_to_noise, check_int("rows", rows, 2), 1, check_int("seed", seed, 0))
     return Regression(pd.DataFrame(drawn.x, columns=NAMES), pd.Series(drawn.y, name="y"))
 
 

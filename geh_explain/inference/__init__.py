@@ -1,14 +1,9 @@
 """From scores to decisions: intervals, p-values, permutation tests, and error rates where the truth is known."""
 
-from geh_explain.inference.decisions import (
-    bayesian_p_value,
-    benjamini_hochberg,
-    gaussian_interval,
-    quantile_interval,
-    sign_p_value,
-)
 from geh_explain.inference.permutation import PermutationTest, permutation_test
-from geh_explain.inference.truth import auc, coverage, error_rates, roc
+from geh_explain.statistics.intervals import gaussian_interval, quantile_interval
+from geh_explain.statistics.known_truth import auc, coverage, error_rates, roc
+from geh_explain.statistics.p_values import bayesian_p_value, benjamini_hochberg, sign_p_value
 
 __all__ = [
     "PermutationTest",

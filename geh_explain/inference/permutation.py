@@ -9,20 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from geh_explain.errors import GEHRuntimeError, GEHValueError, warn, whole
-from geh_explain.inference.decisions import check_share
+from geh_explain._types import Floats
+from geh_explain._validation import check_fraction, check_int
+from geh_explain.errors import GEHRuntimeError, GEHValueError, warn
+from geh_explain.inference.jsonl import Record, Store
 from geh_explain.inference.refits import Refits, fingerprint
-from geh_explain.ranking import PairRanking
-from geh_explain.store import Record, Store
-from geh_explain.workers import Failure, one_thread, spread
+from geh_explain.inference.workers import Failure, one_thread, spread
+from geh_explain.scores.ranking import PairRanking
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class PermutationTest:
 
     def threshold(self, level: float = 0.05) -> float:
         """Return the score above which a pair has a p-value of at most ``level``; infinite for too few permutations."""
-        check_share("level", level, 0.05)
+        check_fraction("level", level, 0.05)
         may_be_above = int(np.floor(level * (1 + len(self.null)) - 1 + 1e-9))
         return float(np.sort(self.null)[::-1][may_be_above]) if may_be_above >= 0 else float("inf")
 
@@ -65,7 +63,7 @@ class PermutationTest:
         """Draw the strongest scores of permuted targets, mark the strongest ``pairs``, and return the axes."""
         from geh_explain.plots.null import null
 
-        return null(self, pairs=whole("pairs", pairs, 1), ax=ax)
+        return null(self, pairs=check_int("pairs", pairs, 1), ax=ax)
 
     def __repr__(self) -> str:
         first = self.table().iloc[0]
@@ -135,8 +133,8 @@ def permutation_test(
     >>> test.table().head(1)["p_value"].round(3).tolist()
     [0.05]
     """
-    total = whole("permutations", permutations, 1)
-    refits = Refits(fit, X, y, whole("seed", seed, 0), measure, dict(explain or {}), keep)
+    total = check_int("permutations", permutations, 1)
+    refits = Refits(fit, X, y, check_int("seed", seed, 0), measure, dict(explain or {}), keep)
     store = None if checkpoint is None else _opened(Path(checkpoint), refits)
     records = {} if store is None else {record["number"]: record for record in store if "number" in record}
     with one_thread():

@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from geh_explain.attach import global_generators
+from geh_explain._version import __version__
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, GEHWarning
-from geh_explain.ranking import PairRanking
-from geh_explain.store import Record
-from geh_explain.version import __version__
+from geh_explain.inference.jsonl import Record
+from geh_explain.model.borrow import global_generators
+from geh_explain.scores.ranking import PairRanking
 
 
 class Refits:

@@ -12,15 +12,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from geh_explain.attach import borrow, device_and_dtype
-from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, whole
-from geh_explain.interactions import Interactions
-from geh_explain.interpret.climb import REFERENCE_ROWS
-from geh_explain.interpret.exemplars import Best, Exemplars, Search
-from geh_explain.interpret.maximise import Maximised, maximise
-from geh_explain.interpret.objectives import soft_minimum
-from geh_explain.points import Reader
-from geh_explain.units import Subset, Units
+from geh_explain._validation import check_int
+from geh_explain.data.reader import Reader
+from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
+from geh_explain.interpret.ascent.climb import REFERENCE_ROWS
+from geh_explain.interpret.ascent.maximisation import Maximised, maximise
+from geh_explain.interpret.ascent.objectives import soft_minimum
+from geh_explain.interpret.exemplar_search import Best, Exemplars, Search
+from geh_explain.model.borrow import borrow, device_and_dtype
+from geh_explain.results.interactions import Interactions
+from geh_explain.units.base import Units
+from geh_explain.units.subset import Subset
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,7 +99,7 @@ class Gallery:
         return draw(self, labels)
 
 
-def look_at(
+def build_gallery(
     model: nn.Module,
     layer: Any,
     units: Units | None,
@@ -172,7 +174,9 @@ def choose_pairs(result: Interactions, pairs: Any, measure: str) -> list[tuple[i
     """Return the units of the pairs asked for: the strongest so many, or those of a list."""
     first, second = np.triu_indices(len(result.names), 1)
     if isinstance(pairs, (int, np.integer)):
-        numbers = np.argsort(-result.scores(measure).pair_mean(), kind="stable")[: whole("pairs", pairs, 1)].tolist()
+        numbers = np.argsort(-result.scores(measure).pair_mean(), kind="stable")[
+            : check_int("pairs", pairs, 1)
+        ].tolist()
     elif isinstance(pairs, str) or not isinstance(pairs, Sequence):
         raise GEHTypeError(f"pairs={pairs!r} is not understood; give a number, or a list of pairs such as [(0, 3)].")
     elif not pairs or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from geh_explain.cut import Cut
+from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHError, GEHRuntimeError, GEHTypeError, GEHValueError, warn
-from geh_explain.layers import Layer, find_layer
-from geh_explain.points import Rows
-from geh_explain.units import Channels, Subset, Units
+from geh_explain.model.cut import Cut
+from geh_explain.model.layers import Layer, find_layer
+from geh_explain.units.base import Units
+from geh_explain.units.channels import Channels
+from geh_explain.units.subset import Subset
 
 #: Functions of each number on its own that grow, and hide how far below their threshold a number is.
 _ACTIVATIONS = (

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from geh_explain.errors import GEHTypeError
 
 if TYPE_CHECKING:
-    from geh_explain.groups import GroupChoice
+    from geh_explain.analyses.surface import Surface
+    from geh_explain.groups.number import GroupChoice
     from geh_explain.inference import PermutationTest
-    from geh_explain.interactions import Interactions
     from geh_explain.interpret.gallery import Gallery
-    from geh_explain.surface import Surface
+    from geh_explain.results.interactions import Interactions
 
 
 class Plots:
@@ -79,7 +79,7 @@ class Plots:
 
     def delta(self, choice: GroupChoice, ax: Any = None) -> Any:
         """Draw how ``explainer.choose_groups`` chose the number of groups."""
-        from geh_explain.groups import GroupChoice
+        from geh_explain.groups.number import GroupChoice
 
         return _checked("choice", choice, GroupChoice, "explainer.choose_groups(inputs)").plot(ax=ax)
 
@@ -91,7 +91,7 @@ class Plots:
 
     def surface(self, surface: Surface, *, ax: Any = None) -> Any:
         """Draw the joint effect of two units that ``explainer.surface`` found."""
-        from geh_explain.surface import Surface
+        from geh_explain.analyses.surface import Surface
 
         return _checked("surface", surface, Surface, "explainer.surface(inputs, i, j)").plot(ax=ax)
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from geh_explain._types import Floats
 from geh_explain.plots import palette
 from geh_explain.plots.axes import LEADING, SMALLEST, points
-
-Floats = NDArray[np.float64]
 
 #: In points: the largest and the smallest diameter of a unit, the side of a picture, gaps, and the size of letters.
 _LARGEST, _LEAST, _PICTURE, _GAP, _LETTERS = 22.0, 5.0, 40.0, 4.0, 10.0

@@ -8,7 +8,7 @@ from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new
 
 if TYPE_CHECKING:
-    from geh_explain.groups import GroupChoice
+    from geh_explain.groups.number import GroupChoice
 
 
 def delta(choice: GroupChoice, *, ax: Any = None) -> Any:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from geh_explain.errors import GEHValueError, whole
+from geh_explain._types import Floats
+from geh_explain._validation import check_int
+from geh_explain.errors import GEHValueError
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, entitle, label_units
 from geh_explain.plots.pairs import pair_names, strongest_pairs
 
 if TYPE_CHECKING:
-    from geh_explain.interactions import Interactions
+    from geh_explain.results.interactions import Interactions
 
-Floats = NDArray[np.float64]
 
 #: Places where a density is computed, how high a ridge is in rows, and up to how many draws each has a tick.
 _PLACES, _HIGH, _TICKS = 200, 0.85, 40
@@ -26,7 +26,7 @@ _REACH = 0.4
 def draws(result: Interactions, measure: str = "geh", *, pairs: int = 8, ax: Any = None) -> Any:
     """Draw the density of the posterior draws of the strongest pairs, with their means marked."""
     scores = result.scores(measure)
-    chosen = strongest_pairs(scores, whole("pairs", pairs, 1))
+    chosen = strongest_pairs(scores, check_int("pairs", pairs, 1))
     if scores.count < 2:
         raise GEHValueError(
             "draws: a density needs at least 2 posterior draws, and this result has 1; explain with draws=100 and a "

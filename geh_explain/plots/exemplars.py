@@ -16,8 +16,8 @@ from geh_explain.plots import palette
 from geh_explain.plots.axes import shorten
 
 if TYPE_CHECKING:
-    from geh_explain.interpret.exemplars import Exemplars
-    from geh_explain.interpret.maximise import Maximised
+    from geh_explain.interpret.ascent.maximisation import Maximised
+    from geh_explain.interpret.exemplar_search import Exemplars
 
 #: Lines between the images of one unit: how wide, as a share of their shorter side, and how bright.
 _GAP, _GREY = 0.06, 0.75

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geh_explain.errors import GEHValueError, whole
-from geh_explain.inference.decisions import check_level
+from geh_explain._types import Floats, Ints
+from geh_explain._validation import check_int, check_level
+from geh_explain.errors import GEHValueError
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, entitle, label_units, unit_names
 from geh_explain.plots.pairs import strongest_units
 
 if TYPE_CHECKING:
-    from geh_explain.interactions import Interactions
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+    from geh_explain.results.interactions import Interactions
 
 
 def heatmap(
@@ -38,7 +36,7 @@ def heatmap(
         raise GEHValueError(f"order={order!r} is unknown; use 'given' or 'cluster'.")
     check_level(level)
     scores = result.scores(measure)
-    shown = strongest_units(scores.mean, whole("most", most, 2))
+    shown = strongest_units(scores.mean, check_int("most", most, 2))
     if order == "cluster":
         shown = shown[_leaves(scores.mean[np.ix_(shown, shown)])]
     count, hidden = len(shown), len(result.names) - len(shown)

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geh_explain.errors import whole
-from geh_explain.inference.decisions import check_level
+from geh_explain._validation import check_int, check_level
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, entitle, label_units
 from geh_explain.plots.pairs import pair_names, strongest_pairs
 
 if TYPE_CHECKING:
-    from geh_explain.interactions import Interactions
-    from geh_explain.scores import Scores
+    from geh_explain.results.interactions import Interactions
+    from geh_explain.scores.pair_scores import Scores
 
 #: The measures where all are asked for: how far above its row each stands, and its marker.
 _ALL = {"aeh": (0.26, "s"), "geh": (0.0, "o"), "eah": (-0.26, "D")}
@@ -31,7 +30,7 @@ def intervals(
     check_level(level)
     several = measure == "all"
     leading = result.scores("geh" if several else measure)
-    chosen = strongest_pairs(leading, whole("pairs", pairs, 1))
+    chosen = strongest_pairs(leading, check_int("pairs", pairs, 1))
     names = pair_names(result, chosen)
     row = 0.42 if several or any("\n" in name for name in names) else 0.3
     ax = axes_or_new(ax, (7, min(14.0, 1.5 + row * len(chosen))))

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geh_explain.errors import GEHTypeError, GEHValueError, whole
-from geh_explain.inference.decisions import bayesian_p_value, check_level
-from geh_explain.measures import pair_index
+from geh_explain._types import Floats, Ints
+from geh_explain._validation import check_int, check_level
+from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, entitle, points, unit_names
 from geh_explain.plots.circle import Circle
 from geh_explain.plots.pairs import strongest_units, unit_sizes
+from geh_explain.scores.measures import pair_index
+from geh_explain.statistics.p_values import bayesian_p_value
 
 if TYPE_CHECKING:
-    from geh_explain.interactions import Interactions
-    from geh_explain.scores import Scores
+    from geh_explain.results.interactions import Interactions
+    from geh_explain.scores.pair_scores import Scores
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: The width of the strongest edge in points, the opacity of the least certain one, and how far edges bend inwards.
 _WIDEST, _FAINTEST, _BEND = 6.0, 0.15, 0.4
@@ -62,8 +62,8 @@ def network(
     """
     check_level(level)
     scores = result.scores(measure)
-    shown = strongest_units(scores.mean, whole("most", most, 2))
-    edges = _edges(result, scores, shown, whole("pairs", pairs, 1), level)
+    shown = strongest_units(scores.mean, check_int("most", most, 2))
+    edges = _edges(result, scores, shown, check_int("pairs", pairs, 1), level)
     sizes, weighed = unit_sizes(result, main, measure)
     by_name = _pictures(images, result.names)
     pictures = {place: by_name[result.names[i]] for place, i in enumerate(shown) if result.names[i] in by_name}

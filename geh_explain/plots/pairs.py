@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.plots.axes import shorten
 
 if TYPE_CHECKING:
-    from geh_explain.interactions import Interactions
-    from geh_explain.scores import Scores
+    from geh_explain.results.interactions import Interactions
+    from geh_explain.scores.pair_scores import Scores
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Letters of a unit's name in a pair's, and those of a pair that stay on one line.
 _LETTERS, _LINE = 30, 34

@@ -9,12 +9,12 @@ import numpy as np
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, entitle, label_units, wrap
 from geh_explain.plots.pairs import pair_name
-from geh_explain.ranking import find_unit
+from geh_explain.scores.ranking import find_unit
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from geh_explain.interactions import Interactions
+    from geh_explain.results.interactions import Interactions
 
 
 def regions(result: Interactions, i: int | str, j: int | str, *, level: float = 0.95, ax: Any = None) -> Any:

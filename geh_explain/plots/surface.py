@@ -10,7 +10,7 @@ from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, shorten
 
 if TYPE_CHECKING:
-    from geh_explain.surface import Surface
+    from geh_explain.analyses.surface import Surface
 
 #: Data points that are drawn at most, and how far, in standard deviations, outlines of regions reach.
 _POINTS, _REACH = 1000, 1.5

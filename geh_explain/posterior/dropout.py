@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.posterior.base import seed_of_draw
 from geh_explain.posterior.masks import DrawsMasks, Masks, NoDropout, path_rate
+from geh_explain.posterior.protocols import seed_of_draw
 from geh_explain.posterior.train_only import TrainOnly
 
 

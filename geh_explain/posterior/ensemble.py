@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from geh_explain.attach import as_module, borrow, device_and_dtype
 from geh_explain.errors import GEHTypeError
+from geh_explain.model.borrow import as_module, borrow, device_and_dtype
 
 
 class Ensemble:

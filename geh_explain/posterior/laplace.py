@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.posterior.base import seed_of_draw
-from geh_explain.posterior.linearised import linearised
+from geh_explain.posterior.linear_expansion import linearised
+from geh_explain.posterior.protocols import seed_of_draw
 from geh_explain.posterior.weights import loaded
 
 

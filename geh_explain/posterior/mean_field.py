@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from geh_explain.errors import GEHValueError
-from geh_explain.posterior.base import seed_of_draw
+from geh_explain.posterior.protocols import seed_of_draw
 from geh_explain.posterior.weights import loaded
 
 

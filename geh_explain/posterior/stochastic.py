@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from geh_explain.posterior.base import seed_of_draw
+from geh_explain.posterior.protocols import seed_of_draw
 
 
 class Stochastic:

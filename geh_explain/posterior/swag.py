@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from geh_explain.errors import GEHValueError
-from geh_explain.posterior.base import seed_of_draw
+from geh_explain.posterior.protocols import seed_of_draw
 
 State = Mapping[str, Tensor]
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from geh_explain.attach import borrow
-from geh_explain.layers import tensors_in
+from geh_explain.model.borrow import borrow
+from geh_explain.model.layers import tensors_in
 from geh_explain.posterior.masks import DrawsMasks, Masks, path_rate
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.posterior.base import Posterior
+from geh_explain.posterior.protocols import Posterior
 
 StateDict = Mapping[str, Tensor]
 

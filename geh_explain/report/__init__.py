@@ -17,9 +17,9 @@ from geh_explain.report.content import content
 from geh_explain.report.words import how_to_read, sentences, settings_in_words
 
 if TYPE_CHECKING:
-    from geh_explain.interactions import Interactions
+    from geh_explain.analyses.surface import Surface
     from geh_explain.interpret.gallery import Gallery
-    from geh_explain.surface import Surface
+    from geh_explain.results.interactions import Interactions
 
 
 def write(

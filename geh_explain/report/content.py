@@ -8,19 +8,18 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHTypeError
-from geh_explain.inference import decisions
 from geh_explain.plots.pairs import strongest_units, unit_sizes
+from geh_explain.statistics.intervals import width
+from geh_explain.statistics.p_values import bayesian_p_value
 
 if TYPE_CHECKING:
-    from geh_explain.interactions import Interactions
+    from geh_explain.analyses.surface import Surface
     from geh_explain.interpret.gallery import Gallery
-    from geh_explain.surface import Surface
+    from geh_explain.results.interactions import Interactions
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: The most units in the heatmap and in the network, pairs on the page, and numbers about regions.
 _UNITS, _NODES, _PAIRS, _NUMBERS = 60, 30, 2000, 150_000
@@ -47,8 +46,8 @@ def content(
         "measures": {name: _measure(result, name, pairs) for name in _MEASURES},
         "sign_p": _rounded(result.sign_p_values()[pairs]) if several else None,
         "majority": result.majority_signs()[pairs].tolist(),
-        "width": decisions.width(level) if several else None,
-        "half_width": decisions.width(0.5) if several else None,
+        "width": width(level) if several else None,
+        "half_width": width(0.5) if several else None,
         "level": level,
         "groups": {"names": result.group_names, "sizes": result.sizes.tolist()},
         "regions": {
@@ -75,7 +74,7 @@ def _measure(result: Interactions, name: str, pairs: Ints) -> dict[str, Any]:
     found: dict[str, Any] = {"mean": _rounded(scores.pair_mean()[pairs]), "std": None, "p": None}
     if scores.count > 1:
         mean, std = scores.pair_mean(), scores.pair_std()
-        found |= {"std": _rounded(std[pairs]), "p": _rounded(decisions.bayesian_p_value(mean, std)[pairs])}
+        found |= {"std": _rounded(std[pairs]), "p": _rounded(bayesian_p_value(mean, std)[pairs])}
     return found
 
 
@@ -93,7 +92,7 @@ def _nodes(result: Interactions, main: Any) -> dict[str, Any]:
 
 
 def _checked(surfaces: Sequence[Surface]) -> Sequence[Surface]:
-    from geh_explain.surface import Surface
+    from geh_explain.analyses.surface import Surface
 
     wrong = [type(each).__name__ for each in surfaces if not isinstance(each, Surface)]
     if wrong:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from geh_explain.inference.decisions import check_level
+from geh_explain._validation import check_level
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from geh_explain.interactions import Interactions
+    from geh_explain.results.interactions import Interactions
 
 #: How many of the strongest pairs are told in sentences.
 _TOLD = 3

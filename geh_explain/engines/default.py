@@ -1,0 +1,71 @@
+"""The choice between engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from geh_explain.data.rows import Rows
+from geh_explain.engines.base import Engine
+from geh_explain.engines.difference import Difference
+from geh_explain.engines.exact import Exact, NoSecondDerivative
+from geh_explain.engines.stein import Stein
+from geh_explain.engines.structured.engine import PROBE_ROWS, Structured, why_not
+from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.model.cut import Cut
+
+_BY_NAME: dict[str, type[Engine]] = {
+    "exact": Exact,
+    "structured": Structured,
+    "difference": Difference,
+    "stein": Stein,
+}
+
+
+def check_engine(engine: Any) -> None:
+    """Refuse what is neither a known word nor an engine."""
+    if isinstance(engine, str):
+        if engine != "auto" and engine not in _BY_NAME:
+            raise GEHValueError(f"engine={engine!r} is unknown; use 'auto', {', '.join(map(repr, _BY_NAME))}.")
+    elif not isinstance(engine, Engine):
+        raise GEHTypeError(
+            f"engine={engine!r} is not an engine; use a word such as 'auto', or an instance from geh_explain.engines, "
+            "such as Difference(step=0.5)."
+        )
+
+
+def wants_smoothing(engine: str | Engine) -> bool:
+    """Tell whether ``engine`` takes second derivatives, or may turn out to."""
+    return engine.smooth if isinstance(engine, Engine) else engine == "auto" or _BY_NAME[engine].smooth
+
+
+def choose_engine(engine: str | Engine, cut: Cut, rows: Rows) -> tuple[Engine, str]:
+    """Return the engine and why it was chosen; "auto" tries second derivatives on a few rows."""
+    if not isinstance(engine, Structured) and engine not in ("auto", "structured"):
+        return _BY_NAME[engine]() if isinstance(engine, str) else engine, "asked for"
+    few, structured = rows[:PROBE_ROWS], engine if isinstance(engine, Structured) else Structured()
+    try:
+        probe = structured.exact.probe(cut, few)
+    except NoSecondDerivative as error:
+        return Difference(), str(error)
+    except RuntimeError as error:
+        if "numpy()" not in str(error):
+            raise
+        probe = None
+    if probe is None and _depends(cut, rows):
+        return Difference(), "the model's output has no gradients"
+    if probe is None:
+        return structured.exact, "the output does not depend on the units"
+    structured.check(cut, few, probe)
+    if structured.misfit is not None:
+        return structured.exact, why_not(structured.misfit)
+    return structured, "linear maps and elementwise functions only"
+
+
+def _depends(cut: Cut, rows: Rows) -> bool:
+    """Tell whether the outputs change when each row takes another row's values."""
+    with torch.no_grad():
+        values = cut.units.values(cut.activations(rows))
+        moved = cut.outputs(rows, values.roll(1, dims=0) - values)
+        return not torch.equal(moved, cut.outputs(rows, cut.zeros(rows)))

@@ -1,0 +1,101 @@
+"""How directions go through the functions of torch, one rule per kind of function.
+
+To teach a function, add its name, as torch calls it without underscores around it, to the table below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from geh_explain.engines.structured.program import Recorder, UnsupportedOp
+from geh_explain.engines.structured.rules.arithmetic import add, divide, multiply, negative
+from geh_explain.engines.structured.rules.calls import argument, only
+from geh_explain.engines.structured.rules.curved import elementwise, max_pool, softmax
+from geh_explain.engines.structured.rules.linear import (
+    batch_norm,
+    convolution,
+    dropout,
+    joined,
+    linear,
+    pooling,
+    rearranged,
+    reshaped,
+    where,
+)
+
+Rule = Callable[[Recorder, Callable[..., Any], Sequence[Any], dict[str, Any]], Any]
+
+
+def record(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Answer one call, and note what it does to directions."""
+    if not any(recorder.follows(value) for value in (*args, *kwargs.values())):
+        return recorder.answers.handle(func, args, kwargs)
+    name = getattr(func, "__name__", "").strip("_")
+    rule = _RULES.get(name)
+    if rule is not None:
+        return rule(recorder, func, args, kwargs)
+    out = recorder.answers.handle(func, args, kwargs)
+    # Shapes, sizes and comparisons have no derivative.
+    if any(isinstance(value, Tensor) and value.is_floating_point() for value in tree_leaves(out)):
+        raise UnsupportedOp(f"{name}()")
+    return out
+
+
+def _layer_norm(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
+    """Follow a layer normalisation as what it is made of."""
+    x = only(recorder, args, kwargs)
+    shape, weight = argument(args, kwargs, 1, "normalized_shape"), argument(args, kwargs, 2, "weight")
+    bias, eps = argument(args, kwargs, 3, "bias"), argument(args, kwargs, 4, "eps", 1e-5)
+    dims = tuple(range(-len(shape), 0))
+
+    def call(function: Callable[..., Tensor], *values: Any, **options: Any) -> Tensor:
+        result: Tensor = record(recorder, function, values, options)
+        return result
+
+    centred = call(torch.sub, x, call(torch.mean, x, dims, keepdim=True))
+    variance = call(torch.mean, call(torch.square, centred), dims, keepdim=True)
+    out = call(torch.mul, centred, call(torch.rsqrt, call(torch.add, variance, eps)))
+    out = out if weight is None else call(torch.mul, out, weight)
+    return out if bias is None else call(torch.add, out, bias)
+
+
+def _constant(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return func(*args, **kwargs)
+
+
+def _named(rule: Rule, names: str) -> dict[str, Rule]:
+    return dict.fromkeys(names.split(), rule)
+
+
+_RULES: dict[str, Rule] = {
+    "linear": linear,
+    **_named(convolution, "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"),
+    **_named(pooling, "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"),
+    **_named(pooling, "interpolate pixel_shuffle pixel_unshuffle"),
+    "batch_norm": batch_norm,
+    **_named(dropout, "dropout dropout1d dropout2d dropout3d feature_dropout"),
+    **_named(reshaped, "view reshape flatten squeeze unsqueeze unflatten view_as reshape_as contiguous clone"),
+    **_named(reshaped, "to float double type_as type pos positive"),
+    **_named(rearranged, "getitem permute transpose swapaxes movedim narrow select index_select chunk split"),
+    **_named(rearranged, "tensor_split unbind flip roll pad mean sum"),
+    **_named(joined, "cat concat concatenate stack"),
+    **_named(add, "add radd iadd sub subtract rsub isub"),
+    **_named(multiply, "mul multiply rmul imul"),
+    **_named(divide, "div divide true_divide truediv rtruediv itruediv rdiv idiv"),
+    **_named(negative, "neg negative"),
+    **_named(elementwise, "tanh sigmoid softplus gelu silu mish logsigmoid softsign tanhshrink"),
+    **_named(elementwise, "exp exp2 expm1 log log1p log2 log10 sin cos tan atan asinh sinh cosh erf"),
+    **_named(elementwise, "sqrt rsqrt square pow reciprocal abs absolute clamp clip clamp_min clamp_max"),
+    **_named(elementwise, "relu relu6 hardtanh leaky_relu prelu rrelu elu celu selu threshold"),
+    **_named(elementwise, "hardsigmoid hardswish hardshrink softshrink"),
+    **_named(softmax, "softmax log_softmax"),
+    **_named(max_pool, "max_pool1d max_pool2d max_pool3d"),
+    "layer_norm": _layer_norm,
+    "where": where,
+    **_named(_constant, "detach new_zeros new_ones new_full new_empty new_tensor zeros_like ones_like full_like"),
+}

@@ -1,0 +1,82 @@
+"""Pairs in the order of some score: what all methods have in common, so that they can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from geh_explain.errors import GEHTypeError, GEHValueError
+
+if TYPE_CHECKING:
+    import pandas as pd
+from geh_explain._types import Floats
+from geh_explain.scores.measures import matrix, pair_index
+
+
+class PairRanking:
+    """Pairs of units and how strong a method thinks each is; ``scores`` (P,) are in row-major order i < j.
+
+    >>> ranking = PairRanking("mine", [0.1, 3.0, 0.2], ["a", "b", "c"])
+    >>> ranking.ranks.tolist(), ranking.top(1)
+    ([3.0, 1.0, 2.0], [('a', 'c')])
+    """
+
+    def __init__(self, method: str, scores: Sequence[float] | Floats, names: Sequence[str]) -> None:
+        self.method, self.scores, self.names = method, np.asarray(scores, dtype=float), [str(name) for name in names]
+        pairs = len(self.names) * (len(self.names) - 1) // 2
+        if self.scores.shape != (pairs,):
+            raise GEHValueError(
+                f"scores has shape {self.scores.shape}; {len(self.names)} names have {pairs} pairs, in order i < j."
+            )
+
+    @property
+    def ranks(self) -> Floats:
+        """The rank (P,) of each pair, 1 for the strongest; equal scores share the mean of their ranks."""
+        from scipy.stats import rankdata
+
+        return np.asarray(rankdata(-self.scores, method="average"))
+
+    @property
+    def matrix(self) -> Floats:
+        """The scores as a symmetric matrix (D, D) with a zero diagonal."""
+        return matrix(self.scores, len(self.names))
+
+    def rank(self, i: int | str, j: int | str) -> float:
+        """Return the rank of one pair, by number or name."""
+        a, b = sorted(find_unit(unit, self.names) for unit in (i, j))
+        return float(self.ranks[pair_index(a, b, len(self.names))])
+
+    def top(self, n: int = 10) -> list[tuple[str, str]]:
+        """Return the ``n`` strongest pairs by name."""
+        strongest = self.table().head(n)
+        return list(zip(strongest["unit_i"].astype(str), strongest["unit_j"].astype(str), strict=True))
+
+    def table(self) -> pd.DataFrame:
+        """Return all pairs, strongest first: unit_i, unit_j, score, rank."""
+        import pandas as pd
+
+        i, j = np.triu_indices(len(self.names), 1)
+        names = np.array(self.names, dtype=object)
+        table = pd.DataFrame({"unit_i": names[i], "unit_j": names[j], "score": self.scores, "rank": self.ranks})
+        return table.sort_values("rank", kind="stable", ignore_index=True)
+
+    def __repr__(self) -> str:
+        first = ", ".join(f"{a} x {b}" for a, b in self.top(3))
+        return f"PairRanking({self.method}, {len(self.scores)} pairs: {first}, ...)"
+
+
+def find_unit(unit: int | str, names: Sequence[str]) -> int:
+    """Return the number of a unit that is given by name or number."""
+    if isinstance(unit, str):
+        if unit in names:
+            return list(names).index(unit)
+        raise GEHValueError(
+            f"unit {unit!r} is not among the names {list(names[:8])}{' ...' if len(names) > 8 else ''}."
+        )
+    if isinstance(unit, bool) or not isinstance(unit, (int, np.integer)):
+        raise GEHTypeError(f"unit {unit!r} must be a name or an index.")
+    if not -len(names) <= unit < len(names):
+        raise GEHValueError(f"unit {unit} is out of range; there are {len(names)} units.")
+    return int(unit) % len(names)

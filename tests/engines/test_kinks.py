@@ -1,0 +1,195 @@
+"""Kinked functions act as smooth ones while explaining, however they are called and whatever enters."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from kinked import (
+    KINKS,
+    Kink,
+    Net,
+    Way,
+    assert_scores,
+    doubles,
+    explain,
+    explain_in_silence,
+    for_every_kink,
+    for_every_way,
+)
+from reference import hidden_hessians, local_hessians
+from scoring import CLOSE, mlp, points
+from torch import Tensor, nn
+
+import geh_explain as geh
+
+
+@for_every_way
+def test_however_it_is_called_its_smooth_form_is_explained(kink: Kink, way: Way) -> None:
+    net, x = Net(kink, way).eval(), points(kink.rows, 3)
+    before = net(x)
+    result = explain_in_silence(net, x, smooth=1.5)
+    assert_scores(result, net.smooth_hessians(kink, 1.5, x))
+    smoothed = result.settings["smoothed"]
+    assert smoothed["functions"] == {kink.reported: 1}
+    assert smoothed["beta"] == [1.5, 1.5]
+    assert torch.equal(net(x), before)
+
+
+@for_every_kink
+def test_auto_is_ten_over_the_standard_deviation_of_what_enters(kink: Kink) -> None:
+    net, x = Net(kink, next(kink.ways())[1]).eval(), points(kink.rows, 3)
+    result = explain_in_silence(net, x)
+    beta = 10 / float(kink.entering(net.below(x).detach()).std(correction=0))
+    np.testing.assert_allclose(result.settings["smoothed"]["beta"], [beta, beta], rtol=1e-13)
+    assert_scores(result, net.smooth_hessians(kink, beta, x))
+
+
+@pytest.mark.parametrize("kink", [kink for kink in KINKS if kink.linear], ids=str)
+def test_unsmoothed_it_has_no_curvature_and_the_warning_names_it(kink: Kink) -> None:
+    net = Net(kink, next(kink.ways())[1]).eval()
+    with pytest.warns(geh.GEHWarning, match=rf"piecewise linear \({kink.reported}\)"):
+        result = explain(net, points(kink.rows, 3), smooth=None)
+    assert not result.eah.mean.any()
+    assert result.settings["smoothed"] is None
+
+
+@pytest.mark.parametrize("kink", [Kink("elu", (1.7,)), Kink("selu"), Kink("hardswish")], ids=str)
+def test_unsmoothed_what_bends_between_its_kinks_keeps_that_curvature(kink: Kink) -> None:
+    net, x = Net(kink, kink.hard).eval(), points(12, 3)
+    assert_scores(explain(net, x, smooth=None), local_hessians(net, x))
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_a_relu_network_is_explained_as_the_softplus_network_of_that_beta(inplace: bool) -> None:
+    x = points(60, 4)
+    kinked = mlp(4, 16, 16, 1, activation=lambda: nn.ReLU(inplace))
+    smooth = mlp(4, 16, 16, 1, activation=lambda: nn.Softplus(beta=7))
+    groups = (x[:, 0] > 0).long()
+    result, expected = explain(kinked, x, smooth=7.0, groups=groups), explain(smooth, x, groups=groups)
+    for scores, truth in ((result.aeh, expected.aeh), (result.geh, expected.geh), (result.eah, expected.eah)):
+        np.testing.assert_allclose(scores.mean, truth.mean, rtol=0, atol=CLOSE)
+    assert_scores(result, local_hessians(lambda x: smooth(x)[:, 0], x))
+    assert expected.settings["smoothed"] is None
+    check_int = explain(kinked, x, smooth=7, groups=groups)  # an int will do
+    np.testing.assert_array_equal(check_int.geh.mean, result.geh.mean)
+
+
+def test_a_hidden_layer_of_a_relu_network_is_explained_as_that_of_the_softplus_network() -> None:
+    x = points(40, 4)
+    kinked, smooth = mlp(4, 6, 8, 1, activation=nn.ReLU), mlp(4, 6, 8, 1, activation=lambda: nn.Softplus(beta=7))
+    result = explain(kinked, x, layer="1", smooth=7.0)
+    with torch.no_grad():
+        hidden = kinked[:2](x)  # below the cut the network is the original one
+    upper = hidden_hessians(lambda h: smooth[2:](h)[:, 0], hidden, torch.eye(6))
+    assert_scores(result, upper)
+    assert result.settings["smoothed"]["functions"] == {"relu": 1}
+
+
+def test_on_raw_output_the_true_pair_of_a_relu_network_comes_first() -> None:
+    """|x0 + x1| - |x0 - x1| + x2 from four ReLUs: x0 and x1 act together, x2 with none."""
+    net = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 1)).double()
+    rows = [[1, 1, 0], [-1, -1, 0], [1, -1, 0], [-1, 1, 0], [0, 0, 1], [0, 0, -1]]
+    with torch.no_grad():
+        net[0].weight.copy_(torch.tensor(rows))
+        net[0].bias.zero_()
+        net[2].weight.copy_(doubles(1, 1, -1, -1, 1, -1))
+        net[2].bias.zero_()
+    x = points(4000, 3)
+    result = explain(net, x)
+    # d2/dx0dx1 is 2 delta(x0 + x1) + 2 delta(x0 - x1), and both have density 1 / sqrt(4 pi) at 0.
+    np.testing.assert_allclose(result.aeh.mean[0, 1], 4 / math.sqrt(4 * math.pi), rtol=0.05)
+    assert result.aeh.mean[0, 2] < 1e-12
+    assert result.aeh.mean[1, 2] < 1e-12
+    with pytest.warns(geh.GEHWarning, match=r"piecewise linear \(relu\)"):
+        assert not explain(net, x, smooth=None).eah.mean.any()
+
+
+def test_two_functions_are_both_named() -> None:
+    net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Unflatten(1, (2, 4)), nn.MaxPool1d(2), nn.Flatten())
+    net = nn.Sequential(net, nn.Linear(4, 1)).double()
+    with pytest.warns(geh.GEHWarning, match=r"piecewise linear \(relu, max_pool1d\)"):
+        explain(net, points(20, 3), smooth=None)
+    assert explain_in_silence(net, points(20, 3)).settings["smoothed"]["functions"] == {"relu": 1, "max_pool1d": 1}
+
+
+def test_a_probability_has_curvature_of_its_own_without_smoothing() -> None:
+    net, x = mlp(3, 8, 1, activation=nn.ReLU), points(20, 3)
+    explainer = geh.GEHExplainer(net, output="probability", posterior=geh.posterior.PointEstimate(), smooth=None)
+    assert_scores(
+        explainer.explain(x, groups=1, progress=False), local_hessians(lambda x: net(x)[:, 0].sigmoid(), x), 1e-12
+    )
+
+
+# Values that must not confuse it
+
+
+@pytest.mark.parametrize(
+    "longest",
+    [
+        lambda h: h.amax(dim=1),
+        lambda h: h.max(dim=1).values,
+        lambda h: -(-h).amin(dim=1),
+        lambda h: F.max_pool1d(h[:, None], 6).flatten(),
+        lambda h: F.adaptive_max_pool1d(h[:, None], 1).flatten(),
+    ],
+    ids=["amax", "max", "amin", "max_pool1d", "adaptive_max_pool1d"],
+)
+@pytest.mark.parametrize("smooth", ["auto", 3.0])
+def test_a_place_masked_by_infinity_is_absent(longest: Way, smooth: Any) -> None:
+    """As in pooling over sequences of unequal length: padding is -inf before the maximum."""
+    torch.manual_seed(0)
+    lower, x = nn.Linear(3, 6).double(), points(12, 3)
+    masked = torch.tensor([False, False, False, False, True, True])
+    result = explain_in_silence(lambda x: longest(lower(x).masked_fill(masked, -math.inf)), x, smooth=smooth)
+    beta = result.settings["smoothed"]["beta"][0]
+    assert_scores(result, local_hessians(lambda x: torch.logsumexp(beta * lower(x)[:, :4], dim=1) / beta, x))
+
+
+def test_a_given_beta_holds_for_a_single_point_too() -> None:
+    x = doubles(0.1, -0.2).reshape(1, 2)
+    result = explain_in_silence(lambda x: F.relu(x.sum(dim=1)), x, smooth=7.0)
+    slope = 1 / (1 + math.exp(0.7))
+    np.testing.assert_allclose(result.aeh.mean[0, 1], 7 * slope * (1 - slope), rtol=1e-12)
+
+
+def test_a_kink_inside_vmap_is_smoothed() -> None:
+    torch.manual_seed(0)
+    lower, x = nn.Linear(3, 5).double(), points(12, 3)
+    result = explain_in_silence(lambda x: torch.func.vmap(lambda row: F.relu(lower(row)).sum())(x), x, smooth=7.0)
+    assert_scores(result, local_hessians(lambda x: F.softplus(lower(x), 7.0).sum(dim=1), x))
+
+
+def test_part_of_a_tensor_changed_in_place_is_smoothed() -> None:
+    torch.manual_seed(0)
+    lower, x = nn.Linear(3, 6).double(), points(12, 3)
+
+    def model(x: Tensor) -> Tensor:
+        h = lower(x)
+        h[:, :2].relu_()
+        F.relu(h[:, 2:4], inplace=True)
+        return (h**2).sum(dim=1)
+
+    def smooth(x: Tensor) -> Tensor:
+        h = lower(x)
+        return (F.softplus(h[:, :4], 3.0) ** 2).sum(dim=1) + (h[:, 4:] ** 2).sum(dim=1)
+
+    assert_scores(explain_in_silence(model, x, smooth=3.0), local_hessians(smooth, x))
+
+
+# Wrong values
+
+
+@pytest.mark.parametrize(
+    "smooth",
+    [
+        *("Auto", "softplus", "7", "", True, False, 0, 0.0, -1.0, math.nan, math.inf, -math.inf),
+        *(1j, [7.0], (), {}, torch.tensor([1.0, 2.0]), np.array([1.0, 2.0]), nn.Softplus(), F.softplus),
+    ],
+    ids=repr,
+)
+def test_a_wrong_smooth_is_refused_in_words(smooth: Any) -> None:
+    with pytest.raises(geh.GEHError, match="smooth="):
+        geh.GEHExplainer(nn.ReLU(), smooth=smooth)

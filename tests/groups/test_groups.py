@@ -1,0 +1,140 @@
+"""Regions are nested, sensible, and do not depend on the order of rows."""
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_blobs
+
+import geh_explain as geh
+from geh_explain.groups.grouping import from_labels, from_tree
+from geh_explain.groups.number import choose, distances
+from geh_explain.groups.positions import sample
+from geh_explain.groups.tree import grow
+
+
+def partition(labels: np.ndarray) -> set[frozenset[int]]:
+    return {frozenset(np.flatnonzero(labels == label).tolist()) for label in np.unique(labels)}
+
+
+def within(points: np.ndarray, labels: np.ndarray) -> float:
+    return sum(((points[labels == g] - points[labels == g].mean(0)) ** 2).sum() for g in np.unique(labels))
+
+
+def test_well_separated_blobs_are_found() -> None:
+    points, truth = make_blobs(400, centers=5, n_features=3, cluster_std=0.2, random_state=1)
+    tree = grow(points, 5, standardise=False)
+    assert partition(tree.labels(points)) == partition(truth)
+
+
+def test_regions_are_almost_as_compact_as_those_of_k_means() -> None:
+    points = np.random.default_rng(0).normal(size=(600, 4))
+    for count in (2, 5, 11):
+        tree = grow(points, count, standardise=False)
+        best = KMeans(count, n_init=10, random_state=0).fit(points).inertia_
+        assert within(points, tree.labels(points)) < 1.15 * best
+
+
+def test_coarser_partitions_are_unions_of_finer_ones() -> None:
+    points = np.random.default_rng(0).normal(size=(200, 3))
+    tree = grow(points, 20, standardise=True)
+    finest = tree.labels(points)
+    for count in range(1, 21):
+        coarse = from_tree(tree, finest, count).labels
+        assert sorted(np.unique(coarse)) == list(range(count))
+        assert all(len(np.unique(coarse[finest == region])) == 1 for region in range(20))
+        assert np.array_equal(coarse, grow(points, count, standardise=True).labels(points))
+
+
+def test_merged_sums_are_the_sums_over_the_coarser_regions() -> None:
+    rng = np.random.default_rng(0)
+    points, local = rng.normal(size=(100, 3)), rng.normal(size=(100, 4))
+    tree = grow(points, 12, standardise=True)
+    finest = tree.labels(points)
+    sums = np.stack([local[finest == region].sum(0) for region in range(12)])
+    labels = from_tree(tree, finest, 5).labels
+    expected = np.stack([local[labels == region].sum(0) for region in range(5)])
+    assert tree.merge(sums, 5) == pytest.approx(expected)
+
+
+def test_the_order_of_rows_and_columns_does_not_matter() -> None:
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(150, 4)) * [1, 2, 3, 4]
+    rows, columns = rng.permutation(150), rng.permutation(4)
+    plain = grow(points, 8, standardise=True).labels(points)
+    shuffled = points[rows][:, columns]
+    again = grow(shuffled, 8, standardise=True).labels(shuffled)
+    assert partition(plain[rows]) == partition(again)
+
+
+def test_units_of_measure_do_not_matter_to_a_table() -> None:
+    points = np.random.default_rng(3).normal(size=(150, 3))
+    scaled = points * [1.0, 1000.0, 0.001]
+    one = grow(points, 6, standardise=True).labels(points)
+    other = grow(scaled, 6, standardise=True).labels(scaled)
+    assert partition(one) == partition(other)
+
+
+def test_constant_columns_and_wide_points_are_no_trouble() -> None:
+    points = np.random.default_rng(0).normal(size=(50, 300))
+    points[:, 0] = 1e6
+    tree = grow(points, 50, standardise=True)
+    assert sorted(tree.labels(points)) == list(range(50))
+
+
+def test_equal_points_stay_together() -> None:
+    points = np.repeat(np.arange(3.0)[:, None], 10, axis=0)
+    tree = grow(points, 9, standardise=True)
+    assert tree.count == 3
+    assert partition(tree.labels(points)) == partition(np.repeat([0, 1, 2], 10))
+
+
+def test_the_rank_weighted_distance_is_the_papers_formula() -> None:
+    # Three pairs, two numbers of groups: shares (.5, .3, .2) -> (.3, .5, .2), ranks (3, 2, 1) -> (2, 3, 1).
+    curve = np.array([[5.0, 3.0, 2.0], [6.0, 10.0, 4.0]])
+    assert distances(curve) == pytest.approx([0.2**2 * 1 + 0.2**2 * 1 + 0])
+
+
+def test_the_chosen_number_is_the_last_that_still_changes_something() -> None:
+    settled = np.array([6.0, 3.0, 1.0])
+    curve = np.stack([np.array([1.0, 3.0, 6.0]), np.array([3.0, 6.0, 1.0]), settled, settled, settled])
+    assert choose(curve).chosen == 3
+    assert choose(np.stack([settled] * 5)).chosen == 1
+
+
+def test_a_single_pair_is_followed_until_its_score_stops_rising() -> None:
+    assert choose(np.array([[0.0], [1.0], [2.0], [2.0], [2.0]])).chosen == 3
+
+
+def test_labels_of_any_kind_are_groups() -> None:
+    grouping = from_labels(["b", "a", "b", "c"], 4)
+    assert grouping.names == ["a", "b", "c"]
+    assert grouping.labels.tolist() == [1, 0, 1, 2]
+    assert grouping.sizes.tolist() == [1, 2, 1]
+
+
+def test_any_scikit_learn_clusterer_can_group_and_stays_unfitted() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.cat([torch.randn(30, 2, generator=torch.Generator().manual_seed(0)) + shift for shift in (0, 20)])
+    clusterer = KMeans(2, n_init=1, random_state=0)
+    explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+    result = explainer.explain(x, groups=clusterer, progress=False)
+    assert partition(result.labels) == {frozenset(range(30)), frozenset(range(30, 60))}
+    assert not hasattr(clusterer, "labels_")
+
+
+def test_a_sample_of_many_points_is_uniform_and_repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geh_explain.survey.MOST_POINTS", 500)
+    points = np.arange(20_000.0)[:, None]
+    chosen = sample(iter(np.array_split(points, 37)), seed=0)
+    assert len(chosen) == len(np.unique(chosen)) == 500
+    assert abs(chosen.mean() - 10_000) < 4 * 20_000 / np.sqrt(12 * 500)
+    assert np.array_equal(chosen, sample(iter(np.array_split(points, 37)), seed=0))
+
+
+def test_many_points_are_assigned_to_regions_found_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr("geh_explain.survey.MOST_POINTS", 100)
+    points, truth = make_blobs(1000, centers=3, n_features=2, cluster_std=0.1, random_state=0)
+    explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+    result = explainer.explain(torch.as_tensor(points), groups=3, progress=False)
+    assert partition(result.labels) == partition(truth)

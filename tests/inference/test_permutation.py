@@ -1,0 +1,313 @@
+"""Permutation tests: right p-values, the same null whatever the workers, and no permutation lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import joblib
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import geh_explain as geh
+from geh_explain.inference import PermutationTest, permutation_test
+from geh_explain.scores.ranking import PairRanking
+
+ROWS = 60
+X = np.random.default_rng(0).normal(size=(ROWS, 3))
+Y = X[:, 0] * X[:, 1] + 0.1 * X[:, 2]
+
+
+def products(X, y):
+    """Score a pair by the correlation of its product with the target."""
+    X, y = np.asarray(X), np.asarray(y)
+    return np.array([abs(np.corrcoef(X[:, i] * X[:, j], y)[0, 1]) for i, j in ((0, 1), (0, 2), (1, 2))])
+
+
+def noisy(X, y, seed):
+    """Depends on its seed, and on the generators of the process."""
+    return products(X, y) + np.random.default_rng(seed).random() + torch.rand(()).item() + np.random.random()
+
+
+def slow(X, y, seed):
+    time.sleep(0.2)
+    return noisy(X, y, seed)
+
+
+def failing(X, y):
+    if not np.array_equal(y, Y) and y[0] < np.median(Y):
+        raise ArithmeticError("no fit")
+    return products(X, y)
+
+
+def network(X, y, seed):
+    net = geh.bnn.HybridNet(3, hidden=(8,), seed=seed)
+    geh.bnn.fit(net, X, y, epochs=3, seed=seed, progress=False)
+    return net
+
+
+def quiet(fit=products, permutations=19, **options):
+    return permutation_test(fit, X, Y, permutations, progress=False, **options)
+
+
+def test_p_values_count_the_permutations_that_are_at_least_as_strong():
+    test = PermutationTest(PairRanking("GEH", [3.0, 2.0, 0.5], ["a", "b", "c"]), np.array([1.0, 2.0, 2.5, 0.7]))
+    assert test.p_values.tolist() == [1 / 5, 3 / 5, 1.0]
+    table = test.table()
+    assert table["p_value"].tolist() == [1 / 5, 3 / 5, 1.0]
+    assert table["unit_j"].tolist() == ["b", "c", "c"]
+    assert "4 permutations; strongest: a x b, score 3, p = 0.2" in repr(test)
+
+
+def test_a_score_above_the_threshold_has_a_p_value_of_at_most_the_level():
+    rng = np.random.default_rng(1)
+    for level in (0.05, 0.1, 0.3):
+        null = rng.normal(size=199)
+        test = PermutationTest(PairRanking("GEH", rng.normal(1.5, 1, size=190), [str(i) for i in range(20)]), null)
+        assert ((test.observed.scores > test.threshold(level)) == (test.p_values <= level)).all()
+    assert PermutationTest(test.observed, np.ones(10)).threshold(0.05) == np.inf
+
+
+def test_the_null_holds_the_strongest_score_of_each_permuted_target():
+    test = quiet(seed=3)
+    for number, strongest in enumerate(test.null, start=1):
+        order = np.random.default_rng([3, number]).permutation(ROWS)
+        assert strongest == products(X, Y[order]).max()
+    assert test.observed.scores.tolist() == products(X, Y).tolist()
+    assert test.table()["p_value"][0] == 1 / 20
+    assert test.table()["p_value"][2] > 0.05
+
+
+def test_the_error_rate_is_what_the_level_promises():
+    """Without any interaction, some pair is below 0.1 in about a tenth of all tests."""
+    rng = np.random.default_rng(5)
+    alarms = []
+    for _ in range(200):
+        y = rng.normal(size=ROWS)
+        alarms.append(permutation_test(products, X, y, 19, seed=int(rng.integers(10**6)), progress=False))
+    rate = np.mean([test.p_values.min() <= 0.1 for test in alarms])
+    assert abs(rate - 0.1) < 3 * np.sqrt(0.1 * 0.9 / 200)
+
+
+def test_the_same_null_whatever_the_workers_and_another_for_another_seed():
+    one, two = quiet(noisy, workers=1), quiet(noisy, workers=2)
+    assert np.array_equal(one.null, two.null)
+    assert np.array_equal(one.observed.scores, two.observed.scores)
+    assert not np.array_equal(one.null, quiet(noisy, seed=1).null)
+
+
+def test_more_permutations_begin_with_the_same_ones():
+    assert np.array_equal(quiet(noisy, 30).null[:19], quiet(noisy, 19).null)
+
+
+def test_global_generators_come_back():
+    torch.manual_seed(7)
+    np.random.seed(7)
+    expected = torch.rand(3), np.random.random(3)
+    torch.manual_seed(7)
+    np.random.seed(7)
+    quiet(noisy, 3)
+    assert torch.equal(torch.rand(3), expected[0])
+    assert np.array_equal(np.random.random(3), expected[1])
+
+
+def test_a_series_keeps_its_index_and_not_its_order():
+    frame, target = pd.DataFrame(X, columns=list("abc")), pd.Series(Y)
+    seen = []
+
+    def joined(X, y):
+        assert (y.index == X.index).all()
+        seen.append(y.to_numpy())
+        return products(X, y)
+
+    test = permutation_test(joined, frame, target, 2, progress=False)
+    assert np.array_equal(test.null, quiet(permutations=2).null)
+    assert not np.array_equal(seen[1], Y)
+
+
+@pytest.mark.parametrize("kind", [torch.as_tensor, np.asarray, list])
+def test_targets_of_any_kind(kind):
+    assert np.array_equal(permutation_test(products, X, kind(Y), 5, progress=False).null, quiet(permutations=5).null)
+
+
+def test_networks_are_explained_with_the_groups_of_the_observed_one():
+    seen = []
+
+    def keep(result):
+        seen.append(result.labels)
+        return {"significant": int(result.table()["significant"].sum())}
+
+    X32, y32 = X.astype(np.float32), Y.astype(np.float32)
+    test = permutation_test(
+        network, X32, y32, 3, explain={"draws": 5, "groups": 4}, keep=keep, measure="aeh", progress=False
+    )
+    own = geh.GEHExplainer(network(X32, y32, seed=0)).explain(X32, groups=4, draws=5, progress=False)
+    assert all(np.array_equal(labels, own.labels) for labels in seen)
+    np.testing.assert_allclose(test.observed.scores, own.aeh.pair_mean(), rtol=1e-5)
+    assert [set(kept) for kept in test.kept] == 3 * [{"significant"}]
+
+
+def test_what_was_found_elsewhere_can_be_tested():
+    test = quiet(observed=np.array([0.9, 0.8, 0.0]))
+    assert test.observed.scores.tolist() == [0.9, 0.8, 0.0]
+    matrix = np.array([[0, 0.9, 0.8], [0.9, 0, 0.0], [0.8, 0.0, 0]])
+    assert np.array_equal(quiet(observed=matrix).p_values, test.p_values)
+
+
+def test_a_result_brings_its_groups():
+    X32, y32 = X.astype(np.float32), Y.astype(np.float32)
+    net = network(X32, y32, seed=0)
+    results = [geh.GEHExplainer(net).explain(some, groups=3, draws=3, progress=False) for some in (X32, X32[:40])]
+    seen = []
+
+    def keep(result):
+        seen.append(result)
+        return {}
+
+    for result in results:
+        permutation_test(network, X32, y32, 1, observed=result, explain={"draws": 3}, keep=keep, progress=False)
+    assert np.array_equal(seen[0].labels, results[0].labels)
+    assert len(seen[1].group_names) == 3
+
+
+def test_another_observed_result_is_not_mixed_with_a_checkpoint(tmp_path):
+    quiet(observed=np.array([0.9, 0.8, 0.0]), checkpoint=tmp_path, permutations=2)
+    again = quiet(observed=np.array([0.9, 0.8, 0.0]), checkpoint=tmp_path, permutations=4)
+    assert np.array_equal(again.null, quiet(permutations=4).null)
+    assert quiet(checkpoint=tmp_path, permutations=4).observed.scores.tolist() == [0.9, 0.8, 0.0]
+    with pytest.raises(geh.GEHError, match="observed: the checkpoint was made with other scores"):
+        quiet(observed=np.array([0.9, 0.7, 0.0]), checkpoint=tmp_path, permutations=4)
+
+
+def test_a_fit_that_fails_is_told_with_its_number_and_the_others_are_kept():
+    with pytest.warns(geh.GEHWarning, match="failed twice and is left out .ArithmeticError: no fit"):
+        test = quiet(failing, 12)
+    wanted = {
+        number for number in range(1, 13) if Y[np.random.default_rng([0, number]).permutation(ROWS)][0] < np.median(Y)
+    }
+    assert set(test.failures) == wanted
+    assert len(test.null) == 12 - len(wanted)
+
+
+def test_an_interrupted_test_goes_on_where_it_was(tmp_path):
+    """Killed for good in the middle, in a process of its own."""
+    script = tmp_path / "run.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from test_permutation import *\n"
+        f"permutation_test(slow, X, Y, 19, checkpoint={str(tmp_path / 'run')!r}, progress=False)\n"
+    )
+    records = tmp_path / "run" / "permutations.jsonl"
+    process = subprocess.Popen([sys.executable, str(script)], cwd=Path(geh.__file__).parent.parent)
+    try:
+        deadline = time.time() + 120
+        while (len(records.read_text().splitlines()) if records.exists() else 0) < 7 and time.time() < deadline:
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    kept = records.read_text().splitlines()
+    assert 7 <= len(kept) < 21
+    started = time.time()
+    test = quiet(slow, checkpoint=tmp_path / "run")
+    assert time.time() - started < 0.2 * 19
+    assert records.read_text().startswith("\n".join(kept[:7]))
+    assert np.array_equal(test.null, quiet(noisy).null)
+
+
+def test_the_keyboard_stops_it_and_what_is_finished_is_used(monkeypatch):
+    calls = []
+
+    def stopped(X, y):
+        calls.append(y)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return products(X, y)
+
+    with pytest.warns(geh.GEHWarning, match="interrupted; the permutations that were finished are used"):
+        test = quiet(stopped)
+    assert np.array_equal(test.null, quiet(permutations=3).null)
+
+
+def test_a_checkpoint_of_another_test_is_refused(tmp_path):
+    quiet(checkpoint=tmp_path / "run", permutations=2)
+    with pytest.raises(geh.GEHError, match=r"belongs to another test: seed \(0 there, 1 here\)"):
+        quiet(checkpoint=tmp_path / "run", seed=1)
+    with pytest.raises(geh.GEHError, match="another test: y "):
+        permutation_test(products, X, Y + 1, 2, checkpoint=tmp_path / "run", progress=False)
+    with pytest.raises(geh.GEHError, match=r"fit \(products there, noisy here\)"):
+        quiet(noisy, checkpoint=tmp_path / "run")
+    (tmp_path / "file").touch()
+    with pytest.raises(geh.GEHError, match="is a file; give a folder"):
+        quiet(checkpoint=tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"fit": 3}, "fit=3 is not callable"),
+        ({"keep": 3}, "keep=3 is not callable"),
+        ({"measure": "gh"}, "measure='gh' is unknown"),
+        ({"permutations": 0}, "permutations=0 must be at least 1"),
+        ({"fit": lambda X, y: "scores"}, "fit: it returned a str"),
+        ({"fit": lambda X, y: np.zeros(4)}, r"fit: it returned an array of shape \(4,\)"),
+        ({"fit": lambda X, y: np.full(3, np.nan)}, "fit: some of the scores it returned are NaN"),
+        ({"fit": lambda X, y: 1 / 0}, "fit: it failed with y as it is: ZeroDivisionError"),
+        ({"observed": np.ones(4)}, "of shape"),
+    ],
+)
+def test_wrong_use_is_told(options, words):
+    with pytest.raises(geh.GEHError, match=words):
+        quiet(**options)
+
+
+def test_wrong_data_are_told():
+    with pytest.raises(geh.errors.GEHValueError, match="X has 60 rows and y 59"):
+        permutation_test(products, X, Y[1:], progress=False)
+    with pytest.raises(geh.errors.GEHTypeError, match="y is a float"):
+        permutation_test(products, X, 1.0, progress=False)
+    with pytest.raises(geh.errors.GEHRuntimeError, match="failed for all permuted targets"):
+        permutation_test(lambda X, y: products(X, y) if np.array_equal(y, Y) else 1 / 0, X, Y, 3, progress=False)
+
+
+def test_a_cluster_loses_a_worker_and_no_permutation():
+    distributed = pytest.importorskip("distributed")
+    expected = quiet(noisy, 30)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs="CRITICAL"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        before = client.run(os.getpid)
+        victim = sorted(before.values())[0]
+        killer = threading.Timer(1.5, os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        with joblib.parallel_config(backend="dask"):
+            test = quiet(slow, 30)
+        killer.join()
+        assert victim not in client.run(os.getpid).values()
+    assert np.array_equal(test.null, expected.null)
+    assert not test.failures
+
+
+def test_the_null_is_drawn_with_the_strongest_pairs():
+    matplotlib.use("Agg")
+    names = ["a$b$", "a name that goes on and on and on and on", "c"]
+    near = PermutationTest(PairRanking("GEH", [3.0, 2.0, 0.5], names), np.linspace(1, 2.5, 40))
+    far = PermutationTest(PairRanking("GEH", [300.0, 2.0, 0.5], names), np.linspace(1, 2.5, 40))
+    ax = near.plot(pairs=2)
+    assert [line.get_xdata()[0] for line in ax.lines] == [3.0, 2.0]
+    assert sum(bar.get_height() for bar in ax.patches) == 40
+    assert ax.texts[0].get_text().startswith("a$b$ × …")
+    assert (ax.get_xscale(), far.plot().get_xscale()) == ("linear", "log")
+    ax.figure.canvas.draw()
+    assert near.plot(ax=ax) is ax
+    constant = PermutationTest(PairRanking("GEH", [300.0, 2.0, 0.5], names), np.ones(5))
+    assert sum(bar.get_height() for bar in constant.plot().patches) == 5

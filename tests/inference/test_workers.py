@@ -1,0 +1,107 @@
+"""Work that is spread over processes: what fails is tried again, what kills its process is told, the rest is kept."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from geh_explain.errors import GEHRuntimeError
+from geh_explain.inference.jsonl import Store, complete
+from geh_explain.inference.workers import Failure, spread
+
+# joblib says so itself when a process dies.
+pytestmark = pytest.mark.filterwarnings("ignore:A worker stopped while some jobs were given")
+
+
+def double(task):
+    return 2 * task
+
+
+def threads(task):
+    return torch.get_num_threads()
+
+
+class Stumbling:
+    """Fails the first time that it sees a task, and for some tasks always; counts in files, as processes differ."""
+
+    def __init__(self, folder, always=()):
+        self.folder, self.always = Path(folder), always
+
+    def __call__(self, task):
+        mark = self.folder / f"{task}.{time.time_ns()}"
+        mark.touch()
+        if task in self.always or len(list(self.folder.glob(f"{task}.*"))) == 1:
+            raise ArithmeticError(f"cannot do {task}")
+        return task
+
+
+class Deadly:
+    """Kills the process on some tasks, and on others the first time."""
+
+    def __init__(self, folder, always=(), once=()):
+        self.folder, self.always, self.once = Path(folder), always, once
+
+    def __call__(self, task):
+        time.sleep(0.05)
+        mark = self.folder / str(task)
+        if task in self.always or (task in self.once and not mark.exists()):
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return task
+
+
+@pytest.mark.parametrize("workers", [1, 2, None])
+def test_every_task_is_done_once(workers):
+    assert dict(spread(double, range(7), workers)) == {task: 2 * task for task in range(7)}
+    assert list(spread(double, [], workers)) == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_thread_each_and_the_callers_number_comes_back(workers):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert {count for _, count in spread(threads, range(3), workers)} == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_fails_is_tried_once_more_and_then_given_up(tmp_path, workers):
+    outcomes = dict(spread(Stumbling(tmp_path, always=(3,)), range(5), workers))
+    assert [outcomes[task] for task in (0, 1, 2, 4)] == [0, 1, 2, 4]
+    assert outcomes[3] == Failure("ArithmeticError: cannot do 3")
+    assert all(len(list(tmp_path.glob(f"{task}.*"))) == 2 for task in range(5))
+
+
+def test_a_process_that_dies_takes_nothing_with_it(tmp_path):
+    outcomes = dict(spread(Deadly(tmp_path, always=(2,), once=(5,)), range(9), 2))
+    assert {task for task, outcome in outcomes.items() if isinstance(outcome, Failure)} == {2}
+    assert "its process died" in outcomes[2].reason
+    assert all(outcomes[task] == task for task in range(9) if task != 2)
+
+
+def record(task):
+    if task[0] == 2:
+        raise ValueError("two is too many")
+    return {"value": task[0]}
+
+
+def test_a_failing_task_is_told_at_the_end_and_the_rest_is_kept(tmp_path):
+    store = Store(tmp_path / "records.jsonl")
+    with pytest.raises(GEHRuntimeError, match=r"1 of 4 tasks failed; the first, \(2,\): ValueError: two is too many"):
+        list(complete(store, [(1,), (2,), (3,), (4,)], record, 1))
+    assert sorted(kept["value"] for kept in store) == [1, 3, 4]
+
+
+def test_a_record_after_a_torn_one_is_whole(tmp_path):
+    store = Store(tmp_path / "records.jsonl")
+    store.add({"task": [1]})
+    with open(store.path, "a") as lines:
+        lines.write('{"task": [2], "val')  # killed while writing
+    store.add({"task": [3]})
+    assert [kept["task"] for kept in store] == [[1], [3]]

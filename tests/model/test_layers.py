@@ -1,0 +1,371 @@
+"""Odd forwards: layers and models that put out several things, run several times, or take odd arguments."""
+
+from collections import namedtuple
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from reference import local_hessians
+from torch import Tensor, nn
+
+import geh_explain as geh
+
+POINT = geh.posterior.PointEstimate()
+Pair = namedtuple("Pair", ["first", "second"])
+
+
+@dataclass
+class Output:
+    logits: Tensor
+    hidden: Tensor | None = None
+
+
+def points(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+
+
+def explain(model, x, layer=None, *, target=None, args=None, **options) -> geh.Interactions:
+    explainer = geh.GEHExplainer(model, layer, posterior=POINT, **options)
+    return explainer.explain(x, target, args, groups=1, progress=False)
+
+
+def mean_hessian(f, x) -> np.ndarray:
+    hessian = np.asarray(local_hessians(f, x)).mean(axis=0)
+    return np.abs(hessian) * ~np.eye(len(hessian), dtype=bool)
+
+
+class Several(nn.Module):
+    """Puts out two tensors in a container of some kind; both matter above."""
+
+    def __init__(self, pack, unpack):
+        super().__init__()
+        self.both, self.unpack = Packed(pack), unpack
+
+    def forward(self, x):
+        first, second = self.unpack(self.both(x))
+        return (first.prod(1) + second.sum(1) ** 2)[:, None]
+
+
+class Packed(nn.Module):
+    def __init__(self, pack):
+        super().__init__()
+        self.pack = pack
+
+    def forward(self, x):
+        return self.pack(x.sin(), x.cos())
+
+
+KINDS = {
+    "tuple": (lambda a, b: (a, b), lambda out: out, 0, 1),
+    "list": (lambda a, b: [a, b], lambda out: out, 0, 1),
+    "dict": (lambda a, b: {"a": a, "b": b}, lambda out: (out["a"], out["b"]), "a", "b"),
+    "namedtuple": (Pair, lambda out: (out.first, out.second), 0, 1),
+    "dataclass": (Output, lambda out: (out.logits, out.hidden), "logits", "hidden"),
+    "nested": (lambda a, b: (a, {"deep": b}), lambda out: (out[0], out[1]["deep"]), 0, (1, "deep")),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tensor_is_picked_from_whatever_the_layer_puts_out(kind):
+    pack, unpack, first, second = KINDS[kind]
+    x = points(6, 3)
+    broadcast = explain(Several(pack, unpack), x, geh.Layer("both", pick=first)).geh.mean
+    of_second = explain(Several(pack, unpack), x, geh.Layer("both", pick=second)).geh.mean
+    assert broadcast == pytest.approx(mean_hessian(lambda u: u.prod(1), x.sin()), abs=1e-12)
+    assert of_second == pytest.approx(np.full((3, 3), 2.0) - 2 * np.eye(3), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_a_pick_the_choices_are_listed(kind):
+    pack, unpack, *_ = KINDS[kind]
+    with pytest.raises(geh.GEHError, match=r"layer='both'.*2 tensors.*\(6, 3\).*Layer\('both', pick="):
+        explain(Several(pack, unpack), points(6, 3), "both")
+    with pytest.raises(geh.GEHError, match=r"layer='both'.*without 'nothing'.*\(6, 3\)"):
+        explain(Several(pack, unpack), points(6, 3), geh.Layer("both", pick="nothing"))
+
+
+def test_a_container_with_a_single_tensor_needs_no_pick():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wrapped = Packed(lambda a, b: {"only": a, "mask": None})
+
+        def forward(self, x):
+            return self.wrapped(x)["only"].prod(1)
+
+    x = points(6, 3)
+    assert explain(Model(), x, "wrapped").geh.mean == pytest.approx(
+        mean_hessian(lambda u: u.prod(1), x.sin()), abs=1e-12
+    )
+
+
+class Twice(nn.Module):
+    """Calls one layer twice: y = f(f(x))."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Sequential(nn.Linear(3, 3), nn.Tanh()).double()
+
+    def forward(self, x):
+        return self.layer(self.layer(x)).prod(1)
+
+
+def test_one_call_of_a_layer_that_is_called_twice_can_be_chosen():
+    model, x = Twice(), points(5, 3)
+    once = model.layer(x).detach()
+    first = mean_hessian(lambda u: model.layer(u).prod(1), once)
+    second = mean_hessian(lambda u: u.prod(1), model.layer(once).detach())
+    assert explain(model, x, geh.Layer("layer", call=0)).geh.mean == pytest.approx(first, abs=1e-12)
+    assert explain(model, x, geh.Layer("layer", call=1)).geh.mean == pytest.approx(second, abs=1e-12)
+    with pytest.raises(geh.GEHError, match=r"call=2.*called 2 time"):
+        explain(model, x, geh.Layer("layer", call=2))
+
+
+def test_by_default_all_calls_move_together_and_a_notice_says_so():
+    model, x = Twice(), points(5, 3)
+    once = model.layer(x).detach()
+    expected = mean_hessian(lambda t: (model.layer(once + t) + t).prod(1), torch.zeros_like(once))
+    with pytest.warns(geh.GEHWarning, match=r"'layer' is called 2 times.*call=0"):
+        result = explain(model, x, "layer")
+    assert result.geh.mean == pytest.approx(expected, abs=1e-12)
+
+
+def test_an_activation_that_works_in_place_right_after_the_layer_is_no_trouble():
+    torch.manual_seed(0)
+    layers = [nn.Linear(3, 4), nn.ELU(inplace=True), nn.Linear(4, 1), nn.Sigmoid()]
+    model, x = nn.Sequential(*layers).double(), points(6, 3)
+    expected = mean_hessian(lambda u: layers[3](layers[2](nn.functional.elu(u)))[:, 0], layers[0](x).detach())
+    assert explain(model, x, "0").geh.mean == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_are_explained_at_their_outputs_and_from_below(kind):
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.embed, self.rnn = nn.Embedding(7, 3).double(), kind(3, 4, batch_first=True).double()
+
+        def forward(self, ids):
+            return self.rnn(self.embed(ids))[0][:, -1].prod(1)
+
+    model, ids = Recurrent(), torch.arange(24).reshape(6, 4) % 7
+    top = explain(model, ids, "rnn", units=geh.units.Channels()).geh.mean
+    states = model.rnn(model.embed(ids))[0].detach()
+    assert top == pytest.approx(mean_hessian(lambda u: u.prod(1), states[:, -1]), abs=1e-12)
+    below = explain(model, ids, "embed", units=geh.units.Tokens()).geh.mean
+    embedded = model.embed(ids).detach()
+    assert below == pytest.approx(_token_hessian(model, embedded), abs=1e-12)
+
+
+def _token_hessian(model, embedded) -> np.ndarray:
+    """The mean Hessian along tokens, from the full one: sums over the features of each pair of tokens."""
+    total = 0
+    for row in embedded:
+        full = torch.autograd.functional.hessian(lambda e: model.rnn(e[None])[0][0, -1].prod(), row)
+        total = total + full.sum(dim=(1, 3)).numpy()
+    return np.abs(total / len(embedded)) * ~np.eye(embedded.shape[1], dtype=bool)
+
+
+def test_recurrent_layers_run_without_cudnn_and_it_is_switched_on_again():
+    seen = []
+
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = nn.GRU(3, 4, batch_first=True).double()
+
+        def forward(self, x):
+            seen.append(torch.backends.cudnn.enabled)
+            return self.rnn(x)[0][:, -1].prod(1)
+
+    before = torch.backends.cudnn.enabled
+    explain(Recurrent(), points(4, 2, 3), units=geh.units.Tokens())
+    assert seen
+    assert not any(seen)
+    assert torch.backends.cudnn.enabled == before
+
+
+def test_token_ids_at_the_inputs_point_to_the_embedding():
+    with pytest.raises(geh.GEHError, match="embedding"):
+        explain(nn.Sequential(nn.Embedding(5, 3), nn.Flatten()), torch.ones(4, 2, dtype=torch.long), target=0)
+
+
+def test_models_that_return_dataclasses_or_dicts_are_read_at_their_logits_or_at_a_key():
+    x = points(6, 3)
+    expected = mean_hessian(lambda u: u.prod(1), x)
+    for model in (
+        lambda x: Output(x.prod(1), x),
+        lambda x: {"logits": x.prod(1), "loss": x.sum()},
+    ):
+        assert explain(model, x).geh.mean == pytest.approx(expected)
+    assert explain(lambda x: {"a": x, "b": x.prod(1)}, x, output="b").geh.mean == pytest.approx(expected)
+    assert explain(lambda x: Output(x, x.prod(1)), x, output="hidden").geh.mean == pytest.approx(expected)
+    with pytest.raises(geh.GEHError, match=r"output='c'.*\['a', 'b'\]"):
+        explain(lambda x: {"a": x, "b": x}, x, output="c")
+
+
+def test_keyword_arguments_and_dictionaries_of_inputs_reach_the_model():
+    class Model(nn.Module):
+        def forward(self, x, *, weight, power=1.0):
+            return (x * weight).prod(1) * power
+
+    x, weight = points(6, 3), points(6, 1).abs()
+    plain = explain(lambda x, w: (x * w).prod(1) * 2, x, args=weight)
+    named = explain(Model(), x, args={"weight": weight, "power": 2.0})
+    assert np.array_equal(named.signed, plain.signed)
+    both = explain(lambda a, b: (a * b).prod(1), {"a": x, "b": x + 1})
+    apart = explain(lambda a, b: (a * b).prod(1), (x, x + 1))
+    assert np.array_equal(both.signed, apart.signed)
+
+
+def test_a_compiled_model_is_explained_as_what_it_was_compiled_from():
+    model, x = Twice(), points(5, 3)
+    compiled = torch.compile(model)
+    first = explain(model, x, geh.Layer("layer", call=0))
+    assert np.array_equal(explain(compiled, x, geh.Layer("layer", call=0)).signed, first.signed)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*")
+def test_a_scripted_model_is_explained_and_said_to_be_opaque():
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double(), points(6, 3)
+    with pytest.warns(geh.GEHWarning, match="scripted"):
+        result = explain(torch.jit.script(model), x)
+    assert result.geh.mean == pytest.approx(explain(model, x).geh.mean)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_explained_in_single_precision_and_handed_back(dtype):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 1)).to(dtype)
+    before = {name: (value.data_ptr(), value.clone()) for name, value in model.state_dict().items()}
+    x = points(6, 3).to(dtype)
+    with pytest.warns(geh.GEHWarning, match=r"float16.*explained in torch.float32"):
+        result = explain(model, x)
+    for name, value in model.state_dict().items():
+        assert value.data_ptr() == before[name][0]
+        assert torch.equal(value, before[name][1])
+    assert result.settings["dtype"] == "float32"
+    assert np.array_equal(result.signed, explain(model.float(), x.float()).signed)
+
+
+def test_a_single_row_is_enough():
+    x = points(1, 3)
+    assert explain(lambda x: x.prod(1), x).geh.mean == pytest.approx(mean_hessian(lambda u: u.prod(1), x))
+
+
+# Units for pictures and sequences
+
+
+def along(f, x: Tensor, directions: Tensor) -> np.ndarray:
+    """The mean of B^T H B, with the directions (D, *shape) written out."""
+    flat = directions.flatten(1)
+    hessian = sum(
+        torch.autograd.functional.hessian(lambda u: f(u[None])[0], row).reshape(flat.shape[1], -1) for row in x
+    )
+    projected = np.abs((flat @ hessian @ flat.T).numpy() / len(x))
+    return projected * ~np.eye(len(flat), dtype=bool)
+
+
+def small_cnn(channels: int = 2) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(channels, 3, 3), nn.Tanh(), nn.Flatten(), nn.LazyLinear(1), nn.Flatten(0)).double()
+
+
+@pytest.mark.parametrize("size", [2, 3, (2, 4)])
+def test_patches_brighten_together_also_at_the_edges(size):
+    model, x = small_cnn(), points(3, 2, 5, 6)
+    model(x)
+    height, width = (size, size) if isinstance(size, int) else size
+    boxes = [(i, j) for i in range(0, 5, height) for j in range(0, 6, width)]
+    directions = torch.zeros(len(boxes), 2, 5, 6).double()
+    for box, (i, j) in enumerate(boxes):
+        directions[box, :, i : i + height, j : j + width] = 1
+    result = explain(model, x, units=geh.units.Patches(size))
+    assert result.geh.mean == pytest.approx(along(model, x, directions), abs=1e-12)
+    assert result.names[:2] == ["x[0,0]", "x[0,1]"]
+
+
+def test_patches_of_channels_last_images_are_the_same():
+    model, x = small_cnn(), points(3, 2, 4, 4)
+    model(x)
+    last = explain(
+        lambda x: model(x.permute(0, 3, 1, 2)), x.permute(0, 2, 3, 1), units=geh.units.Patches(2, channels_last=True)
+    )
+    assert last.geh.mean == pytest.approx(explain(model, x, units=geh.units.Patches(2)).geh.mean)
+
+
+def test_tokens_and_heads_are_sums_of_directions():
+    torch.manual_seed(0)
+    weight = torch.randn(8, 8).double()
+
+    def model(x: Tensor) -> Tensor:
+        return (x @ weight).tanh().mean(1).prod(1)
+
+    x = points(3, 4, 8)
+    tokens, heads = torch.zeros(4, 4, 8).double(), torch.zeros(2, 4, 8).double()
+    for token in range(4):
+        tokens[token, token] = 1
+    for head in range(2):
+        heads[head, :, 4 * head : 4 * head + 4] = 1
+    assert explain(model, x, units=geh.units.Tokens()).geh.mean == pytest.approx(along(model, x, tokens), abs=1e-12)
+    assert explain(model, x, units=geh.units.Heads(2)).geh.mean == pytest.approx(along(model, x, heads), abs=1e-12)
+
+
+def test_channels_stand_where_the_layers_parts_put_them():
+    channels = geh.units.Channels()
+    swin = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU())
+    convnext = nn.Sequential(nn.Conv2d(8, 8, 3, groups=8, padding=1), nn.LayerNorm(8), nn.Linear(8, 8))
+    layer_norm_2d = type("LayerNorm2d", (nn.LayerNorm,), {})(8)
+    for module, shape, dim in (
+        (swin, (4, 4, 8), -1),
+        (convnext, (8, 4, 4), 1),
+        (layer_norm_2d, (8, 4, 4), 1),
+        (nn.Linear(8, 8), (4, 4, 8), -1),
+        (nn.ReLU(), (8, 4, 4), 1),
+        (nn.ReLU(), (5, 8), -1),
+        (nn.Conv1d(8, 8, 1), (8, 5), 1),
+        (nn.Conv2d(8, 8, 1), (8, 4, 4), 1),
+    ):
+        assert channels.bind(shape, module, None).dim == dim
+
+
+def test_a_projection_that_attention_never_calls_points_to_the_attention():
+    model = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    with pytest.raises(geh.GEHError, match=r"take layer='self_attn'"):
+        explain(model, torch.randn(3, 5, 4), "self_attn.out_proj", target=(0, 0))
+
+
+def test_kinks_of_what_does_not_depend_on_the_units_are_left_alone():
+    class Biased(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = nn.Parameter(torch.linspace(-1, 1, 3).double())
+
+        def forward(self, x):
+            return (x.tanh() + torch.relu(self.bias)).prod(1)
+
+    assert explain(Biased(), points(10, 3)).settings["smoothed"] is None
+
+
+def test_units_that_do_not_fit_are_refused_in_words():
+    for units, words in (
+        (geh.units.Patches(2), "no image"),
+        (geh.units.Tokens(), "sequence"),
+        (geh.units.Heads(2), "equal heads"),
+    ):
+        with pytest.raises(geh.GEHError, match=words):
+            explain(lambda x: x.prod(1), points(4, 3), units=units)
+
+
+def test_a_scale_of_patches_is_the_spread_of_their_means():
+    x = points(20, 1, 4, 4) * torch.arange(1, 5).double()
+    explainer = geh.GEHExplainer(lambda x: x.sum((1, 2, 3)) ** 2, units=geh.units.Patches(2), posterior=POINT)
+    plain = explainer.explain(x, groups=1, progress=False).geh.mean
+    scaled = explainer.explain(x, groups=1, scale="std", progress=False).geh.mean
+    std = x.reshape(20, 2, 2, 2, 2).mean((2, 4)).reshape(20, 4).std(0, correction=0).numpy()
+    assert scaled == pytest.approx(plain * np.outer(std, std))

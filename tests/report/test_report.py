@@ -1,0 +1,195 @@
+"""The page as a file: what it says and holds, what it escapes, and how large it is."""
+
+import json
+import re
+from importlib.resources import files
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import geh_explain as geh
+from geh_explain.cli import main
+from geh_explain.report.words import how_to_read, sentences
+from geh_explain.scores.draws import DrawMoments, Draws
+
+
+def made_up(units=5, draws=30, groups=2, names=None, settings=None, noise=0.5):
+    """Return interactions of units whose later pairs are stronger."""
+    rng = np.random.default_rng(0)
+    pairs = units * (units - 1) // 2
+    signed = rng.normal(np.linspace(0, 3, pairs), noise, size=(draws, groups, pairs))
+    names = names or [f"unit {i}" for i in range(units)]
+    labels = np.arange(20) % groups
+    return geh.Interactions(
+        Draws(signed, np.abs(signed).mean(1)), labels, names, [str(group) for group in range(groups)], settings or {}
+    )
+
+
+def without_library(path):
+    """Return the page's text without the charting library."""
+    library = files("geh_explain.report").joinpath("vega.js").read_text()
+    text = path.read_text()
+    assert library in text
+    return text.replace(library, "")
+
+
+def data_of(path):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text(), re.S)[1])
+
+
+def test_the_page_holds_the_numbers_of_the_result(tmp_path):
+    result = made_up(6, groups=3)
+    data = data_of(result.report(tmp_path / "page.html"))
+    first, second = data["pairs"]["first"], data["pairs"]["second"]
+    assert sorted(zip(first, second, strict=True)) == [(i, j) for i in range(6) for j in range(i + 1, 6)]
+    for name in ("geh", "aeh", "eah"):
+        for key in ("mean", "std"):
+            wanted = getattr(result.scores(name), key)[first, second]
+            np.testing.assert_allclose(data["measures"][name][key], wanted, rtol=1e-4)
+    assert data["measures"]["geh"]["mean"] == sorted(data["measures"]["geh"]["mean"], reverse=True)
+    table = result.table()
+    np.testing.assert_allclose(data["measures"]["geh"]["p"], table["p_value"], rtol=1e-4)
+    low = np.array(data["measures"]["geh"]["mean"]) - data["width"] * np.array(data["measures"]["geh"]["std"])
+    np.testing.assert_allclose(low, table["low"], rtol=1e-3, atol=1e-4)
+    for number, (i, j) in enumerate(zip(first, second, strict=True)):
+        regions = result.regions(i, j)
+        np.testing.assert_allclose(data["regions"]["mean"][number], regions["mean"], rtol=1e-4)
+        np.testing.assert_allclose(data["regions"]["std"][number], regions["std"], rtol=1e-4)
+    assert data["groups"] == {"names": ["0", "1", "2"], "sizes": [7, 7, 6]}
+
+
+def test_the_majority_of_the_data_decides_on_a_sign():
+    signed = np.array([[[1.0, -1.0, 1.0], [-9.0, -1.0, 0.0], [1.0, 2.0, -1.0]]])  # draws, groups, pairs
+    labels = np.array([0, 0, 1, 2, 2])
+    result = geh.Interactions(Draws(signed, np.abs(signed).mean(1)), labels, list("abc"), list("uvw"), {})
+    assert result.majority_signs().tolist() == [1, -1, 0]
+
+
+def test_moments_are_enough_for_a_page(tmp_path):
+    result = made_up(5)
+    moments = DrawMoments()
+    moments.add(result._draws, result.sizes)
+    kept = geh.Interactions(moments, result.labels, result.names, result.group_names, {})
+    ours, theirs = (data_of(each.report(tmp_path / f"{n}.html"))["measures"] for n, each in enumerate((kept, result)))
+    np.testing.assert_allclose(ours["geh"]["std"], theirs["geh"]["std"], rtol=1e-3)
+
+
+def test_one_draw_gives_a_page_without_intervals(tmp_path):
+    result = made_up(draws=1)
+    data = data_of(result.report(tmp_path / "page.html"))
+    assert data["width"] is None
+    assert data["measures"]["geh"]["std"] is None
+    assert "point estimate, without intervals" in (tmp_path / "page.html").read_text()
+
+
+def test_names_titles_settings_and_warnings_are_escaped(tmp_path):
+    evil = "</script><script>alert(1)</script>"
+    names = [evil, "<img src=x onerror=alert(2)>", "@@DATA@@", "a & b"]
+    result = made_up(4, names=names, settings={"posterior": evil, "warnings": [evil], "model": evil})
+    path = result.report(tmp_path / "page.html", title=evil + "@@SUMMARY@@")
+    text = without_library(path)
+    assert text.lower().count("</script") == 3
+    assert "<img src" not in text
+    assert set(data_of(tmp_path / "page.html")["names"]) == set(names)
+
+
+def test_a_page_names_no_place_on_the_net_that_is_fetched(tmp_path):
+    text = without_library(made_up().report(tmp_path / "page.html"))
+    assert not re.search(r"<(script|link|img|iframe)[^>]*\s(src|href)=", text)
+    assert "default-src 'none'" in text
+
+
+def test_pages_are_small(tmp_path):
+    assert made_up(50, draws=100, groups=10).report(tmp_path / "a.html").stat().st_size < 1_600_000
+    assert made_up(50, draws=10, groups=60).report(tmp_path / "b.html").stat().st_size < 3_000_000
+
+
+def test_of_very_many_units_the_strongest_are_shown_and_the_page_says_so(tmp_path):
+    result = made_up(120, draws=3, groups=60)
+    path = result.report(tmp_path / "page.html")
+    data, text = data_of(path), path.read_text()
+    assert path.stat().st_size < 3_000_000
+    assert "the 60 units with the strongest pairs, of 120" in text
+    pairs = set(zip(data["pairs"]["first"], data["pairs"]["second"], strict=True))
+    assert f"{len(pairs):,} of 7,140 pairs" in text
+    strongest = np.argsort(-result.geh.pair_mean())[:2000]
+    i, j = np.triu_indices(120, 1)
+    assert set(zip(i[strongest].tolist(), j[strongest].tolist(), strict=True)) <= pairs
+    heat = set(data["heat"])
+    assert {(a, b) for a in heat for b in heat if a < b} <= pairs
+    assert len(data["regions"]["mean"]) == 1250
+    assert "Effects by region are shown for the 1,250 strongest pairs" in text
+
+
+def test_surfaces_and_images_are_shown_with_their_pairs(tmp_path):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    explainer = geh.GEHExplainer(net, "1", posterior=geh.posterior.PointEstimate())
+    x = torch.randn(60, 16)
+    result = explainer.explain(x, groups=2, progress=False)
+    surface = explainer.surface(x, 1, 3, result=result, grid=6, progress=False)
+    gallery = explainer.interpret(result, x, pairs=1, k=4, ascent=False, progress=False)
+    data = data_of(result.report(tmp_path / "page.html", surfaces=[surface], gallery=gallery))
+    shown = data["surfaces"][0]
+    assert (data["pairs"]["first"][shown["pair"]], data["pairs"]["second"][shown["pair"]]) == (1, 3)
+    np.testing.assert_allclose(shown["values"], surface.values, rtol=1e-4)
+    middles = (np.array(shown["x"][0]) + np.array(shown["x"][1])) / 2
+    np.testing.assert_allclose(middles, surface.first, rtol=1e-3, atol=1e-3)
+    assert set(data["images"]) == set(gallery.pairs[0].units)
+    assert all(image.startswith("data:image/png;base64,iVBOR") for image in data["images"].values())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"path": "page.pdf"}, "must end in .html"),
+        ({"path": "nowhere/page.html"}, "there is no folder"),
+        ({"level": 2}, "level=2 must lie between 0 and 1"),
+        ({"title": 3}, "title=3 must be text"),
+        ({"main": [1, 2]}, r"main has shape \(2,\); give one finite main effect for each of the 5 units"),
+        ({"surfaces": [1]}, "surfaces holds a int"),
+        ({"gallery": 1}, "gallery is a int"),
+    ],
+)
+def test_wrong_arguments_are_named(tmp_path, options, words):
+    path = tmp_path / options.pop("path", "page.html")
+    with pytest.raises(geh.GEHError, match=words):
+        made_up().report(path, **options)
+    assert not path.exists()
+
+
+def test_words_say_what_was_explained_how_sure_and_what_came_out():
+    result = made_up(3, settings={"place": "the inputs", "posterior": "MCDropout()"})
+    told = " ".join(sentences(result))
+    table = result.table()
+    assert "3 units of the inputs were explained at 20 points, which make up 2 regions." in told
+    assert "30 draws of MCDropout()" in told
+    count = int(table["significant"].sum())
+    assert f"{count} pair{'s' * (count != 1)} of 3 {'is' if count == 1 else 'are'} significant at 95%" in told
+    best = table.iloc[0]
+    assert f"{best.unit_i} and {best.unit_j} (GEH {best['mean']:.3g}, between {best.low:.3g}" in told
+    assert "positive in all regions" in told
+
+
+def test_the_note_on_reading_knows_the_scale_and_the_draws():
+    assert "comparable" in how_to_read(made_up(settings={"scale": "std"}))[-1]
+    assert any("posterior" in paragraph for paragraph in how_to_read(made_up()))
+    assert not any("posterior" in paragraph for paragraph in how_to_read(made_up(draws=1)))
+
+
+def test_the_command_line_writes_the_page_and_prints_the_table(tmp_path, capsys):
+    result = made_up()
+    path = result.save(tmp_path / "saved.npz")
+    assert main(["report", str(path), "--title", "Mine"]) == 0
+    assert "<title>Mine</title>" in (tmp_path / "saved.html").read_text()
+    assert main(["report", str(path), "-o", str(tmp_path / "other.html")]) == 0
+    assert (tmp_path / "other.html").is_file()
+    capsys.readouterr()
+    assert main(["show", str(path), "--pairs", "3", "--measure", "aeh"]) == 0
+    shown = capsys.readouterr().out
+    for _, row in result.top(3, "aeh").iterrows():
+        assert re.search(rf"{row.unit_i}\s+{row.unit_j}\s+{row['mean']:.4g}", shown)
+    assert main(["show", str(tmp_path / "none.npz")]) == 1
+    assert "is not a file" in capsys.readouterr().err

@@ -1,0 +1,117 @@
+"""Results in the forms of other packages, and models of theirs."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from test_report import made_up
+from torch import nn
+
+import geh_explain as geh
+
+RESULT = made_up(4, groups=3)
+
+
+def test_a_graph_has_the_numbers_of_the_table():
+    networkx = pytest.importorskip("networkx")
+    graph = RESULT.to_networkx("aeh", level=0.9)
+    assert list(graph) == RESULT.names
+    assert graph.number_of_edges() == 6
+    for row in RESULT.table("aeh", level=0.9).itertuples():
+        edge = graph.edges[row.unit_i, row.unit_j]
+        assert edge["weight"] == edge["mean"] == row.mean
+        assert (edge["low"], edge["high"], edge["significant"]) == (row.low, row.high, row.significant)
+        assert edge["sign"] == RESULT.majority_signs()[RESULT.pair(row.unit_i, row.unit_j)]
+    strength = dict(graph.degree(weight="weight"))
+    np.testing.assert_allclose([strength[name] for name in RESULT.names], RESULT.aeh.mean.sum(axis=0))
+    assert networkx.is_connected(graph)
+
+
+def test_a_data_set_has_all_draws_by_name():
+    pytest.importorskip("xarray")
+    data = RESULT.to_xarray()
+    assert dict(data.sizes) == {"chain": 1, "draw": 30, "pair": 6}
+    for name in ("geh", "aeh", "eah"):
+        np.testing.assert_array_equal(data[name][0], RESULT.scores(name).draws)
+    chosen = data["geh"].sel(pair="unit 1 × unit 3")
+    np.testing.assert_array_equal(chosen[0], RESULT.geh.draws[:, RESULT.pair(1, 3)])
+    assert data["unit_i"].values.tolist()[-1] == "unit 2"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_arviz_draws_its_forest_of_it():
+    arviz = pytest.importorskip("arviz")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    data = arviz.convert_to_inference_data(RESULT.to_xarray())
+    summary = arviz.summary(data, var_names=["geh"], kind="stats", round_to=6)
+    np.testing.assert_allclose(summary["mean"], RESULT.geh.pair_mean(), atol=1e-5)
+    (axes,) = arviz.plot_forest(data, var_names=["geh"], combined=True)
+    assert [label.get_text() for label in axes.get_yticklabels()][::-1] == [
+        f"geh[{i} × {j}]" if n == 0 else f"[{i} × {j}]"
+        for n, (i, j) in enumerate((a, b) for x, a in enumerate(RESULT.names) for b in RESULT.names[x + 1 :])
+    ]
+
+
+def test_moments_have_no_draws_to_hand_over():
+    from geh_explain.scores.draws import DrawMoments
+
+    pytest.importorskip("xarray")
+    moments = DrawMoments()
+    moments.add(RESULT._draws, RESULT.sizes)
+    kept = geh.Interactions(moments, RESULT.labels, RESULT.names, RESULT.group_names, {})
+    with pytest.raises(geh.GEHError, match="did not fit into memory"):
+        kept.to_xarray()
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(geh.GEHError, match="networkx is not installed; `pip install networkx` adds it"):
+        RESULT.to_networkx()
+
+
+def table(rows=300):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(rows, 3)) * [1, 10, 100], columns=["a", "b", "c"]).astype(np.float32)
+    return frame, (frame["a"] * frame["b"] / 10 + frame["c"] / 100).to_numpy(np.float32)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_skorch_net_is_explained_as_its_module():
+    skorch = pytest.importorskip("skorch")
+    frame, y = table()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 30), nn.Tanh(), nn.Dropout(0.05), nn.Linear(30, 1))
+    net = skorch.NeuralNetRegressor(
+        model, max_epochs=60, lr=0.02, optimizer=torch.optim.Adam, train_split=None, verbose=0
+    )
+    scaled = StandardScaler().fit_transform(frame).astype(np.float32)
+    net.fit(scaled, y[:, None])
+    result = geh.GEHExplainer(net.module_).explain(
+        pd.DataFrame(scaled, columns=frame.columns), groups=2, draws=20, progress=False
+    )
+    assert result.ranking().top(1) == [("a", "b")]
+    # The net itself, as a black box.
+    explainer = geh.GEHExplainer(lambda x: net.predict(x.numpy()), posterior=geh.posterior.PointEstimate())
+    black = explainer.explain(scaled[:100], groups=2, progress=False)
+    assert black.ranking().top(1) == [("x0", "x1")]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_pipeline_is_explained_through_a_callable_in_the_units_of_the_table():
+    from sklearn.neural_network import MLPRegressor
+
+    frame, y = table()
+    pipeline = make_pipeline(
+        StandardScaler(), MLPRegressor(hidden_layer_sizes=(30,), activation="tanh", max_iter=2000, random_state=0)
+    )
+    pipeline.fit(frame.to_numpy(), y)
+    explainer = geh.GEHExplainer(lambda x: pipeline.predict(x.numpy()))
+    result = explainer.explain(frame, groups=2, scale="std", progress=False)
+    assert result.ranking().top(1) == [("a", "b")]
+    assert result.geh.mean[0, 1] == pytest.approx(1, rel=0.35)

@@ -1,0 +1,124 @@
+"""A budget of memory: what does not fit is streamed, with the same means and standard deviations."""
+
+import gc
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import geh_explain as geh
+from geh_explain.posterior import MCDropout
+
+pytestmark = pytest.mark.usefixtures("seeded")
+
+#: So little that no draws are kept, for the few units here.
+LITTLE = 1e-4
+
+
+def network(units=30):
+    return nn.Sequential(nn.Linear(units, 8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 1)).double()
+
+
+def explained(memory, groups=3, model=None, engine="auto", draws=12, points=40, **options):
+    model = model or network()
+    x = torch.randn(points, 30, generator=torch.Generator().manual_seed(3), dtype=torch.double)
+    explainer = geh.GEHExplainer(model, posterior=MCDropout(), engine=engine)
+    return explainer.explain(x, groups=groups, draws=draws, memory=memory, progress=False, **options)
+
+
+@pytest.mark.parametrize("engine", ["auto", "exact", "stein"])
+@pytest.mark.parametrize("scale", [None, "std"])
+def test_moments_are_those_of_the_draws(engine, scale):
+    model = network()
+    kept, streamed = (explained(memory, model=model, engine=engine, scale=scale) for memory in (None, LITTLE))
+    assert (kept.settings["draws_kept"], streamed.settings["draws_kept"]) == (True, False)
+    for measure in ("geh", "aeh", "eah"):
+        one, other = kept.scores(measure), streamed.scores(measure)
+        assert one.count == other.count == 12
+        np.testing.assert_allclose(other.mean, one.mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(other.std, one.std, rtol=1e-7, atol=1e-12)
+        for low, again in zip(one.interval(), other.interval(), strict=True):
+            np.testing.assert_allclose(again, low, rtol=1e-7, atol=1e-12)
+    assert kept.table().equals(kept.table())
+    np.testing.assert_allclose(streamed.table()["mean"], kept.table()["mean"], rtol=1e-9)
+    np.testing.assert_allclose(streamed.regions(0, 1), kept.regions(0, 1), rtol=1e-7, atol=1e-12)
+
+
+def test_what_needs_the_draws_says_that_they_are_gone():
+    result = explained(LITTLE)
+    for ask in (
+        lambda: result.geh.draws,
+        lambda: result.signed,
+        lambda: result.absolute,
+        lambda: result.geh.interval(kind="quantile"),
+    ):
+        with pytest.raises(geh.GEHError, match=r"did not fit into memory.*memory="):
+            ask()
+    assert "12 draws" in repr(result)
+
+
+def test_the_number_of_groups_is_chosen_from_fewer_draws():
+    result = explained(LITTLE, groups="auto")
+    assert not result.settings["draws_kept"]
+    assert result.geh.count == 12
+    assert 1 <= result.settings["group_count"] <= 40
+
+
+def test_moments_are_saved_and_loaded(tmp_path):
+    result = explained(LITTLE)
+    again = geh.Interactions.load(result.save(tmp_path / "moments"))
+    for measure in ("geh", "aeh", "eah"):
+        np.testing.assert_array_equal(again.scores(measure).mean, result.scores(measure).mean)
+        np.testing.assert_array_equal(again.scores(measure).std, result.scores(measure).std)
+    assert again.regions(0, 1).equals(result.regions(0, 1))
+    assert again.settings == result.settings
+
+
+@pytest.mark.parametrize("change", ["count", "shape", "missing", "negative", "nan"])
+def test_damaged_moments_are_refused(tmp_path, change):
+    path = explained(LITTLE).save(tmp_path / "moments.npz")
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    if change == "count":
+        arrays["count"] = np.array(0)
+    elif change == "shape":
+        arrays["geh_mean"] = arrays["geh_mean"][:-1]
+    elif change == "missing":
+        del arrays["aeh_squares"]
+    else:
+        arrays["eah_squares"][0] = -1 if change == "negative" else np.nan
+    np.savez(path, **arrays)
+    with pytest.raises(geh.GEHError, match="not an intact file"):
+        geh.Interactions.load(path)
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, "much", True, float("nan"), float("inf")])
+def test_memory_is_a_number_of_gigabytes(wrong):
+    with pytest.raises(geh.GEHError, match=r"memory=.*positive number of GB"):
+        explained(wrong)
+
+
+def test_too_many_units_for_the_memory_are_refused_with_a_way_out():
+    with pytest.raises(geh.GEHError, match=r"30 units have 435 pairs.*units=explainer.screen\(inputs\)"):
+        explained(1e-5)
+
+
+def test_the_result_does_not_depend_on_the_budget_of_a_chunk():
+    model = network()
+    check_int, pieces = (explained(memory, model=model, points=200) for memory in (None, 2e-3))
+    np.testing.assert_allclose(pieces.geh.mean, check_int.geh.mean, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("engine", ["structured", "exact"])
+def test_nothing_is_left_behind(engine):
+    def alive():
+        gc.collect()
+        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
+
+    model = network()
+    explained(None, model=model, engine=engine)
+    before = alive()
+    for _ in range(3):
+        explained(None, model=model, engine=engine)
+    assert alive() == before
