@@ -1,7 +1,9 @@
-"""What a run was asked for and what it did, in values that JSON can hold."""
+"""The record of a run: what was asked for, and what was done."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,79 @@ from geh_explain._version import __version__
 from geh_explain.engines import Difference
 from geh_explain.model.outputs import Output
 from geh_explain.run.plan import Job
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Everything that identifies a run, as values that JSON can hold.
+
+    Users see it as the plain dict ``result.settings``. Every field has a default, so that files written by an earlier
+    version, which may lack some fields, can still be read.
+    """
+
+    geh_explain: str = ""
+    torch: str = ""
+    model: str = "a network"
+    #: Where the units are, in words: "the inputs" or "layer 'conv2'".
+    place: str = "the inputs"
+    #: Dotted name of the layer, None for the inputs.
+    layer: str | None = None
+    pick: Any = None
+    call: int | None = None
+    units: str = ""
+    output: Any = "raw"
+    posterior: str = "unknown"
+    #: Name of the engine that did the work, its repr, and why it was chosen.
+    engine: str = ""
+    engine_settings: str = ""
+    engine_reason: str = ""
+    #: Indices of units that jump between observed levels (difference engine), else None.
+    jumping_units: list[int] | None = None
+    smooth: Any = None
+    #: How smoothing changed the output, None where nothing was smoothed.
+    smoothed: dict[str, Any] | None = None
+    device: str = "cpu"
+    dtype: str = "float32"
+    points: int = 0
+    target: Any = None
+    groups: Any = None
+    group_count: int = 0
+    draws: int = 0
+    #: False where only means and standard deviations over draws were kept.
+    draws_kept: bool = True
+    scale: Any = None
+    batch_size: Any = None
+    #: Number of points per draw from which EAH is measured.
+    eah_points: int | None = None
+    seed: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return the record as a plain dict, as users see it and as files store it."""
+        return asdict(self)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> RunRecord:
+        """Return the record that a dict describes; keys of other versions are ignored."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{key: value for key, value in settings.items() if key in known})
+
+
+def describe(value: Any) -> Any:
+    """Return ``value`` unchanged if JSON can hold it, else a description of it."""
+    if isinstance(value, (Tensor, np.ndarray, np.generic)):
+        value = value.tolist()
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [describe(entry) for entry in value] if len(value) <= 1000 else f"{len(value)} values"
+    return repr(value)
+
+
+def describe_posterior(posterior: Any) -> str:
+    """Return the repr of a posterior, or its class name where it defines no repr."""
+    plain = getattr(type(posterior), "__repr__", None) is object.__repr__
+    return f"{type(posterior).__name__}()" if plain else repr(posterior)
 
 
 def settings_of(job: Job, output: Output, smooth: Any) -> dict[str, Any]:
@@ -27,7 +102,7 @@ def settings_of(job: Job, output: Output, smooth: Any) -> dict[str, Any]:
         "call": job.cut.site.call,
         "units": repr(job.cut.units),
         "output": describe(output),
-        "posterior": _named(job.posterior),
+        "posterior": describe_posterior(job.posterior),
         "engine": engine,
         "engine_settings": repr(job.engine),
         "engine_reason": reason,
@@ -38,20 +113,3 @@ def settings_of(job: Job, output: Output, smooth: Any) -> dict[str, Any]:
         "dtype": str(job.cut.dtype).removeprefix("torch."),
         "points": len(job.points),
     }
-
-
-def _named(posterior: Any) -> str:
-    """Return how a posterior calls itself; a user's own need not say."""
-    plain = getattr(type(posterior), "__repr__", None) is object.__repr__
-    return f"{type(posterior).__name__}()" if plain else repr(posterior)
-
-
-def describe(value: Any) -> Any:
-    """Return ``value`` as it is if JSON can hold it, else in words."""
-    if isinstance(value, (Tensor, np.ndarray, np.generic)):
-        value = value.tolist()
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, (list, tuple)):
-        return [describe(entry) for entry in value] if len(value) <= 1000 else f"{len(value)} values"
-    return repr(value)
