@@ -51,7 +51,7 @@ la.optimize_prior_precision(method="marglik", n_steps=20)
 # about as well as the network itself.
 
 explainer = geh.GEHExplainer(net, posterior=geh.posterior.WeightSamples.from_laplace(la))
-print(explainer.diagnose(x_test, y_test, progress=False))
+print(explainer.diagnose(x_test, y=y_test, progress=False))
 
 # %%
 # Drawn weights put into the network as they are (``linearised=False``) leave the data behind: in this example their

@@ -78,7 +78,7 @@ x_new, y_new, results = x[1600:], y[1600:], {}
 for rows in (100, 1000):
     posterior = LastLayer(net, x[600 : 600 + rows], y[600 : 600 + rows])
     explainer = geh.GEHExplainer(net, posterior=posterior)
-    print(f"{rows} rows:", explainer.diagnose(x_new, y_new, progress=False))
+    print(f"{rows} rows:", explainer.diagnose(x_new, y=y_new, progress=False))
     results[rows] = explainer.explain(x_new, groups=1, progress=False)
 print(results[1000])
 

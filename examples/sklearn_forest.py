@@ -59,6 +59,6 @@ truth = geh.GEHExplainer(lambda x: 10 * torch.sin(torch.pi * x[:, 0] * x[:, 1]),
 
 figure, axes = plt.subplots(1, 3, figsize=(15, 4.2), layout="constrained")
 result.plot.intervals(pairs=8, ax=axes[0])
-explainer.surface(X_test, "x0", "x1", progress=False).plot(ax=axes[1]).set_title("Boosted trees", size=10)
-truth.surface(X_test, "x0", "x1", progress=False).plot(ax=axes[2]).set_title("Truth", size=10)
+explainer.surface(X_test, pair=("x0", "x1"), progress=False).plot(ax=axes[1]).set_title("Boosted trees", size=10)
+truth.surface(X_test, pair=("x0", "x1"), progress=False).plot(ax=axes[2]).set_title("Truth", size=10)
 figure.savefig("sklearn_forest.png", dpi=100)

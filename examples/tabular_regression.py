@@ -47,7 +47,7 @@ print(result.regions("bmi", "bp").round(2))
 # All of this is only as good as the posterior. ``diagnose`` looks at people whom the network has not seen. Each draw
 # should err about as much as the network itself, and the intervals should hold the share of targets that they promise.
 
-print(explainer.diagnose(X_test, y_test, progress=False))
+print(explainer.diagnose(X_test, y=y_test, progress=False))
 
 # %%
 # Both hold, as far as a hundred people can tell. Still, dropout masks know little of other solutions that would fit as
@@ -57,7 +57,7 @@ print(explainer.diagnose(X_test, y_test, progress=False))
 gaussian = geh.bnn.HybridNet(10, hidden=(50, 50), weights="gaussian")
 geh.bnn.fit(gaussian, X_train, y_train, progress=False)
 careful = geh.GEHExplainer(gaussian)
-print(careful.diagnose(X_test, y_test, progress=False))
+print(careful.diagnose(X_test, y=y_test, progress=False))
 second = careful.explain(X, groups=result.labels, scale="std", progress=False)
 print(second.table(rule="sign").head(5).round(3))
 for name, answer in (("dropout", result), ("Gaussian", second)):

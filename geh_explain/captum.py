@@ -79,7 +79,7 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
         interactions = _local(self._explainer, inputs, target, additional_forward_args)
         if not isinstance(inputs, tuple):
             return interactions
-        if self._explainer._bench.units is not None:
+        if self._explainer._setup.units is not None:
             return (interactions,)
         return torch.split(interactions, [each[0].numel() for each in inputs], dim=1)
 

@@ -86,7 +86,7 @@ def explain_friedman(seed: int, progress: bool) -> tuple[Interactions, str, dict
     net, x, y = friedman(seed, progress)
     explainer = GEHExplainer(net)
     result = explainer.explain(x, draws=100, seed=seed, progress=progress)
-    surfaces = [explainer.surface(x, i, j, result=result, progress=progress) for i, j in result.ranking().top(3)]
+    surfaces = [explainer.surface(x, pair=(i, j), result=result, progress=progress) for i, j in result.ranking().top(3)]
     with torch.no_grad():
         error = float((net(x) - y).pow(2).mean().sqrt())
     truth = _true_interaction(x.double().numpy(), result.labels)

@@ -1,81 +1,95 @@
-"""The object users hold: it wires the rooms together and holds no maths."""
+"""GEHExplainer: wraps a trained network and answers questions about its pairs of units.
+
+This class wires the folders of the package together and holds no maths: each method reads its data, makes a plan, and
+calls the function that does the work.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from geh_explain._validation import check_int
+from geh_explain.analyses.ablation import AblationCheck, AblationRequest, baseline_values, check_pairs
 from geh_explain.analyses.diagnosis import Diagnosis, diagnose
-from geh_explain.analyses.screening import expected_gradients, learned_rates
-from geh_explain.closer_look import CloserLook
+from geh_explain.analyses.screening import screen_units
+from geh_explain.analyses.surface import Surface, SurfaceRequest, joint_effect
 from geh_explain.data.targets import Target
-from geh_explain.engines import Engine
+from geh_explain.engines.base import Engine
 from geh_explain.engines.default import check_engine
 from geh_explain.engines.smoothing.view import check_smooth
-from geh_explain.errors import GEHTypeError, warn
+from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.number import GroupChoice
+from geh_explain.interpret.exemplar_search import Search
+from geh_explain.interpret.gallery import Gallery, build_gallery, check_ascent, choose_pairs
 from geh_explain.model.borrow import as_module, borrow, half_precision
 from geh_explain.model.layers import Layer, find_layer
 from geh_explain.model.outputs import Output, check_output
-from geh_explain.model.unit_values import unit_factors
+from geh_explain.model.unit_values import unit_moments
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.default import check_posterior
-from geh_explain.posterior.protocols import steady
 from geh_explain.results.interactions import Interactions
-from geh_explain.run.accumulate import PILOT_DRAWS
-from geh_explain.run.checkpoint import Checkpoint
-from geh_explain.run.distributed import find_rank_group
-from geh_explain.run.record import describe, settings_of
-from geh_explain.run.warnings import notes_on, unsettled
-from geh_explain.run.workbench import Workbench
+from geh_explain.run.identity import claim_run
+from geh_explain.run.loop import run_draws
+from geh_explain.run.options import AnalysisOptions, RunOptions, Scale
+from geh_explain.run.plan import PILOT_DRAWS, make_plan
+from geh_explain.run.record import make_record
+from geh_explain.run.setup import ModelSetup
+from geh_explain.run.warnings import collect_warnings
+from geh_explain.scores.ranking import find_unit
 from geh_explain.units.base import Units
 from geh_explain.units.subset import Subset
 
 
-class GEHExplainer(CloserLook):
-    """Finds which pairs of inputs, or of hidden units, act together in a trained network.
+class GEHExplainer:
+    """Finds which pairs of inputs, or of hidden units, interact in a trained network.
+
+    The local interaction of units i and j at a point x is H_ij(x) = d2 f / du_i du_j, for one scalar output f of the
+    network. :meth:`explain` averages it over groups of points and over draws of a posterior:
+
+        GEH_ij = sum over groups m of (n_m / N) |mean over x in group m of H_ij(x)|.
 
     Parameters
     ----------
     model
-        Any ``nn.Module``; a plain callable is enough for the inputs. It is borrowed: everything about
-        it is the same afterwards.
+        Any ``nn.Module``; a plain callable is enough for the inputs. Its parameters, buffers, modes and hooks are the
+        same after each call.
     layer
-        None for the inputs, else a dotted name (``"layer3.1.conv2"``) or a module, whose output's units
-        are explained; :class:`~geh_explain.Layer` for one that puts out several tensors, or is called several times.
+        None for the inputs, else a dotted name (``"layer3.1.conv2"``) or a module, whose output's units are explained;
+        :class:`~geh_explain.Layer` for a layer that returns several tensors, or is called several times.
     units
-        What one unit is, from :mod:`geh_explain.units`. None: features of the inputs, neurons, or
-        channels of feature maps.
+        What one unit is, from :mod:`geh_explain.units`. None: features of the inputs, neurons, or channels of feature
+        maps.
     output
-        ``"raw"``, ``"probability"`` (sigmoid for one column, softmax for more) or a callable that turns
-        what the model returns into a tensor.
+        ``"raw"``, ``"probability"`` (sigmoid for one column, softmax for more) or a callable that turns the model's
+        return value into a tensor.
     posterior
-        Where the uncertainty comes from, from :mod:`geh_explain.posterior`. None: MC dropout if the
-        model drops anything, else the point estimate, with a warning.
+        Source of the uncertainty, from :mod:`geh_explain.posterior`. None: MC dropout if the model has dropout, else
+        the point estimate, with a warning.
     smooth
-        Kinked functions (ReLU, max pooling, ...) have no second derivative; while explaining, smooth ones
-        stand for them. ``"auto"`` chooses the sharpness from what enters each kink, a float is the beta of
-        the softplus that stands for ReLU, None leaves kinks as they are.
+        Kinked functions (ReLU, max pooling, ...) have no second derivative; during an explanation they are replaced by
+        smooth ones. ``"auto"`` chooses the sharpness from the inputs of each kinked function, a float is the beta of
+        the softplus that replaces ReLU, None replaces nothing.
     engine
-        How local interactions are computed: ``"structured"`` (the fast way, for networks of linear maps and
-        elementwise functions), ``"exact"`` (two backward passes), ``"difference"`` (mixed differences, for black boxes
-        and discrete inputs), ``"stein"`` (gradients under noise), an instance of one of these from
-        :mod:`geh_explain.engines`, or ``"auto"``: the first of these that fits.
+        How local interactions are computed: ``"structured"`` (fast, for networks of linear maps and elementwise
+        functions), ``"exact"`` (two backward passes), ``"difference"`` (mixed differences, for black boxes and discrete
+        inputs), ``"stein"`` (gradients under noise), an instance of one of these from :mod:`geh_explain.engines`, or
+        ``"auto"``: structured, exact or difference, the first one that the model allows.
 
     Examples
     --------
     >>> import torch, geh_explain as geh
     >>> from torch import nn
     >>> net = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Dropout(0.1), nn.Linear(32, 1))
-    >>> result = geh.GEHExplainer(net).explain(torch.randn(100, 4), groups=3, draws=50, progress=False)
+    >>> explainer = geh.GEHExplainer(net)
+    >>> explainer
+    GEHExplainer(Sequential, the inputs)
+    >>> result = explainer.explain(torch.randn(100, 4), groups=3, draws=50, progress=False)
     >>> list(result.top(2).columns[:3])
     ['unit_i', 'unit_j', 'mean']
     """
@@ -91,8 +105,8 @@ class GEHExplainer(CloserLook):
         smooth: str | float | None = "auto",
         engine: str | Engine = "auto",
     ) -> None:
-        self.model = as_module(model)
-        self.site = find_layer(self.model, layer)
+        module = as_module(model)
+        layer_ref = find_layer(module, layer)
         if units is not None and not isinstance(units, Units):
             raise GEHTypeError(
                 f"units={units!r} is not a unit set; use an instance of one of geh_explain.units, such as Channels()."
@@ -100,8 +114,24 @@ class GEHExplainer(CloserLook):
         check_output(output)
         check_smooth(smooth)
         check_engine(engine)
-        check_posterior(posterior, self.site)
-        self._bench = Workbench(self.model, self.site, units, output, posterior, smooth, engine)
+        check_posterior(posterior, layer_ref)
+        self._setup = ModelSetup(module, layer_ref, units, output, posterior, smooth, engine)
+
+    @property
+    def model(self) -> nn.Module:
+        """The network that is explained; a plain callable is wrapped into a module."""
+        return self._setup.model
+
+    @property
+    def place(self) -> str:
+        """Where the units are: ``"the inputs"`` or ``"layer 'conv2'"``."""
+        return self._setup.layer_ref.place
+
+    def __repr__(self) -> str:
+        setup = self._setup
+        options = {"units": setup.units, "posterior": setup.posterior}
+        shown = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
+        return f"GEHExplainer({type(setup.model).__name__}, {self.place}{shown})"
 
     def explain(
         self,
@@ -112,7 +142,7 @@ class GEHExplainer(CloserLook):
         groups: Any = "auto",
         draws: int = 100,
         names: Sequence[str] | None = None,
-        scale: str | Sequence[float] | NDArray[np.floating[Any]] | None = None,
+        scale: Scale = None,
         batch_size: int | None = None,
         eah_points: int | None = None,
         memory: float | None = None,
@@ -126,40 +156,45 @@ class GEHExplainer(CloserLook):
         Parameters
         ----------
         inputs
-            Tensor, ndarray, DataFrame, tuple of tensors, Dataset or DataLoader (of inputs, or of tuples
-            whose first entry is the inputs).
+            Tensor, ndarray, DataFrame, tuple of tensors, Dataset or DataLoader (of inputs, or of tuples whose first
+            entry is the inputs).
         target
             Which output to explain, as in Captum: an int, a tuple, or one per row; None for one output.
         additional_forward_args
-            Further arguments of the model, as in Captum; those with one entry per row are cut with it.
+            Further arguments of the model, as in Captum; those with one entry per row are split with the rows.
         groups
-            The number of regions of the data within which signs may cancel; ``"auto"`` chooses it;
-            labels, one per row; or a scikit-learn clusterer.
+            The number of groups of points within which signs may cancel; ``"auto"`` chooses it; labels, one per row; or
+            a scikit-learn clusterer.
         draws
-            Posterior draws K. About 50 settle the means, about 400 the standard deviations.
+            Posterior draws K. The means settle at about 50, the standard deviations at about 400.
         names
             Names of the units; a DataFrame's columns by default.
         scale
-            ``"std"`` multiplies each unit by its standard deviation, which makes pairs comparable; an
-            array multiplies by what it says; None leaves the units of measure as they are.
+            ``"std"`` multiplies each unit by its standard deviation, which makes pairs comparable; an array multiplies
+            by its entries; None leaves the units of measure as they are.
         batch_size
             Rows at a time; None chooses it from the free memory.
         eah_points
-            From how many points, chosen anew for each draw, EAH is measured; None for all of them, or for very many
-            units as many as do not slow the rest down. AEH and GEH are always over all points.
+            Number of points, sampled anew for each draw, from which EAH is measured; None for all of them, or for very
+            many units as many as do not slow the rest down. AEH and GEH are always over all points.
         memory
-            How many GB the work and its result may take; None for half of what is free. Where the draws of all pairs do
-            not fit, their means and standard deviations are kept only.
+            GB that the work and its result may take; None for half of the free memory. Where the draws of all pairs do
+            not fit, only their means and standard deviations are kept.
         seed
-            Same seed, same draws.
+            Seed of the draws. The same seed gives the same result, whatever the batch size.
         progress
             Show a progress bar.
         checkpoint
-            A folder where draws are kept as they are finished: the same call goes on where it was interrupted or
-            killed, and gives what it would have given. Without it, too, Ctrl-C returns the draws that are finished.
+            A folder that stores finished draws: the same call resumes bit-identically after an interruption or a kill.
+            Without it, too, Ctrl-C returns the draws that are finished.
         distributed
-            Under ``torchrun``, or where ``torch.distributed`` is set up, all ranks share the draws (and points) of a
-            call that all of them make, and all get the result. False: this process explains alone.
+            Under ``torchrun``, or where ``torch.distributed`` is initialised, all ranks share the draws (and points) of
+            a call that all of them make, and all get the result. False: this process works alone.
+
+        Returns
+        -------
+        Interactions
+            Scores of all pairs with their uncertainty, tables, plots and a report.
 
         Examples
         --------
@@ -169,74 +204,33 @@ class GEHExplainer(CloserLook):
         >>> result.top(1)[["unit_i", "unit_j", "mean"]].round(3).values.tolist()
         [['a', 'b', 2.0]]
         """
-        draws, seed = check_int("draws", draws, 1), check_int("seed", seed, 0)
+        options = RunOptions(
+            target=target,
+            additional_forward_args=additional_forward_args,
+            groups=groups,
+            draws=draws,
+            scale=scale,
+            batch_size=batch_size,
+            eah_points=eah_points,
+            memory=memory,
+            seed=seed,
+            progress=progress,
+            checkpoint=checkpoint,
+            distributed=distributed,
+        )
         half = half_precision(self.model)
-        ranks = find_rank_group(distributed)
-        kept = None if checkpoint is None else Checkpoint(checkpoint)
         with borrow(self.model):
-            job = self._bench.prepare(
-                *(inputs, target, additional_forward_args, groups, batch_size, seed, None, eah_points, memory),
-                *(kept, ranks),
-            )
-            if kept is not None or ranks.size > 1:
-                asked = {"target": target, "additional_forward_args": additional_forward_args, "groups": groups}
-                asked |= {"scale": scale, "batch_size": batch_size, "eah_points": eah_points, "memory": memory}
-                about = self._bench.about(job, **asked, seed=seed)
-                ranks.check_same({**about, "draws": draws, "checkpoint": kept is None})
-                if kept is not None:
-                    ranks.on_rank0(partial(kept.claim, about, job.budget))
-            unit_names = job.cut.unit_names(names)
-            self._bench.run(job, draws, scale, batch_size, seed, progress)
-            notes = notes_on(job, chosen=self._bench.posterior is None, by_hand=not isinstance(groups, str))
-        if half is not None:
-            notes.append(f"model: it is in {half}, and was explained in torch.float32.")
-        settings = {
-            **settings_of(job, self._bench.output, self._bench.smooth),
-            "target": describe(target),
-            "groups": describe(groups),
-            "group_count": len(job.collected.grouping.names),
-            "draws": job.collected.count,
-            "draws_kept": job.collected.moments is None,
-            "scale": describe(scale),
-            "batch_size": describe(batch_size),
-            "eah_points": min(job.engine.absolute_points or len(job.points), len(job.points)),
-            "seed": seed,
-            "warnings": notes,
-        }
-        grouping = job.collected.grouping
-        result = Interactions(job.collected.result(), grouping.labels, unit_names, grouping.names, settings)
-        notes += unsettled(result)
-        for note in notes if ranks.first else ():
-            warn(note)
-        return result
-
-    def diagnose(
-        self,
-        inputs: Any,
-        y: Any,
-        target: Target = None,
-        additional_forward_args: Any = None,
-        *,
-        draws: int = 100,
-        batch_size: int | None = None,
-        seed: int = 0,
-        progress: bool = True,
-    ) -> Diagnosis:
-        """See how well each draw of the posterior fits data with known targets ``y``, and whether it is calibrated.
-
-        A posterior whose draws do not fit the data says nothing about the network; see :class:`Diagnosis`.
-
-        >>> import torch, geh_explain as geh
-        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Dropout(0.1), torch.nn.Linear(8, 1))
-        >>> x, y = torch.randn(60, 3), torch.randn(60, 1)
-        >>> geh.GEHExplainer(net).diagnose(x, y, draws=10, progress=False).errors.shape
-        (10,)
-        """
-        draws, seed = check_int("draws", draws, 1), check_int("seed", seed, 0)
-        with borrow(self.model):
-            points, cut = self._bench.cut(inputs, target, additional_forward_args)
-            posterior = self._bench.posterior_of(cut, points)
-            return diagnose(cut, points, posterior, y, self._bench.output, draws, batch_size, seed, progress)
+            plan = make_plan(self._setup, inputs, options)
+            claim_run(self._setup, plan)
+            unit_names = plan.cut.unit_names(names)
+            done = run_draws(plan)
+            result_draws = done.accumulator.result()
+            warnings = collect_warnings(self._setup, plan, done, result_draws, half)
+        record = make_record(self._setup, plan, done.accumulator, warnings)
+        for message in warnings if plan.ranks.first else ():
+            warn(message)
+        grouping = done.accumulator.grouping
+        return Interactions(result_draws, grouping.labels, unit_names, grouping.names, record)
 
     def choose_groups(
         self,
@@ -246,33 +240,54 @@ class GEHExplainer(CloserLook):
         *,
         max_groups: int = MAX_GROUPS,
         draws: int = PILOT_DRAWS,
-        scale: str | Sequence[float] | NDArray[np.floating[Any]] | None = None,
+        scale: Scale = None,
         batch_size: int | None = None,
         seed: int = 0,
         progress: bool = True,
     ) -> GroupChoice:
         """Choose the number of groups by the rank weighted distance (the paper's equation 7).
 
-        One pass over the data gives the scores for 1 to ``max_groups`` groups. The result has ``delta``,
-        ``chosen`` and ``plot()``; ``explain(groups="auto")`` makes the same choice.
+        One pass over the data per draw gives the scores for 1 to ``max_groups`` groups. ``explain(groups="auto")``
+        makes the same choice.
 
+        Parameters
+        ----------
+        inputs, target, additional_forward_args, scale, batch_size, seed, progress
+            As in :meth:`explain`.
+        max_groups
+            The largest number of groups that is tried.
+        draws
+            Number of posterior draws whose mean scores decide.
+
+        Returns
+        -------
+        GroupChoice
+            It has ``delta``, ``chosen`` and ``plot()``.
+
+        Examples
+        --------
         >>> import torch, geh_explain as geh
         >>> model = lambda x: x[:, 0] ** 2 * x[:, 1]  # the sign of the interaction is that of x0
         >>> explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
         >>> explainer.choose_groups(torch.randn(200, 2), max_groups=8, progress=False).chosen > 1
         True
         """
-        max_groups, draws, seed = (
-            check_int("max_groups", max_groups, 2),
-            check_int("draws", draws, 1),
-            check_int("seed", seed, 0),
+        options = RunOptions(
+            target=target,
+            additional_forward_args=additional_forward_args,
+            draws=draws,
+            scale=scale,
+            batch_size=batch_size,
+            seed=seed,
+            progress=progress,
+            distributed=False,
+            max_groups=max_groups,
+            pilot_draws=draws,
         )
         with borrow(self.model):
-            job = self._bench.prepare(inputs, target, additional_forward_args, "auto", batch_size, seed, max_groups)
-            job.collected.pilot = draws
-            self._bench.run(job, draws, scale, batch_size, seed, progress)
-        assert job.collected.choice is not None
-        return job.collected.choice
+            accumulator = run_draws(make_plan(self._setup, inputs, options)).accumulator
+        assert accumulator.choice is not None
+        return accumulator.choice
 
     def screen(
         self,
@@ -282,18 +297,27 @@ class GEHExplainer(CloserLook):
         *,
         keep: int = 50,
         draws: int = 10,
-        scale: str | Sequence[float] | NDArray[np.floating[Any]] | None = "std",
+        scale: Scale = "std",
         batch_size: int | None = None,
         seed: int = 0,
         progress: bool = True,
     ) -> Subset:
-        """Return the ``keep`` units that matter most, the strongest first, to explain next.
+        """Return the ``keep`` units with the largest gradients, the largest first, to explain next.
 
-        Units are ranked by their mean absolute gradient over points and draws, times what ``scale`` says (their
-        standard deviation by default), or by the dropout rate the model has learned for each input, where it has.
-        The cost does not grow with the number of pairs. A unit that matters only where another one moves has a
-        gradient too, so that interactions are not lost; one whose effect no point shows is.
+        Units are ranked by their mean absolute gradient over points and draws, times ``scale`` (their standard
+        deviation by default), or by the dropout rate that the model has learned for each input, where it has one. The
+        cost does not grow with the number of pairs. A unit that acts only where another one moves has a gradient too,
+        so that its interactions are not lost; a unit whose effect no point shows is.
 
+        Parameters
+        ----------
+        inputs, target, additional_forward_args, draws, scale, batch_size, seed, progress
+            As in :meth:`explain`.
+        keep
+            How many units to keep.
+
+        Examples
+        --------
         >>> import torch, geh_explain as geh
         >>> model = lambda x: x[:, 3] * x[:, 70] + x[:, 5]
         >>> x = torch.randn(50, 100)
@@ -301,17 +325,243 @@ class GEHExplainer(CloserLook):
         >>> sorted(explainer.screen(x, keep=3, progress=False).indices)
         [3, 5, 70]
         """
-        keep, draws, seed = check_int("keep", keep, 1), check_int("draws", draws, 1), check_int("seed", seed, 0)
-        batch_size = None if batch_size is None else check_int("batch_size", batch_size, 1)
+        check_int("keep", keep, 1)
+        options = AnalysisOptions(draws, batch_size, seed, progress)
         with borrow(self.model):
-            points, cut = self._bench.cut(inputs, target, additional_forward_args)
-            posterior = self._bench.posterior_of(cut, points)
-            importance = learned_rates(cut)
-            if importance is None:
-                with steady(posterior, self.model, seed):
-                    factors = np.abs(unit_factors(cut, points, scale, batch_size))
-                importance = factors * expected_gradients(cut, points, posterior, draws, batch_size, seed, progress)
-            else:
-                importance = 1 - importance
+            points, cut = self._setup.read(inputs, target, additional_forward_args)
+            posterior = self._setup.posterior_for(cut, points)
+            importance = screen_units(cut, points, posterior, scale, options)
         strongest = np.argsort(-importance, kind="stable")[:keep]
         return Subset(strongest, cut.units, importance[strongest])
+
+    def diagnose(
+        self,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        y: Any,
+        draws: int = 100,
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Diagnosis:
+        """Measure how well each draw of the posterior fits known targets ``y``, and whether it is calibrated.
+
+        A posterior whose draws do not fit the data says nothing about the network.
+
+        Parameters
+        ----------
+        inputs, target, additional_forward_args, draws, batch_size, seed, progress
+            As in :meth:`explain`.
+        y
+            One target per row: numbers for regression, class indices for classification.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Dropout(0.1), torch.nn.Linear(8, 1))
+        >>> x, y = torch.randn(60, 3), torch.randn(60, 1)
+        >>> geh.GEHExplainer(net).diagnose(x, y=y, draws=10, progress=False).errors.shape
+        (10,)
+        """
+        options = AnalysisOptions(draws, batch_size, seed, progress)
+        with borrow(self.model):
+            points, cut = self._setup.read(inputs, target, additional_forward_args)
+            return diagnose(cut, points, self._setup.posterior_for(cut, points), y, options)
+
+    def check(
+        self,
+        result: Interactions,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        measure: str = "geh",
+        pairs: int = 100,
+        baseline: Any = "mean",
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> AblationCheck:
+        """Check whether pairs with high scores act jointly, at inputs that ``result`` was not computed from.
+
+        Units are switched off, alone and in pairs. The effect of both beyond the sum of the single effects should be
+        larger where scores are. The network is used without dropout.
+
+        Parameters
+        ----------
+        result
+            What :meth:`explain` returned.
+        inputs, target, additional_forward_args, batch_size, seed, progress
+            As in :meth:`explain`; other points than those.
+        measure
+            The scores to check: ``"geh"``, ``"aeh"`` or ``"eah"``.
+        pairs
+            How many pairs: half of them the strongest, the others drawn from the rest.
+        baseline
+            Value of a unit that is switched off: its ``"mean"`` over the inputs, a number, or one number per unit.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> net = lambda x: x[:, 0] * x[:, 1] + x[:, 1] * x[:, 2] / 9 + x[:, 3]
+        >>> explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
+        >>> result = explainer.explain(torch.randn(100, 4), groups=1, progress=False)
+        >>> explainer.check(result, torch.randn(100, 4), progress=False).correlation > 0.9
+        True
+        """
+        self._check_result(result)
+        check_int("pairs", pairs, 3)
+        options = AnalysisOptions(1, batch_size, seed, progress)
+        with borrow(self.model):
+            points, cut = self._setup.read(inputs, target, additional_forward_args)
+            if cut.n_units != len(result.names):
+                raise GEHValueError(
+                    f"inputs: there are {cut.n_units} units, and result is about {len(result.names)}; give the same "
+                    "kind."
+                )
+            off = baseline_values(baseline, unit_moments(cut, points, batch_size).mean)
+            request = AblationRequest(result.names, result.scores(measure).pair_mean(), pairs, off)
+            return check_pairs(cut, points, request, options)
+
+    def surface(
+        self,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        pair: tuple[int | str, int | str],
+        result: Interactions | None = None,
+        grid: int = 25,
+        background: int = 50,
+        draws: int = 20,
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Surface:
+        """Measure the joint effect of two units on a grid of their values, without their main effects.
+
+        Parameters
+        ----------
+        inputs, target, additional_forward_args, draws, batch_size, seed, progress
+            As in :meth:`explain`.
+        pair
+            The two units, by name or index.
+        result
+            What :meth:`explain` returned for the same inputs: its groups and their signed effects are drawn too.
+        grid
+            Number of grid values per unit, or all its values where there are fewer.
+        background
+            How many of the inputs, evenly spaced, the values of the other units are taken from; the response is their
+            mean.
+
+        Returns
+        -------
+        Surface
+            It has ``values`` and ``plot()``.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> model = lambda x: x[:, 0] * x[:, 1] + x[:, 0] ** 2
+        >>> explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
+        >>> surface = explainer.surface(torch.rand(200, 3), pair=(0, 1), grid=5, progress=False)
+        >>> twist = surface.values[-1, -1] - surface.values[-1, 0] - surface.values[0, -1] + surface.values[0, 0]
+        >>> round(float(twist / (surface.first[-1] - surface.first[0]) / (surface.second[-1] - surface.second[0])), 3)
+        1.0
+        """
+        check_int("grid", grid, 2)
+        check_int("background", background, 1)
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise GEHTypeError(f"pair={pair!r} must be two units, by name or index, such as pair=(0, 1).")
+        options = AnalysisOptions(draws, batch_size, seed, progress)
+        with borrow(self.model):
+            points, cut = self._setup.read(inputs, target, additional_forward_args)
+            names = cut.unit_names(None if result is None else result.names)
+            first, second = (find_unit(unit, names) for unit in pair)
+            if first == second:
+                raise GEHValueError(f"pair={tuple(pair)!r} names the same unit twice; a surface needs two.")
+            posterior = self._setup.posterior_for(cut, points)
+            surface = joint_effect(cut, points, posterior, SurfaceRequest((first, second), grid, background), options)
+        if result is None:
+            return surface
+        effects = result.regions(first, second)["mean"].to_numpy()
+        return surface.with_groups((names[first], names[second]), result.labels, effects)
+
+    def interpret(
+        self,
+        result: Interactions,
+        candidates: Any,
+        pairs: int | Sequence[tuple[int | str, int | str]] = 2,
+        *,
+        joint: Any = None,
+        k: int = 9,
+        measure: str = "geh",
+        reduce: str = "max",
+        ascent: bool | dict[str, Any] = True,
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Gallery:
+        """Show what the hidden units of the strongest pairs respond to.
+
+        Parameters
+        ----------
+        result
+            What :meth:`explain` returned.
+        candidates
+            Inputs among which those with the largest activations are searched: tensor, ndarray, Dataset or DataLoader.
+        pairs
+            How many of the strongest pairs, or a list of pairs of units, by name or index.
+        joint
+            Inputs among which those that activate both units of a pair are searched; None for ``candidates``.
+        k
+            How many of them to show.
+        measure
+            By which the strongest pairs are chosen: ``"geh"``, ``"aeh"`` or ``"eah"``.
+        reduce
+            How the map of a unit becomes one number: its ``"max"`` or its ``"mean"``.
+        ascent
+            Also synthesise an input for each unit, and for both, by gradient ascent; a dict holds options of
+            :func:`geh_explain.interpret.maximise`.
+        batch_size, seed, progress
+            Candidates at a time, the seed of the ascent, and whether to show progress bars.
+
+        Returns
+        -------
+        Gallery
+            It has ``plot()`` and ``readings()``.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> from torch import nn
+        >>> net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+        >>> explainer = geh.GEHExplainer(net, "1", posterior=geh.posterior.PointEstimate())
+        >>> x = torch.randn(200, 3)
+        >>> result = explainer.explain(x, groups=2, progress=False)
+        >>> gallery = explainer.interpret(result, x, pairs=1, ascent=False, progress=False)
+        >>> gallery.pairs[0].exemplars.inputs.shape
+        torch.Size([2, 9, 3])
+        """
+        self._check_result(result)
+        search = Search(check_int("k", k, 1), reduce, batch_size=batch_size, progress=progress)
+        painting = check_ascent(ascent, {"reduce": reduce, "seed": check_int("seed", seed, 0), "progress": progress})
+        chosen = choose_pairs(result, pairs, measure)
+        ref = self._setup.layer_ref
+        layer = None if ref.module is None else Layer(ref.module, ref.pick, ref.call)
+        return build_gallery(
+            self.model, layer, self._setup.units, result, candidates, joint, chosen, measure, search, painting
+        )
+
+    def _check_result(self, result: Any) -> None:
+        """Raise unless ``result`` is about the layer of this explainer."""
+        if not isinstance(result, Interactions):
+            raise GEHTypeError(f"result is a {type(result).__name__}, no result of explain().")
+        layer = self._setup.layer_ref.name or None
+        if layer != result.record.layer:
+            raise GEHValueError(
+                f"result: it is about {result.record.layer or 'the inputs'}, and this explainer about "
+                f"{layer or 'the inputs'}; use the explainer that made it."
+            )

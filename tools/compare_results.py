@@ -222,7 +222,7 @@ def extras(geh):
         "surface",
         lambda: (
             explainer.surface(x8, 0, 1, draws=3, progress=False).values
-            if "pair" not in explainer.surface.__code__.co_varnames[:3]
+            if "pair" not in __import__("inspect").signature(explainer.surface).parameters
             else explainer.surface(x8, pair=(0, 1), draws=3, progress=False).values
         ),
     )

@@ -1,4 +1,4 @@
-"""Do strong pairs really act jointly? Interactions against what happens when units are switched off."""
+"""Ablation: do pairs with high scores act jointly when their units are switched off?"""
 
 from __future__ import annotations
 
@@ -9,31 +9,52 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
+from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
-from geh_explain.engines.difference import moved
+from geh_explain.engines.difference import outputs_after_moves
 from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
+from geh_explain.run.options import AnalysisOptions
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from geh_explain.results.interactions import Interactions
-from geh_explain._types import Floats, Ints
-
-#: How often points are drawn anew for the interval.
-_RESAMPLED = 500
-#: What is below this share of the largest is 0 but for rounding, and has no order.
+#: How often points are resampled for the interval of the correlation.
+_RESAMPLES = 500
+#: Values below this share of the largest are rounding, and count as 0 where they are ranked.
 _ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
-class Check:
-    """What was predicted for some pairs, what was seen, and how well both agree.
+class AblationCheck:
+    """Agreement of scores with the joint effects of switching units off.
 
-    ``predicted`` (C,) is the score times how far both units are moved; ``observed`` (C,) is the size of
-    f(x) - f(x without i) - f(x without j) + f(x without both), both as means over the points. ``correlation`` is that
-    of their ranks; ``low`` and ``high`` hold 95 % of what it is when points are drawn anew.
+    For a pair (i, j) and a point x, with ``x \\ S`` the point whose units S are at their baseline b,
+
+        predicted = score_ij * mean over x of |x_i - b_i| |x_j - b_j|,
+        observed  = mean over x of |f(x) - f(x \\ i) - f(x \\ j) + f(x \\ ij)|.
+
+    Attributes
+    ----------
+    pairs
+        Names of the units of each pair.
+    predicted, observed
+        Both (C,), one number per pair.
+    correlation
+        Rank correlation of predicted and observed.
+    low, high
+        95 % interval of the correlation, from bootstrap samples of the points.
+
+    Examples
+    --------
+    >>> import torch, geh_explain as geh
+    >>> net = lambda x: x[:, 0] * x[:, 1] + x[:, 1] * x[:, 2] / 9 + x[:, 3]
+    >>> explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
+    >>> result = explainer.explain(torch.randn(100, 4), groups=1, progress=False)
+    >>> check = explainer.check(result, torch.randn(100, 4), progress=False)
+    >>> check.pairs[0], check.table().shape
+    (('x0', 'x1'), (6, 4))
     """
 
     pairs: list[tuple[str, str]]
@@ -44,7 +65,7 @@ class Check:
     high: float
 
     def table(self) -> pd.DataFrame:
-        """Return a line for each pair, the one with the strongest joint effect first."""
+        """Return one row per pair, the largest joint effect first: unit_i, unit_j, predicted, observed."""
         import pandas as pd
 
         first, second = zip(*self.pairs, strict=True)
@@ -53,72 +74,84 @@ class Check:
 
     def __repr__(self) -> str:
         interval = f"{self.low:.2f} to {self.high:.2f}"
-        return f"Check({len(self.pairs)} pairs: rank correlation {self.correlation:.2f}, {interval})"
+        return f"AblationCheck({len(self.pairs)} pairs: rank correlation {self.correlation:.2f}, {interval})"
 
 
-def check_pairs(
-    cut: Cut,
-    points: Points,
-    result: Interactions,
-    measure: str,
-    pairs: int,
-    baseline: Floats,
-    batch_size: int | None,
-    seed: int,
-    progress: bool,
-) -> Check:
-    """Switch units off, alone and two at a time, and compare with what the scores say.
+@dataclass(frozen=True)
+class AblationRequest:
+    """Which scores are checked, and how.
 
-    Half of the ``pairs`` are the strongest, the others are drawn from the rest.
+    ``scores`` (P,) are those of all pairs of the units ``names``; ``n_pairs`` of them are checked. A unit that is
+    switched off is moved to its entry of ``baseline`` (D,).
     """
-    score = result.scores(measure).pair_mean()
-    chosen = _chosen(score, pairs, seed)
-    score = score[chosen]
-    first, second = (ends[chosen] for ends in np.triu_indices(len(result.names), 1))
-    areas, effects = [], []
-    with tqdm(total=len(points), desc="checking", unit="row", disable=not progress, leave=False) as bar:
-        for rows in points.pieces(batch_size):
-            steps, joint = _switched_off(cut, rows, baseline, first, second)
+
+    names: list[str]
+    scores: Floats
+    n_pairs: int
+    baseline: Floats
+
+
+def check_pairs(cut: Cut, points: Points, request: AblationRequest, options: AnalysisOptions) -> AblationCheck:
+    """Switch units off, alone and in pairs, and compare the joint effects with the scores.
+
+    Half of the pairs are the strongest, the others are drawn from the rest.
+    """
+    chosen = _choose_pairs(request.scores, request.n_pairs, options.seed)
+    scores = request.scores[chosen]
+    first, second = (ends[chosen] for ends in np.triu_indices(len(request.names), 1))
+    areas = []
+    effects = []
+    with tqdm(total=len(points), desc="checking", unit="row", disable=not options.progress, leave=False) as bar:
+        for rows in points.pieces(options.batch_size):
+            steps, joint = _joint_effects(cut, rows, request.baseline, first, second)
             areas.append(np.abs(steps[:, first] * steps[:, second]))
             effects.append(np.abs(joint))
             bar.update(len(rows))
     area, effect = np.concatenate(areas), np.concatenate(effects)
-    predicted, observed = score * area.mean(axis=0), effect.mean(axis=0)
-    rng = np.random.default_rng(seed)
-    again = []
-    for _ in range(_RESAMPLED):
-        some = rng.integers(len(area), size=len(area))
-        again.append(_agreement(score * area[some].mean(axis=0), effect[some].mean(axis=0)))
-    low, high = np.quantile(again, [0.025, 0.975])
-    names = [(result.names[i], result.names[j]) for i, j in zip(first, second, strict=True)]
-    return Check(names, predicted, observed, _agreement(predicted, observed), float(low), float(high))
+    predicted, observed = scores * area.mean(axis=0), effect.mean(axis=0)
+    low, high = _bootstrap_interval(scores, area, effect, options.seed)
+    names = [(request.names[i], request.names[j]) for i, j in zip(first, second, strict=True)]
+    return AblationCheck(names, predicted, observed, _rank_correlation(predicted, observed), low, high)
 
 
-def _chosen(score: Floats, count: int, seed: int) -> Ints:
-    """Return the numbers of the strongest pairs, and of as many others."""
-    if len(score) < 3:
-        raise GEHValueError(f"result: it has {len(score)} pair(s); an order needs at least 3.")
-    order = np.argsort(-score, kind="stable")
-    strongest, others = order[: count // 2], order[count // 2 :]
-    some = np.random.default_rng(seed).permutation(others)[: count - len(strongest)]
-    return np.sort(np.concatenate([strongest, some]))
+def _choose_pairs(scores: Floats, n_pairs: int, seed: int) -> Ints:
+    """Return the indices of the strongest pairs, and of as many random others."""
+    if len(scores) < 3:
+        raise GEHValueError(f"result: it has {len(scores)} pair(s); an order needs at least 3.")
+    order = np.argsort(-scores, kind="stable")
+    strongest, rest = order[: n_pairs // 2], order[n_pairs // 2 :]
+    random = np.random.default_rng(seed).permutation(rest)[: n_pairs - len(strongest)]
+    return np.sort(np.concatenate([strongest, random]))
 
 
 @torch.no_grad()
-def _switched_off(cut: Cut, rows: Rows, baseline: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:
-    """Return how far units move to their baseline (n, D), and the joint effects of pairs that do (n, C)."""
+def _joint_effects(cut: Cut, rows: Rows, baseline: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:
+    """Return how far units move to their baseline (n, D), and the joint effects (n, C) of moving pairs."""
     values = cut.units.values(cut.activations(rows))
     steps = torch.as_tensor(baseline).to(values) - values
-    units, numbers = np.unique(np.stack([first, second]), return_inverse=True)
-    i, j, each = (torch.as_tensor(ends, device=steps.device) for ends in (first, second, units))
+    units, places = np.unique(np.stack([first, second]), return_inverse=True)
+    i, j, single = (torch.as_tensor(ends, device=steps.device) for ends in (first, second, units))
     plain = cut.outputs(rows, cut.zeros(rows)).double()
-    alone, both = moved(cut, rows, steps, each, each), moved(cut, rows, steps, i, j)
-    broadcast, of_second = torch.as_tensor(numbers.reshape(2, -1), device=steps.device)
-    return steps.double().cpu().numpy(), (both - alone[broadcast] - alone[of_second] + plain).T.cpu().numpy()
+    alone = outputs_after_moves(cut, rows, steps, single, single)
+    both = outputs_after_moves(cut, rows, steps, i, j)
+    place_i, place_j = torch.as_tensor(places.reshape(2, -1), device=steps.device)
+    joint = both - alone[place_i] - alone[place_j] + plain
+    return steps.double().cpu().numpy(), joint.T.cpu().numpy()
 
 
-def _agreement(predicted: Floats, observed: Floats) -> float:
-    """Return the rank correlation; NaN where one side is all the same."""
+def _bootstrap_interval(scores: Floats, area: Floats, effect: Floats, seed: int) -> tuple[float, float]:
+    """Return the 95 % interval of the rank correlation over bootstrap samples of the points."""
+    rng = np.random.default_rng(seed)
+    correlations = []
+    for _ in range(_RESAMPLES):
+        sample = rng.integers(len(area), size=len(area))
+        correlations.append(_rank_correlation(scores * area[sample].mean(axis=0), effect[sample].mean(axis=0)))
+    low, high = np.quantile(correlations, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _rank_correlation(predicted: Floats, observed: Floats) -> float:
+    """Return the rank correlation; NaN where one side is constant."""
     from scipy.stats import rankdata
 
     a, b = (rankdata(np.where(values < _ROUNDING * values.max(), 0.0, values)) for values in (predicted, observed))
@@ -126,7 +159,7 @@ def _agreement(predicted: Floats, observed: Floats) -> float:
 
 
 def baseline_values(baseline: Any, mean: Floats) -> Floats:
-    """Return where each unit is moved to (D,): ``"mean"``, a number, or one for each unit."""
+    """Return where each unit is moved to (D,): ``"mean"``, a number, or one number per unit."""
     if isinstance(baseline, str):
         if baseline != "mean":
             raise GEHValueError(f"baseline={baseline!r} is unknown; use 'mean', a number, or one for each unit.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +13,9 @@ from tqdm.auto import tqdm
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.model.cut import Cut
-from geh_explain.model.outputs import Output
 from geh_explain.posterior import Posterior
-from geh_explain.posterior.protocols import steady
+from geh_explain.posterior.protocols import enter_draws, steady
+from geh_explain.run.options import AnalysisOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +40,7 @@ class Diagnosis:
     >>> import torch, geh_explain as geh
     >>> net, x = torch.nn.Linear(2, 1), torch.randn(30, 2)
     >>> explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
-    >>> found = explainer.diagnose(x, net(x).detach(), progress=False)
+    >>> found = explainer.diagnose(x, y=net(x).detach(), progress=False)
     >>> found.task, found.broken
     ('regression', 0.0)
     """
@@ -88,31 +87,22 @@ class Diagnosis:
         )
 
 
-def diagnose(
-    cut: Cut,
-    points: Points,
-    posterior: Posterior,
-    y: Any,
-    output: Output,
-    draws: int,
-    batch_size: int | None,
-    seed: int,
-    progress: bool,
-) -> Diagnosis:
-    """Predict with each draw, and compare with the targets."""
+def diagnose(cut: Cut, points: Points, posterior: Posterior, y: Any, options: AnalysisOptions) -> Diagnosis:
+    """Predict with each draw, and compare with the targets ``y``, one per row."""
     targets = _targets(y, len(points))
-    with steady(posterior, cut.model, seed):
-        point = _predictions(cut, points, targets, output, batch_size)
-    found = []
-    with tqdm(total=draws, desc="diagnosing", unit="draw", disable=not progress, leave=False) as bar:
-        for draw in islice(posterior.draws(cut.model, draws, seed) or (), draws):
-            with draw:
-                cut.outputs(points.first[:1])  # the first forward of a draw has one row, see Posterior
-                found.append(_predictions(cut, points, targets, output, batch_size))
+    with steady(posterior, cut.model, options.seed):
+        point = _predictions(cut, points, targets, options.batch_size)
+    predictions = []
+    with (
+        tqdm(total=options.draws, desc="diagnosing", unit="draw", disable=not options.progress, leave=False) as bar,
+        enter_draws(posterior, cut.model, options.draws, options.seed, lambda: cut.outputs(points.first[:1])) as draws,
+    ):
+        for _ in draws:
+            predictions.append(_predictions(cut, points, targets, options.batch_size))
             bar.update()
-    if not found:
+    if not predictions:
         raise GEHValueError(f"posterior={posterior!r} gave no draws.")
-    every = torch.stack(found)
+    every = torch.stack(predictions)
     task = "regression" if targets.is_floating_point() else "classification"
     calibrated = _intervals if task == "regression" else _confidence
     result = Diagnosis(
@@ -144,10 +134,11 @@ def _targets(y: Any, rows: int) -> Tensor:
 
 
 @torch.no_grad()  # here, as draws may switch gradients on
-def _predictions(cut: Cut, points: Points, targets: Tensor, output: Output, batch_size: int | None) -> Tensor:
+def _predictions(cut: Cut, points: Points, targets: Tensor, batch_size: int | None) -> Tensor:
     """Return predicted numbers (n,), or probabilities of all classes (n, C)."""
     if targets.is_floating_point():
         return torch.cat([cut.outputs(rows).double().cpu() for rows in points.pieces(batch_size)])
+    output = cut.output
     values = torch.cat([cut.all_outputs(rows).flatten(1).double().cpu() for rows in points.pieces(batch_size)])
     if output != "raw" and output != "probability":
         raise GEHTypeError(

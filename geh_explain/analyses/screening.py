@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,34 +10,61 @@ from tqdm.auto import tqdm
 
 from geh_explain._types import Floats
 from geh_explain.data.points import Points
+from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.model.cut import Cut
+from geh_explain.model.unit_values import check_scale, unit_moments
 from geh_explain.posterior import Posterior
+from geh_explain.posterior.protocols import enter_draws, steady
+from geh_explain.run.options import AnalysisOptions
 from geh_explain.units.neurons import Neurons
 
 
-def expected_gradients(
-    cut: Cut, points: Points, posterior: Posterior, draws: int, batch_size: int | None, seed: int, progress: bool
-) -> Floats:
-    """Return the mean absolute gradient (D,) of each unit, over points and draws."""
-    total, count = np.zeros(cut.count), 0
-    with tqdm(total=draws * len(points), desc="screening", unit="row", disable=not progress, leave=False) as bar:
-        for draw in islice(posterior.draws(cut.model, draws, seed) or (), draws):
-            with draw:
-                cut.outputs(points.first[:1])  # the first forward of a draw has one row, see Posterior
-                for rows in points.pieces(batch_size):
-                    t = cut.zeros(rows).requires_grad_()
-                    value = cut.outputs(rows, t)
-                    if not value.requires_grad:
-                        raise GEHRuntimeError(
-                            "screen needs gradients, and the model's output has none; choose units=Subset([...])."
-                        )
-                    (gradient,) = torch.autograd.grad(value.sum(), t, allow_unused=True)
-                    if gradient is not None:
-                        total += gradient.abs().double().sum(dim=0).cpu().numpy()
-                    count += len(rows)
-                    bar.update(len(rows))
-    return total / max(count, 1)
+def screen_units(cut: Cut, points: Points, posterior: Posterior, scale: Any, options: AnalysisOptions) -> Floats:
+    """Return how much each unit matters (D,): its scaled mean absolute gradient, or its learned rate of being kept."""
+    rates = learned_rates(cut)
+    if rates is not None:
+        return 1 - rates
+    factors = check_scale(scale, cut)
+    if factors is None:
+        with steady(posterior, cut.model, options.seed):
+            factors = unit_moments(cut, points, options.batch_size).std
+    return np.abs(factors) * expected_gradients(cut, points, posterior, options)
+
+
+def expected_gradients(cut: Cut, points: Points, posterior: Posterior, options: AnalysisOptions) -> Floats:
+    """Return the mean absolute gradient (D,) of each unit, over points and draws.
+
+    That is mean over draws k and points x of |d f_k(x) / d t_i|.
+    """
+    total = np.zeros(cut.n_units)
+    n_rows = 0
+    with (
+        tqdm(
+            total=options.draws * len(points),
+            desc="screening",
+            unit="row",
+            disable=not options.progress,
+            leave=False,
+        ) as bar,
+        enter_draws(posterior, cut.model, options.draws, options.seed, lambda: cut.outputs(points.first[:1])) as draws,
+    ):
+        for _ in draws:
+            for rows in points.pieces(options.batch_size):
+                total += _absolute_gradients(cut, rows)
+                n_rows += len(rows)
+                bar.update(len(rows))
+    return total / max(n_rows, 1)
+
+
+def _absolute_gradients(cut: Cut, rows: Rows) -> Floats | float:
+    """Return the absolute gradients (D,) summed over rows, 0 where the output does not depend on the units."""
+    t = cut.zeros(rows).requires_grad_()
+    value = cut.outputs(rows, t)
+    if not value.requires_grad:
+        raise GEHRuntimeError("screen needs gradients, and the model's output has none; choose units=Subset([...]).")
+    (gradient,) = torch.autograd.grad(value.sum(), t, allow_unused=True)
+    return 0.0 if gradient is None else np.asarray(gradient.abs().double().sum(dim=0).cpu().numpy())
 
 
 def learned_rates(cut: Cut) -> Floats | None:
@@ -50,4 +76,4 @@ def learned_rates(cut: Cut) -> Floats | None:
     if rates is None or cut.layer is not None or not isinstance(cut.units, Neurons):
         return None
     values = torch.as_tensor(rates).detach().double().cpu().numpy().reshape(-1)
-    return values if len(values) == cut.count else None
+    return values if len(values) == cut.n_units else None

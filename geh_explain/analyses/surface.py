@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
 from geh_explain.posterior import Posterior
-
-if TYPE_CHECKING:
-    from geh_explain.results.interactions import Interactions
-from geh_explain._types import Floats
+from geh_explain.posterior.protocols import enter_draws
+from geh_explain.run.options import AnalysisOptions
 
 #: The grid reaches over this share of the data, so that a few outliers do not stretch it.
 _SHARE = 0.98
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Surface:
     """The joint effect of two units on a grid of their values, over and above what each does alone.
 
@@ -42,18 +39,20 @@ class Surface:
     values: Floats
     std: Floats
     points: Floats
-    labels: NDArray[np.int64] | None = None
+    labels: Ints | None = None
     effects: Floats | None = None
 
-    def with_regions(self, result: Interactions) -> Surface:
-        """Return it with the regions of a result about the same points, and the pair's effect in each."""
-        if result.labels is None or len(result.labels) != len(self.points):
-            count = "no" if result.labels is None else len(result.labels)
+    def with_groups(self, names: tuple[str, str], labels: Ints, effects: Floats) -> Surface:
+        """Return the surface with the groups (n,) of the same points and the signed effect (M,) of the pair in each."""
+        if len(labels) != len(self.points):
             raise GEHValueError(
-                f"result: it is about {count} points, and inputs has {len(self.points)}; give the same."
+                f"result: it is about {len(labels)} points, and inputs has {len(self.points)}; give the same."
             )
-        names = result.names[self.pair[0]], result.names[self.pair[1]]
-        return replace(self, names=names, labels=result.labels, effects=result.regions(*self.pair)["mean"].to_numpy())
+        return replace(self, names=names, labels=labels, effects=effects)
+
+    def __repr__(self) -> str:
+        grid = f"{len(self.first)} x {len(self.second)}"
+        return f"Surface({self.names[0]} x {self.names[1]}, {grid} grid, {len(self.points)} points)"
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the surface with the data on it, regions outlined in the colour of their effect; return the axes."""
@@ -62,44 +61,54 @@ class Surface:
         return surface(self, ax=ax)
 
 
+@dataclass(frozen=True)
+class SurfaceRequest:
+    """What a surface is measured for: two units by index, grid values per unit, and number of background points."""
+
+    pair: tuple[int, int]
+    grid: int
+    background: int
+
+
 def joint_effect(
-    cut: Cut,
-    points: Points,
-    posterior: Posterior,
-    pair: tuple[int, int],
-    grid: int,
-    background: int,
-    draws: int,
-    batch_size: int | None,
-    seed: int,
-    progress: bool,
+    cut: Cut, points: Points, posterior: Posterior, request: SurfaceRequest, options: AnalysisOptions
 ) -> Surface:
     """Measure the joint effect of a pair of units on a grid of their values.
 
-    The response at a place of the grid is the mean over ``background`` points whose two units are moved there.
+    The response at a grid point is the mean over background points whose two units are moved there. Main effects are
+    removed: response - row mean - column mean + mean, weighted by the share of the data near each grid value.
     """
-    data = np.concatenate([_values(cut, rows, pair) for rows in points.pieces(batch_size)])
-    first, second = (_grid(column, grid) for column in data.T)
-    step = max(1, len(points) // background)
-    some = [(rows, torch.as_tensor(_values(cut, rows, pair))) for rows in (all_[::step] for all_ in points.batches())]
+    pair = request.pair
+    data = np.concatenate([_values(cut, rows, pair) for rows in points.pieces(options.batch_size)])
+    first, second = (_grid(column, request.grid) for column in data.T)
+    step = max(1, len(points) // request.background)
+    sampled = (rows[::step] for rows in points.batches())
+    background = [(rows, torch.as_tensor(_values(cut, rows, pair))) for rows in sampled]
+    n_background = sum(len(rows) for rows, _ in background)
     weights = [_weights(column, places) for column, places in zip(data.T, (first, second), strict=True)]
-    found = []
-    with tqdm(total=draws * len(first), desc="surface", unit="row", disable=not progress, leave=False) as bar:
-        for draw in islice(posterior.draws(cut.model, draws, seed) or (), draws):
-            with draw:
-                cut.outputs(points.first[:1])  # the first forward of a draw has one row, see Posterior
-                response = np.empty((len(first), len(second)))
-                for number, place in enumerate(first):
-                    sums = [_sums(cut, rows, own, pair, float(place), second, batch_size) for rows, own in some]
-                    response[number] = np.sum(sums, axis=0) / sum(len(rows) for rows, _ in some)
-                    bar.update()
-            found.append(_without_main_effects(response, *weights))
-    if not found:
+    surfaces = []
+    with (
+        tqdm(
+            total=options.draws * len(first), desc="surface", unit="row", disable=not options.progress, leave=False
+        ) as bar,
+        enter_draws(posterior, cut.model, options.draws, options.seed, lambda: cut.outputs(points.first[:1])) as draws,
+    ):
+        for _ in draws:
+            response = np.empty((len(first), len(second)))
+            for number, place in enumerate(first):
+                sums = [
+                    _sums(cut, rows, values, pair, float(place), second, options.batch_size)
+                    for rows, values in background
+                ]
+                response[number] = np.sum(sums, axis=0) / n_background
+                bar.update()
+            surfaces.append(_without_main_effects(response, *weights))
+    if not surfaces:
         raise GEHValueError(f"posterior={posterior!r} gave no draws.")
-    every = np.stack(found)
+    stacked = np.stack(surfaces)
     names = cut.unit_names()
-    spread = every.std(axis=0, ddof=min(1, len(every) - 1))
-    return Surface(pair, (names[pair[0]], names[pair[1]]), first, second, every.mean(axis=0), spread, data)
+    spread = stacked.std(axis=0, ddof=min(1, len(stacked) - 1))
+    return Surface(pair, (names[pair[0]], names[pair[1]]), first, second, stacked.mean(axis=0), spread, data)
 
 
 @torch.no_grad()
@@ -123,19 +132,19 @@ def _grid(values: Floats, count: int) -> Floats:
 
 @torch.no_grad()
 def _sums(
-    cut: Cut, rows: Rows, own: Tensor, pair: tuple[int, int], place: float, second: Floats, batch_size: int | None
+    cut: Cut, rows: Rows, values: Tensor, pair: tuple[int, int], place: float, second: Floats, batch_size: int | None
 ) -> Floats:
     """Return the sum of responses with the first unit at ``place`` and the second at each of ``second``."""
     per_call = max(1, (batch_size or 4096) // len(rows))
-    found: list[float] = []
+    sums: list[float] = []
     for start in range(0, len(second), per_call):
-        some = second[start : start + per_call]
-        many = rows.repeat(len(some))
-        t = cut.zeros(many)
-        t[:, pair[0]] = (place - own[:, 0]).repeat(len(some)).to(t)
-        t[:, pair[1]] = (torch.as_tensor(some)[:, None] - own[:, 1]).flatten().to(t)
-        found += cut.outputs(many, t).double().reshape(len(some), len(rows)).sum(dim=1).tolist()
-    return np.array(found)
+        places = second[start : start + per_call]
+        repeated = rows.repeat(len(places))
+        t = cut.zeros(repeated)
+        t[:, pair[0]] = (place - values[:, 0]).repeat(len(places)).to(t)
+        t[:, pair[1]] = (torch.as_tensor(places)[:, None] - values[:, 1]).flatten().to(t)
+        sums += cut.outputs(repeated, t).double().reshape(len(places), len(rows)).sum(dim=1).tolist()
+    return np.array(sums)
 
 
 def _weights(values: Floats, places: Floats) -> Floats:
@@ -144,6 +153,6 @@ def _weights(values: Floats, places: Floats) -> Floats:
     return np.bincount(nearest, minlength=len(places)) / len(values)
 
 
-def _without_main_effects(response: Floats, broadcast: Floats, of_second: Floats) -> Floats:
-    rows, columns = response @ of_second, broadcast @ response
-    return np.asarray(response - rows[:, None] - columns + broadcast @ rows)
+def _without_main_effects(response: Floats, weights_first: Floats, weights_second: Floats) -> Floats:
+    rows, columns = response @ weights_second, weights_first @ response
+    return np.asarray(response - rows[:, None] - columns + weights_first @ rows)

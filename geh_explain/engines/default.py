@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from geh_explain.data.rows import Rows
-from geh_explain.engines.base import Engine
+from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.difference import Difference
 from geh_explain.engines.exact import Exact, NoSecondDerivative
 from geh_explain.engines.stein import Stein
@@ -36,30 +36,36 @@ def check_engine(engine: Any) -> None:
 
 
 def wants_smoothing(engine: str | Engine) -> bool:
-    """Tell whether ``engine`` takes second derivatives, or may turn out to."""
-    return engine.smooth if isinstance(engine, Engine) else engine == "auto" or _BY_NAME[engine].smooth
+    """Return whether ``engine`` takes second derivatives, or may turn out to."""
+    return engine.differentiates if isinstance(engine, Engine) else engine == "auto" or _BY_NAME[engine].differentiates
 
 
-def choose_engine(engine: str | Engine, cut: Cut, rows: Rows) -> tuple[Engine, str]:
-    """Return the engine and why it was chosen; "auto" tries second derivatives on a few rows."""
+def choose_engine(engine: str | Engine, cut: Cut, rows: Rows, limits: Limits) -> tuple[EngineRun, str]:
+    """Start the engine of a run and return it with the reason of the choice.
+
+    ``"auto"`` tries second derivatives on a few rows: structured if the network is supported, else exact, else mixed
+    differences.
+    """
     if not isinstance(engine, Structured) and engine not in ("auto", "structured"):
-        return _BY_NAME[engine]() if isinstance(engine, str) else engine, "asked for"
-    few, structured = rows[:PROBE_ROWS], engine if isinstance(engine, Structured) else Structured()
+        asked = _BY_NAME[engine]() if isinstance(engine, str) else engine
+        return asked.start(cut, limits), "asked for"
+    structured = (engine if isinstance(engine, Structured) else Structured()).start(cut, limits)
+    probe_rows = rows[:PROBE_ROWS]
     try:
-        probe = structured.exact.probe(cut, few)
+        probe = structured.exact.probe(probe_rows)
     except NoSecondDerivative as error:
-        return Difference(), str(error)
+        return Difference().start(cut, limits), str(error)
     except RuntimeError as error:
         if "numpy()" not in str(error):
             raise
         probe = None
     if probe is None and _depends(cut, rows):
-        return Difference(), "the model's output has no gradients"
+        return Difference().start(cut, limits), "the model's output has no gradients"
     if probe is None:
         return structured.exact, "the output does not depend on the units"
-    structured.check(cut, few, probe)
-    if structured.misfit is not None:
-        return structured.exact, why_not(structured.misfit)
+    structured.check(probe_rows, probe)
+    if structured.unsupported is not None:
+        return structured.exact, why_not(structured.unsupported)
     return structured, "linear maps and elementwise functions only"
 
 

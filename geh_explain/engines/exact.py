@@ -11,21 +11,19 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from geh_explain._memory import chunk_bytes
-from geh_explain.data.points import Points
+from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
-from geh_explain.engines.base import Engine, refuse_not_finite
+from geh_explain.engines.base import Engine, EngineRun, Limits, refuse_not_finite
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.model.cut import Cut
 
 #: More rows than this in a chunk only spill the caches.
-_MOST_ROWS = 2048
+_MAX_ROWS = 2048
 #: Below this many rows times directions, vectorising over directions pays for its overhead ...
 _VECTOR_ROWS = 8192
 #: ... unless rows are large images, and more than a few of these bytes: then it never does.
@@ -47,32 +45,42 @@ class Exact(Engine):
     """
 
     name = "exact"
-    takes_several_draws = True
 
-    def __init__(self) -> None:
-        self.batch_size: int | None = None
+    def start(self, cut: Cut, limits: Limits) -> ExactRun:
+        """Return the object that computes the Hessians of one run."""
+        return ExactRun(self, cut, limits)
+
+
+class ExactRun(EngineRun):
+    """Double backward passes of one run, with the memory that a row takes."""
+
+    batches_draws = True
+
+    def __init__(self, engine: Engine, cut: Cut, limits: Limits) -> None:
+        super().__init__(engine, cut, limits)
         self._row_bytes = 0
         self._vectorise = True
 
-    def probe(self, cut: Cut, rows: Rows) -> tuple[Tensor, Tensor] | None:
+    def probe(self, rows: Rows) -> tuple[Tensor, Tensor] | None:
         """Return one direction (D,) and the local Hessians times it (n, D).
 
         Returns None if the outputs have no gradients; raises :class:`NoSecondDerivative` if those have none.
         """
+        cut = self.cut
         t, gradient, _ = _gradient(cut, rows)
-        direction = torch.randn(cut.count, generator=torch.Generator().manual_seed(0), dtype=torch.double).to(t)
+        direction = torch.randn(cut.n_units, generator=torch.Generator().manual_seed(0), dtype=torch.double).to(t)
         if gradient is None:
             return (direction, torch.zeros_like(t)) if cut.outputs(rows, t).requires_grad else None
         return direction, _backward((gradient * direction).sum(), t)
 
-    def add(self, sums: GroupSums, cut: Cut, rows: Rows, labels: NDArray[np.int64]) -> None:
+    def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the local interactions of a chunk of rows to ``sums``."""
-        members = sums.one_hot(labels, cut.device)
-        t, gradient, slopes = _gradient(cut, rows)
+        members = sums.one_hot(labels, self.cut.device)
+        t, gradient, slopes = _gradient(self.cut, rows)
         sums.add_slopes(slopes, members)
         if gradient is None:
             return
-        pair, units = 0, cut.count
+        pair, units = 0, self.cut.n_units
         step = self._directions(len(rows))
         # The last unit has no partner left, so its row of the Hessian is never asked for.
         for first in range(0, units - 1, step):
@@ -100,18 +108,15 @@ class Exact(Engine):
             return 1
         return max(1, min(32, _VECTOR_ROWS // rows))
 
-    def prepare(self, cut: Cut, points: Points, batch_size: int | None) -> None:
-        """Note the batch size."""
-        self.batch_size = batch_size
-
-    def chunk_rows(self, cut: Cut, rows: Rows) -> int:
-        """Return the batch size asked for, else what a budget of memory allows."""
+    def chunk_rows(self, rows: Rows) -> int:
+        """Return the batch size asked for, else what the memory allows."""
         if not self._row_bytes:
-            self._row_bytes = _kept_bytes(cut, rows[:4])
-        if self.batch_size is not None:
-            return self.batch_size
+            self._row_bytes = _graph_bytes(self.cut, rows[:4])
+        if self.limits.batch_size is not None:
+            return self.limits.batch_size
         # Twice: the second backward holds about as much again as the graph it walks.
-        return max(1, min(_MOST_ROWS, chunk_bytes(cut.device, self.memory) // (2 * self._row_bytes)))
+        memory = chunk_bytes(self.cut.device, self.limits.memory)
+        return max(1, min(_MAX_ROWS, memory // (2 * self._row_bytes)))
 
 
 def _gradient(cut: Cut, rows: Rows) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -165,7 +170,7 @@ def _backward(
     return gradient
 
 
-def _kept_bytes(cut: Cut, rows: Rows) -> int:
+def _graph_bytes(cut: Cut, rows: Rows) -> int:
     """Return the bytes per row that autograd keeps for the forward and the first backward pass."""
     _, gradient, _ = _gradient(cut, rows)
     kept: dict[int, int] = {}
@@ -174,7 +179,7 @@ def _kept_bytes(cut: Cut, rows: Rows) -> int:
         for tensor in _saved(node):
             if tensor.ndim and not isinstance(tensor, torch.nn.Parameter):
                 kept[tensor.data_ptr()] = tensor.nbytes
-    return max(1, sum(kept.values()) // len(rows), cut.count * 8)
+    return max(1, sum(kept.values()) // len(rows), cut.n_units * 8)
 
 
 def _graph(value: Tensor) -> Iterator[Any]:

@@ -29,11 +29,12 @@ class _Kinks(View):
 
 def why_zero(cut: Cut, rows: Rows) -> str:
     """Say why all local interactions of ``cut`` are exactly 0."""
-    pairs = cut.count * (cut.count - 1) // 2
+    pairs = cut.n_units * (cut.n_units - 1) // 2
     zero = f"all {pairs} pairs are exactly 0" if pairs > 1 else "the only pair is exactly 0"
     t = cut.zeros(rows).requires_grad_()
-    kinks = cut.view = _Kinks()
-    value = cut.outputs(rows, t)
+    kinks = _Kinks()
+    with cut.viewed(kinks):
+        value = cut.outputs(rows, t)
     if not value.requires_grad or torch.autograd.grad(value.sum(), t, allow_unused=True)[0] is None:
         return f"{zero}: the output does not depend on {cut.place}; choose a layer that leads to the explained output."
     if kinks.seen:

@@ -1,4 +1,4 @@
-"""A look at the data before the work: where the points lie, which belong together, how widely units vary."""
+"""What ``groups=`` asks for: labels as they are given, a clusterer, or a number of groups to be found."""
 
 from __future__ import annotations
 
@@ -6,57 +6,52 @@ from typing import Any
 
 import numpy as np
 
+from geh_explain._types import Floats
 from geh_explain.data.points import Points
-from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHValueError
-from geh_explain.groups.grouping import Grouping, check_groups, from_clusterer, from_labels, from_tree
-from geh_explain.groups.positions import _FEW_BYTES, _MOST_BYTES, positions, sample
+from geh_explain.groups.grouping import Grouping, check_groups, from_clusterer, from_labels
 from geh_explain.groups.tree import RegionTree, grow
 from geh_explain.model.cut import Cut
 
-#: The most groups that are tried where their number is open.
+#: Largest number of groups that is tried where their number is chosen automatically.
 MAX_GROUPS = 60
 
 
-def find_groups(
-    cut: Cut,
-    points: Points,
-    groups: Any,
-    batch_size: int | None,
-    seed: int,
-    most: int = MAX_GROUPS,
-    budget: int = 16 * _MOST_BYTES,
-) -> tuple[Grouping, RegionTree | None]:
-    """Return the groups that ``groups`` asks for; where their number is open, the finest ones with their tree.
-
-    Of the ``budget`` of memory in bytes, the sample from which regions are found takes a sixteenth, and some copies.
-    """
+def given_groups(groups: Any, points: Points) -> Grouping | None:
+    """Return the groups that need no positions: labels, or a single group. None where groups must be found."""
     check_groups(groups)
     if not isinstance(groups, (str, int, np.integer)) and not hasattr(groups, "fit_predict"):
         points.check_matched("groups")
-        return from_labels(groups, len(points)), None
-    if isinstance(groups, (int, np.integer)) and groups == 1:  # no need to look where points lie
-        return Grouping(np.zeros(len(points), dtype=np.int64), ["0"]), None
-    where = sample(positions(cut, points, batch_size), seed, min(_MOST_BYTES, max(_FEW_BYTES, budget // 16)))
-    if hasattr(groups, "fit_predict"):
-        if len(where) < len(points):
-            raise GEHValueError(
-                f"groups={groups!r}: {len(points)} points are too many to cluster at once; pass labels or a number."
-            )
-        return from_clusterer(groups, where), None
-    wanted = most if isinstance(groups, str) else int(groups)
-    if wanted > len(points) and not isinstance(groups, str):
-        raise GEHValueError(f"groups={wanted}, but there are only {len(points)} points; use at most as many.")
-    tree = grow(where, wanted, standardise=_is_table(cut, points.first))
-    if tree.count < wanted and not isinstance(groups, str):
+        return from_labels(groups, len(points))
+    if isinstance(groups, (int, np.integer)) and groups == 1:
+        return Grouping(np.zeros(len(points), dtype=np.int64), ["0"])
+    return None
+
+
+def cluster(groups: Any, positions: Floats, n_points: int) -> Grouping:
+    """Return the groups of a scikit-learn clusterer, which needs the positions of all points."""
+    if len(positions) < n_points:
         raise GEHValueError(
-            f"groups={wanted}, but the points fall into only {tree.count} distinct places; use at most as many."
+            f"groups={groups!r}: {n_points} points are too many to cluster at once; pass labels or a number."
         )
-    pieces = [where] if len(where) == len(points) else positions(cut, points, batch_size)
-    labels = np.concatenate([tree.labels(piece) for piece in pieces])
-    return from_tree(tree, labels, tree.count), tree if isinstance(groups, str) else None
+    return from_clusterer(groups, positions)
 
 
-def _is_table(cut: Cut, rows: Rows) -> bool:
-    """Tell whether the points are rows of a table, whose columns each have a unit of measure."""
-    return cut.layer is None and all(x.ndim == 2 for x in rows.inputs)
+def grow_groups(groups: Any, positions: Floats, n_points: int, max_groups: int, standardise: bool) -> RegionTree:
+    """Return nested groups found from ``positions`` (m, d): ``max_groups`` where their number is open."""
+    if isinstance(groups, str):
+        return grow(positions, max_groups, standardise=standardise)
+    number = int(groups)
+    if number > n_points:
+        raise GEHValueError(f"groups={number}, but there are only {n_points} points; use at most as many.")
+    tree = grow(positions, number, standardise=standardise)
+    if tree.count < number:
+        raise GEHValueError(
+            f"groups={number}, but the points fall into only {tree.count} distinct places; use at most as many."
+        )
+    return tree
+
+
+def is_table(cut: Cut, points: Points) -> bool:
+    """Return whether the points are rows of a table, whose columns each have a unit of measure."""
+    return cut.layer is None and all(x.ndim == 2 for x in points.first.inputs)

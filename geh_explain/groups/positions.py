@@ -1,52 +1,65 @@
-"""TODO."""
+"""Positions of the points, from which groups are found: their inputs, or their activations at the layer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
+from torch import Tensor
 
 from geh_explain._types import Floats
-from geh_explain.data.points import Points
 from geh_explain.model.cut import Cut
 from geh_explain.units.channels import Channels
 
-#: Regions are found from a sample of at most this many points and bytes; all points are assigned to them.
-MAX_POINTS, _MOST_BYTES = 20_000, 2**30
-#: However little memory there is, a sample of this size is taken.
-_FEW_BYTES = 2**25
+#: Groups are found from a sample of at most this many points; all points are assigned to them.
+MAX_POINTS = 20_000
+#: Bytes of that sample, where memory is plentiful.
+MAX_SAMPLE_BYTES = 2**30
+#: Bytes of that sample, however little memory there is.
+MIN_SAMPLE_BYTES = 2**25
 
 
-def positions(cut: Cut, points: Points, batch_size: int | None) -> Iterator[Floats]:
-    """Yield where the points lie (n, d), piece by piece.
+def positions_of(cut: Cut, activations: Tensor) -> Floats:
+    """Return the positions (n, d) of rows with the given ``activations`` at the cut.
 
-    That is their flattened inputs, or the layer's activations, feature maps by the means of their channels.
+    They are the flattened inputs, or the activations of the layer, with the mean of each channel of feature maps.
     """
-    for rows in points.pieces(batch_size):
-        activations = cut.activations(rows)
-        if cut.layer is not None and activations.ndim > 2:
-            activations = Channels().bind(cut.shape, cut.layout, None).values(activations)
-        yield activations.flatten(1).double().cpu().numpy()
+    if cut.layer is not None and activations.ndim > 2:
+        activations = Channels().bind(cut.shape, cut.layout, None).values(activations)
+    return np.asarray(activations.flatten(1).double().cpu().numpy())
 
 
-def sample(pieces: Iterator[Floats], seed: int, most_bytes: int = _MOST_BYTES) -> Floats:
-    """Keep all points, in order, or a uniform sample of them where they are too many."""
-    generator = np.random.default_rng(seed)
-    kept, keys, most, count = [], [], MAX_POINTS, 0
-    for piece in pieces:
-        kept.append(piece)
-        keys.append(generator.random(len(piece)))
-        most = max(2, min(MAX_POINTS, most_bytes // (8 * piece.shape[1])))
-        count += len(piece)
-        if count > 2 * most:
-            kept, keys = _lowest(kept, keys, most)
-            count = most
-    return _lowest(kept, keys, most)[0][0]
+class PositionSample:
+    """All positions, in order, or a uniform sample of them where they are too many.
 
+    Every row gets a random key; the rows with the lowest keys are kept.
+    """
 
-def _lowest(kept: list[Floats], keys: list[Floats], most: int) -> tuple[list[Floats], list[Floats]]:
-    points, order = np.concatenate(kept), np.concatenate(keys)
-    if len(points) > most:
-        chosen = np.sort(np.argpartition(order, most)[:most])
-        points, order = points[chosen], order[chosen]
-    return [points], [order]
+    def __init__(self, seed: int, max_bytes: int = MAX_SAMPLE_BYTES) -> None:
+        self._generator = np.random.default_rng(seed)
+        self._max_bytes = max_bytes
+        self._max_rows = MAX_POINTS
+        self._positions: list[Floats] = []
+        self._keys: list[Floats] = []
+        self._count = 0
+
+    def add(self, positions: Floats) -> None:
+        """Add the positions (n, d) of some rows."""
+        self._positions.append(positions)
+        self._keys.append(self._generator.random(len(positions)))
+        self._max_rows = max(2, min(MAX_POINTS, self._max_bytes // (8 * positions.shape[1])))
+        self._count += len(positions)
+        if self._count > 2 * self._max_rows:
+            self._thin_out()
+
+    def result(self) -> Floats:
+        """Return the positions (m, d) that were kept, in the order of the rows."""
+        self._thin_out()
+        return self._positions[0]
+
+    def _thin_out(self) -> None:
+        positions, keys = np.concatenate(self._positions), np.concatenate(self._keys)
+        if len(positions) > self._max_rows:
+            lowest = np.sort(np.argpartition(keys, self._max_rows)[: self._max_rows])
+            positions, keys = positions[lowest], keys[lowest]
+        self._positions = [positions]
+        self._keys = [keys]
+        self._count = len(positions)

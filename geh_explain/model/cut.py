@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -46,56 +47,59 @@ class Cut:
     def __init__(
         self,
         model: nn.Module,
-        site: LayerRef,
+        layer_ref: LayerRef,
         units: Units | None,
         output: Output,
         rows: Rows,
         columns: list[str] | None = None,
     ) -> None:
-        self.model, self.site, self.output = model, site, output
+        self.model = model
+        self.layer_ref = layer_ref
+        self.output = output
         seen = self.activations(rows)
-        if site.module is not None and len(rows) > 1:
+        if layer_ref.module is not None and len(rows) > 1:
             self.activations(rows[:1])  # a dimension of tokens may be as long as the batch, but never as it shrinks
         self.shape = tuple(seen.shape[1:])
         self.device, self.dtype = seen.device, seen.dtype
-        self.layout = layout_reference(model, site.module, self.shape)
+        self.layout = layout_reference(model, layer_ref.module, self.shape)
         #: Whether nothing told which dimension of the layer holds its channels.
         self.guessed = (
-            len(self.shape) > 1 and site.module is not None and self.layout is None and _guesses_layout(units)
+            len(self.shape) > 1 and layer_ref.module is not None and self.layout is None and _guesses_layout(units)
         )
-        like = self.layout or site.module
-        self.units = (units or default_units(self.shape, site.module)).bind(self.shape, like, columns)
-        self.count = self.units.count(self.shape)
+        like = self.layout or layer_ref.module
+        self.units = (units or default_units(self.shape, layer_ref.module)).bind(self.shape, like, columns)
+        self.n_units = self.units.count(self.shape)
         self._columns = columns
-        self.view: View | None = None
+        #: Answers the torch calls above the cut; set it with :meth:`viewed`.
+        self.view = View()
         self.calls = 0
 
     @property
     def layer(self) -> nn.Module | None:
         """The layer's module, None at the inputs."""
-        return self.site.module
+        return self.layer_ref.module
 
     @property
     def name(self) -> str:
         """The layer's name, empty at the inputs."""
-        return self.site.name
+        return self.layer_ref.name
 
     @property
     def place(self) -> str:
         """Where the cut is, in words."""
-        return "the inputs" if self.layer is None else f"layer {self.name!r}"
+        return self.layer_ref.place
 
     def unit_names(self, names: Any = None) -> list[str]:
         """Return one name per unit: those given, else the inputs' columns or numbers at the layer."""
         if names is None:
             given = self.units.names(self.shape, self.name or "x", self._columns)
         elif isinstance(names, str) or not isinstance(names, Iterable):
-            raise GEHTypeError(f"names={names!r} is not a list; give one name for each of the {self.count} units.")
+            raise GEHTypeError(f"names={names!r} is not a list; give one name for each of the {self.n_units} units.")
         else:
             given = [str(name) for name in names]
-        if len(given) != self.count:
+        if len(given) != self.n_units:
             raise GEHValueError(
-                f"names has {len(given)} entries for {self.count} units of {self.place}; give one for each."
+                f"names has {len(given)} entries for {self.n_units} units of {self.place}; give one for each."
             )
         twice = sorted(name for name, count in Counter(given).items() if count > 1)
         if twice:
@@ -107,7 +111,17 @@ class Cut:
 
     def zeros(self, rows: Rows) -> Tensor:
         """Return the shifts (n, D) at which the Hessian is taken."""
-        return torch.zeros(len(rows), self.count, device=self.device, dtype=self.dtype)
+        return torch.zeros(len(rows), self.n_units, device=self.device, dtype=self.dtype)
+
+    @contextmanager
+    def viewed(self, view: View) -> Iterator[None]:
+        """Let ``view`` answer the torch calls above the cut within the context."""
+        before = self.view
+        self.view = view
+        try:
+            yield
+        finally:
+            self.view = before
 
     @torch.no_grad()
     def activations(self, rows: Rows) -> Tensor:
@@ -125,7 +139,7 @@ class Cut:
         def stop(module: nn.Module, args: Any, out: Any) -> None:
             nonlocal calls
             calls += 1
-            if calls > (self.site.call or 0):
+            if calls > (self.layer_ref.call or 0):
                 found.append(self._tensor(out, rows))
                 raise _Reached
 
@@ -138,7 +152,7 @@ class Cut:
             handle.remove()
         if calls:
             raise GEHRuntimeError(
-                f"layer={self.name!r}, call={self.site.call}: it is called {calls} time(s) in a forward; take 0 to "
+                f"layer={self.name!r}, call={self.layer_ref.call}: it is called {calls} time(s) in a forward; take 0 to "
                 f"{calls - 1}."
             )
         parent = self.name.rpartition(".")[0]
@@ -158,7 +172,11 @@ class Cut:
         Without ``t`` this is the plain model. With it, the part above the layer is seen through ``view``, if
         there is one, and is differentiable if ``t`` is; the part below never is.
         """
-        value = select(self.all_outputs(rows, t), rows.target)
+        return self.selected(self.all_outputs(rows, t), rows)
+
+    def selected(self, outputs: Tensor, rows: Rows) -> Tensor:
+        """Return the explained number of each row (n,) out of all ``outputs`` (n, ...); it must be finite."""
+        value = select(outputs, rows.target)
         if not bool(torch.isfinite(value).all()):
             row = rows.number(int((~torch.isfinite(value)).nonzero()[0]))
             raise GEHRuntimeError(
@@ -167,11 +185,25 @@ class Cut:
             )
         return value
 
-    def all_outputs(self, rows: Rows, t: Tensor | None = None) -> Tensor:
-        """Return all outputs of each row (n, ...), from which the target selects one."""
+    def traced_outputs(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Return the layer's output (n, *shape) and all outputs (n, ...) of one forward pass, without gradients.
+
+        The part above the layer is seen through ``view``.
+        """
+        if self.layer is None:
+            return self.activations(rows), self.all_outputs(rows, self.zeros(rows))
+        trace: list[Tensor] = []
+        outputs = self.all_outputs(rows, self.zeros(rows), trace)
+        return trace[0], outputs
+
+    def all_outputs(self, rows: Rows, t: Tensor | None = None, trace: list[Tensor] | None = None) -> Tensor:
+        """Return all outputs of each row (n, ...), from which the target selects one.
+
+        ``trace`` collects what the layer outputs in each of its calls, before the shift.
+        """
         if t is None:
             return read(self._call(rows), self.output, len(rows))
-        view = self.view or View()
+        view = self.view
         view.begin()
         with view, torch.set_grad_enabled(t.requires_grad):
             if self.layer is None:
@@ -179,7 +211,7 @@ class Cut:
                 view.enter(rows.inputs, shifted)
                 raw = self._call(rows, shifted)
             else:
-                raw = self._run_above(rows, t, view)
+                raw = self._run_above(rows, t, trace)
             return read(raw, self.output, len(rows))
 
     def _call(self, rows: Rows, inputs: tuple[Tensor, ...] | None = None) -> Any:
@@ -206,14 +238,15 @@ class Cut:
         parts = torch.split(shift, [x[0].numel() for x in inputs], dim=1)
         return tuple(x + part.reshape(x.shape) for x, part in zip(inputs, parts, strict=True))
 
-    def _run_above(self, rows: Rows, t: Tensor, view: View) -> Any:
+    def _run_above(self, rows: Rows, t: Tensor, trace: list[Tensor] | None) -> Any:
         assert self.layer is not None
+        view = self.view
         calls = 0
 
         def enter(module: nn.Module, args: Any, out: Any) -> Any:
             nonlocal calls
             calls += 1
-            if self.site.call is not None and calls != self.site.call + 1:
+            if self.layer_ref.call is not None and calls != self.layer_ref.call + 1:
                 return None
             activations = self._tensor(out, rows)
             if tuple(activations.shape[1:]) != self.shape:
@@ -223,9 +256,11 @@ class Cut:
                 )
             torch.set_grad_enabled(t.requires_grad)
             view.live = False
+            if trace is not None:
+                trace.append(activations)
             shifted = activations + self.units.shift(t, self.shape)
             view.enter((activations,), (shifted,))
-            return self.site.replaced(out, shifted)
+            return self.layer_ref.replaced(out, shifted)
 
         handle = self.layer.register_forward_hook(enter)
         try:
@@ -237,7 +272,7 @@ class Cut:
 
     def _tensor(self, out: Any, rows: Rows) -> Tensor:
         """Check that the layer puts out a floating-point tensor with a row per row."""
-        tensor = self.site.tensor(out)
+        tensor = self.layer_ref.tensor(out)
         if not tensor.is_floating_point():
             raise GEHTypeError(f"layer={self.name!r} puts out {tensor.dtype}, which has no derivatives; take another.")
         if tensor.ndim < 2 or len(tensor) != len(rows):

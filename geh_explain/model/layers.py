@@ -53,6 +53,11 @@ class LayerRef:
     pick: tuple[Any, ...] | None = None
     call: int | None = None
 
+    @property
+    def place(self) -> str:
+        """Where the units are, in words: ``"the inputs"`` or ``"layer 'conv2'"``."""
+        return "the inputs" if self.module is None else f"layer {self.name!r}"
+
     def tensor(self, out: Any) -> Tensor:
         """Return the tensor among what the layer puts out."""
         for key in self._path(out):

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Values of the units over the points: their moments, and the factors that ``scale`` asks for."""
 
 from __future__ import annotations
 
@@ -13,34 +13,58 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.cut import Cut
 
 
-def unit_factors(cut: Cut, points: Points, scale: Any, batch_size: int | None) -> Floats:
-    """Return what ``scale`` multiplies each unit by (D,)."""
+class UnitMoments:
+    """Mean and standard deviation (D,) of the units' values, accumulated over batches of rows.
+
+    Chan's update: the result does not depend on the order of magnitude of the means, and hardly on the batches.
+    """
+
+    def __init__(self, n_units: int) -> None:
+        self.mean: Floats = np.zeros(n_units)
+        self._squares: Floats = np.zeros(n_units)
+        self._count = 0
+
+    def add(self, values: Tensor) -> None:
+        """Add the values (n, D) of some rows."""
+        batch = values.double().cpu().numpy()
+        total, delta = self._count + len(batch), batch.mean(axis=0) - self.mean
+        spread = ((batch - batch.mean(axis=0)) ** 2).sum(axis=0)
+        self._squares += spread + delta**2 * self._count * len(batch) / total
+        self.mean = self.mean + delta * len(batch) / total
+        self._count = total
+
+    @property
+    def std(self) -> Floats:
+        """Standard deviation (D,) over all rows (divided by their number)."""
+        return np.asarray(np.sqrt(self._squares / self._count))
+
+
+def unit_moments(cut: Cut, points: Points, batch_size: int | None) -> UnitMoments:
+    """Return the moments of the units' values over all points, by one pass over the data."""
+    moments = UnitMoments(cut.n_units)
+    for rows in points.pieces(batch_size):
+        moments.add(cut.units.values(cut.activations(rows)))
+    return moments
+
+
+def check_scale(scale: Any, cut: Cut) -> Floats | None:
+    """Return the factors (D,) of the units that ``scale`` gives, None where it asks for standard deviations."""
     if scale is None:
-        return np.ones(cut.count)
+        return np.ones(cut.n_units)
     if isinstance(scale, str):
         if scale != "std":
             raise GEHValueError(f"scale={scale!r} is unknown; use None, 'std' or an array with one number per unit.")
-        return unit_moments(cut, points, batch_size)[1]
+        return None
     try:
         factors = np.asarray(scale.tolist() if isinstance(scale, Tensor) else scale, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise GEHTypeError(
-            f"scale={scale!r} is not an array of numbers; give one for each of the {cut.count} units, or 'std' or None."
+            f"scale={scale!r} is not an array of numbers; give one for each of the {cut.n_units} units, or 'std' or "
+            "None."
         ) from error
-    if factors.shape != (cut.count,) or not np.isfinite(factors).all():
+    if factors.shape != (cut.n_units,) or not np.isfinite(factors).all():
         raise GEHValueError(
-            f"scale has shape {factors.shape}; give one finite number for each of the {cut.count} units of {cut.place}."
+            f"scale has shape {factors.shape}; give one finite number for each of the {cut.n_units} units of "
+            f"{cut.place}."
         )
     return factors
-
-
-def unit_moments(cut: Cut, points: Points, batch_size: int | None) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation, each (D,), of the units' values over the points."""
-    count, mean, squares = 0, np.zeros(cut.count), np.zeros(cut.count)
-    for rows in points.pieces(batch_size):
-        values = cut.units.values(cut.activations(rows)).double().cpu().numpy()
-        # Chan's update: the same for any chunking, and safe for large means.
-        total, delta = count + len(rows), values.mean(axis=0) - mean
-        squares += ((values - values.mean(axis=0)) ** 2).sum(axis=0) + delta**2 * count * len(rows) / total
-        mean, count = mean + delta * len(rows) / total, total
-    return mean, np.asarray(np.sqrt(squares / count))

@@ -93,7 +93,7 @@ class Plots:
         """Draw the joint effect of two units that ``explainer.surface`` found."""
         from geh_explain.analyses.surface import Surface
 
-        return _checked("surface", surface, Surface, "explainer.surface(inputs, i, j)").plot(ax=ax)
+        return _checked("surface", surface, Surface, "explainer.surface(inputs, pair=(i, j))").plot(ax=ax)
 
     def gallery(self, gallery: Gallery, labels: Any = None) -> Any:
         """Draw what ``explainer.interpret`` found to excite the strongest pairs, and return the figure."""

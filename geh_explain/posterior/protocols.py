@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -65,3 +66,29 @@ def steady(posterior: Posterior, model: nn.Module, seed: int) -> AbstractContext
 def seed_of_draw(seed: int, draw: int) -> int:
     """Return the seed of one draw; the first draws are the same however many follow."""
     return int(np.random.SeedSequence([seed, draw]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+@contextmanager
+def enter_draws(
+    posterior: Posterior, model: nn.Module, n: int, seed: int, first_forward: Callable[[], Any]
+) -> Iterator[Iterator[int]]:
+    """Temporary."""
+    from geh_explain.errors import GEHTypeError
+
+    draws = posterior.draws(model, n, seed) or iter(())
+    current = ExitStack()
+
+    def each() -> Iterator[int]:
+        for number, draw in enumerate(islice(draws, n)):
+            if not isinstance(draw, AbstractContextManager):
+                raise GEHTypeError(
+                    f"posterior={posterior!r}: draw {number} is a {type(draw).__name__}; draws must yield context "
+                    "managers (see contextlib.contextmanager), inside which the model is one function."
+                )
+            current.enter_context(draw)
+            first_forward()
+            yield number
+            current.close()
+
+    with current:
+        yield each()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError, warn
+from geh_explain.run.record import RunRecord
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
 from geh_explain.scores.main_effects import MainEffects
 from geh_explain.scores.moments import Moments
@@ -23,7 +24,7 @@ from geh_explain.scores.ranking import PairRanking, find_unit
 if TYPE_CHECKING:
     import pandas as pd
 
-    from geh_explain.analyses.ablation import Check
+    from geh_explain.analyses.ablation import AblationCheck as Check
     from geh_explain.analyses.surface import Surface
     from geh_explain.explainer import GEHExplainer
     from geh_explain.interpret.gallery import Gallery
@@ -52,11 +53,12 @@ class Interactions:
         labels: NDArray[np.int64],
         names: list[str],
         group_names: list[str],
-        settings: dict[str, Any],
+        record: RunRecord,
     ) -> None:
         self._draws = draws
         self.labels, self.names, self.group_names = labels, names, group_names
-        self.settings = settings
+        self.record = record
+        self.settings = record.to_settings()
         self.sizes = np.bincount(labels, minlength=len(group_names))
 
     @property
@@ -279,7 +281,7 @@ class Interactions:
         >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
         >>> explainer, x = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate()), torch.randn(100, 3)
         >>> result = explainer.explain(x, groups=2, progress=False)
-        >>> surface = explainer.surface(x, 0, 1, result=result, progress=False)
+        >>> surface = explainer.surface(x, pair=(0, 1), result=result, progress=False)
         >>> result.report(f"{tempfile.mkdtemp()}/page.html", surfaces=[surface]).stat().st_size < 1_200_000
         True
         """

@@ -1,64 +1,68 @@
-"""TODO."""
+"""The accumulator of draws: sums over groups, the choice of the number of groups, means or moments over draws."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from time import monotonic
+from dataclasses import replace
 
 import numpy as np
 
 from geh_explain._memory import trim_heap
 from geh_explain._types import Floats
-from geh_explain.engines import GroupSums
+from geh_explain.engines.sums import GroupSums
 from geh_explain.groups.grouping import Grouping, from_tree
 from geh_explain.groups.number import GroupChoice, choose, curve
 from geh_explain.groups.tree import RegionTree
+from geh_explain.run.plan import RunPlan
 from geh_explain.scores.draws import DrawMoments, Draws
 
-#: How many draws settle the number of groups: the mean score needs far fewer than its spread.
-PILOT_DRAWS = 20
-#: Pairs that are looked at together where there are very many.
-_PAIRS = 65536
+#: Pairs that are processed at a time where there are very many.
+_PAIRS_AT_ONCE = 65536
 
 
-@dataclass
 class DrawAccumulator:
-    """The sums of the draws so far, and the groups they are over.
+    """Takes the sums of one draw after the other, and holds their means, or moments where draws do not fit into memory.
 
-    With a ``tree`` the number of groups is open: sums are over its finest regions until ``pilot`` draws are
-    there, which settle it. ``factors`` (D,) are what units are multiplied by. Where ``expected`` draws would take more
-    than ``limit`` bytes, only their ``moments`` are kept.
+    With a tree of groups their number is open: sums are over its finest groups until the pilot draws are there, which
+    decide. A quarter of the memory is for the draws, and as much for one chunk of work.
+
+    Parameters
+    ----------
+    plan
+        The plan of the run.
+    expected
+        How many draws will come.
     """
 
-    grouping: Grouping
-    tree: RegionTree | None = None
-    factors: Floats | None = None
-    pilot: int = PILOT_DRAWS
-    expected: int = 1
-    limit: float = float("inf")
-    choice: GroupChoice | None = None
-    sampled: bool = False
-    interrupted: bool = False
-    tidied: float = field(default_factory=monotonic)
-    moments: DrawMoments | None = None
-    _signed: list[Floats] = field(default_factory=list)
-    _absolute: list[Floats] = field(default_factory=list)
-    _variance: list[Floats] = field(default_factory=list)
-    _slopes: list[Floats] = field(default_factory=list)
+    def __init__(self, plan: RunPlan, expected: int) -> None:
+        self.grouping: Grouping = plan.grouping
+        #: How the number of groups was chosen, once it is.
+        self.choice: GroupChoice | None = None
+        self.expected = expected
+        #: Means and standard deviations over draws, where the draws themselves would not fit.
+        self.moments: DrawMoments | None = None
+        self._tree: RegionTree | None = plan.tree
+        self._pilot_draws = plan.pilot_draws
+        self._factors = plan.factors
+        self._max_bytes = plan.budget / 4
+        self._sampled = False
+        self._signed: list[Floats] = []
+        self._absolute: list[Floats] = []
+        self._variance: list[Floats] = []
+        self._slopes: list[Floats] = []
 
     @property
-    def count(self) -> int:
-        """How many draws are there."""
+    def n_draws(self) -> int:
+        """Number of draws that were taken."""
         return len(self._signed) + (0 if self.moments is None else self.moments.geh.count)
 
     def next_stop(self) -> int:
-        """Return up to which draw the groups stay what they are: pilot draws settle them."""
-        return self.expected if self.tree is None else min(self.expected, self.pilot)
+        """Return up to which draw the groups stay as they are: the pilot draws decide on their number."""
+        return self.expected if self._tree is None else min(self.expected, self._pilot_draws)
 
     def take(self, sums: GroupSums) -> None:
         """Take the sums of one more draw, or of several."""
         counted = len(self.grouping.labels) - sums.skipped
-        self.sampled |= sums.skipped > 0
+        self._sampled |= sums.skipped > 0
         for draw in range(len(sums.signed)):
             self._signed.append(sums.signed[draw].numpy())
             self._absolute.append(sums.absolute[draw].numpy() / counted)
@@ -66,14 +70,14 @@ class DrawAccumulator:
                 self._variance.append(sums.variance[draw].numpy())
             if sums.slopes is not None:
                 self._slopes.append(sums.slopes[draw].numpy())
-            if self.count == self.pilot:
-                self.settle()
-        if self.tree is None:
+            if self.n_draws == self._pilot_draws:
+                self.choose_group_number()
+        if self._tree is None:
             self._fold()
 
-    def settle(self) -> None:
+    def choose_group_number(self) -> None:
         """Choose the number of groups from the draws so far, if it is still open, and merge to it."""
-        tree, self.tree = self.tree, None
+        tree, self._tree = self._tree, None
         if tree is None:
             return
         # Draw by draw, and in place: for thousands of units each array is a large one.
@@ -82,7 +86,7 @@ class DrawAccumulator:
             scores += curve(tree, signed, len(self.grouping.labels))
         scores *= np.abs(self._pair_factors()) / len(self._signed)
         self.choice = choose(scores)
-        if self.limit < 8 * scores.nbytes:
+        if self._max_bytes < 8 * scores.nbytes:
             self.choice = replace(self.choice, scores=scores[:, :0])  # they are for the curve only
         del scores
         self._signed = [tree.merge(signed, self.choice.chosen) for signed in self._signed]
@@ -93,15 +97,15 @@ class DrawAccumulator:
 
     def _fold(self) -> None:
         """Keep the moments of the draws only, if all of them would not fit."""
-        if self.moments is None and self.expected * self._signed[0].nbytes > self.limit:
+        if self.moments is None and self.expected * self._signed[0].nbytes > self._max_bytes:
             self.moments = DrawMoments()
         while self.moments is not None and self._signed:
             self.moments.add(self._take_means(1), self.grouping.sizes)
 
     def _pair_factors(self) -> Floats | float:
-        if self.factors is None or (self.factors == 1).all():
+        if (self._factors == 1).all():
             return 1.0
-        return np.asarray(np.outer(self.factors, self.factors)[np.triu_indices(len(self.factors), 1)])
+        return np.asarray(np.outer(self._factors, self._factors)[np.triu_indices(len(self._factors), 1)])
 
     def result(self) -> Draws | DrawMoments:
         """Hand over the means of all draws, or their moments; each unit is multiplied by its factor."""
@@ -119,29 +123,29 @@ class DrawAccumulator:
         pair_factors = self._pair_factors()
         sizes = np.maximum(self.grouping.sizes, 1)[:, None]
         # All in place: for thousands of units each array is a large one.
-        signed, absolute = _taken(self._signed, count), _taken(self._absolute, count)
+        signed, absolute = _take_out(self._signed, count), _take_out(self._absolute, count)
         signed /= sizes
         if not isinstance(pair_factors, float):
             signed *= pair_factors
             absolute *= np.abs(pair_factors)
-        slopes = _taken(self._slopes, count) / sizes if self._slopes else None
-        if slopes is not None and self.factors is not None:
-            slopes = slopes * self.factors
-        noise = _taken(self._variance, count) if self._variance else None
+        slopes = _take_out(self._slopes, count) / sizes if self._slopes else None
+        if slopes is not None:
+            slopes = slopes * self._factors
+        noise = _take_out(self._variance, count) if self._variance else None
         if noise is not None:
             noise = np.sqrt(noise) / sizes * np.abs(pair_factors)
-        if self.sampled:
+        if self._sampled:
             # An estimate from some of the points, which the group means bound from below.
             shares = self.grouping.sizes / len(self.grouping.labels)
-            for start in range(0, absolute.shape[1], _PAIRS):
-                some = absolute[:, start : start + _PAIRS]
-                bound = np.einsum("kmp,m->kp", np.abs(signed[:, :, start : start + _PAIRS]), shares)
+            for start in range(0, absolute.shape[1], _PAIRS_AT_ONCE):
+                some = absolute[:, start : start + _PAIRS_AT_ONCE]
+                bound = np.einsum("kmp,m->kp", np.abs(signed[:, :, start : start + _PAIRS_AT_ONCE]), shares)
                 np.maximum(some, bound, out=some)
         return Draws(signed, absolute, noise, slopes)
 
 
-def _taken(arrays: list[Floats], count: int) -> Floats:
+def _take_out(arrays: list[Floats], count: int) -> Floats:
     """Take the first ``count`` arrays out of a list, as one array."""
-    taken = arrays[:count]
+    first = arrays[:count]
     del arrays[:count]
-    return taken[0][None] if count == 1 else np.stack(taken)
+    return first[0][None] if count == 1 else np.stack(first)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -13,10 +12,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from geh_explain._hashing import _feed
-from geh_explain._version import __version__
-from geh_explain.data.points import Points
-from geh_explain.engines import GroupSums
+from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError, warn
 
 _ABOUT = "run.json"
@@ -106,17 +102,3 @@ def _whole(path: Path) -> Iterator[IO[bytes]]:
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, path)
-
-
-def versions() -> dict[str, str]:
-    """Return what computes."""
-    return {"geh_explain": __version__, "torch": torch.__version__}
-
-
-def digest_points(points: Points) -> str:
-    """Return a short name for the inputs of all rows."""
-    state = hashlib.sha256()
-    for rows in points.batches():
-        for part in rows.inputs:
-            _feed(state, part)
-    return state.hexdigest()[:16]

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from geh_explain.engines import GroupSums
+from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHError, GEHRuntimeError, GEHTypeError, GEHValueError
 
 #: How long ranks wait for one another at the start of a call.
@@ -49,7 +49,7 @@ class RankGroup:
         team, member = divmod(self.rank, members)
         return team, slice(points * member // members, points * (member + 1) // members)
 
-    def agree(self, value: int) -> int:
+    def all_min(self, value: int) -> int:
         """Return the least of a number over all ranks."""
         if self.size == 1:
             return value

@@ -1,159 +1,222 @@
-"""One run: every draw of the posterior, over all points, summed by group."""
+"""The loop over draws: each draw of the posterior, over all points, summed by group."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import islice
 from time import monotonic
-from typing import Any
 
 from tqdm.auto import tqdm
 
 from geh_explain._memory import reuse_heap, trim_heap
-from geh_explain.engines import GroupSums
-from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.engines.sums import GroupSums
+from geh_explain.errors import GEHValueError
 from geh_explain.posterior import PointEstimate
-from geh_explain.posterior.protocols import BatchedPosterior, seed_of_draw
-from geh_explain.run.plan import Job
+from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, seed_of_draw
+from geh_explain.run.accumulate import DrawAccumulator
+from geh_explain.run.interrupt import defer_interrupt
+from geh_explain.run.plan import RunPlan
 
-#: After so many seconds freed memory is given back.
-_TIDY = 1.0
+#: Freed memory is returned to the system after this many seconds.
+_TRIM_SECONDS = 1.0
 
 
-def run(job: Job, draws: int, seed: int, progress: bool, adapt: Callable[[], None] | None = None) -> None:
-    """Compute up to ``draws`` draws and collect their sums.
+@dataclass(frozen=True)
+class DrawsDone:
+    """What the loop leaves: the draws, and whether the user interrupted it before all of them were computed."""
 
-    ``adapt`` is called inside each draw, for what depends on the network that answers in it. What is finished when
-    the user interrupts is a result too.
-    """
+    accumulator: DrawAccumulator
+    interrupted: bool
+    #: The largest absolute interaction, and its largest difference between draws.
+    spread: tuple[float, float]
+
+
+def run_draws(plan: RunPlan) -> DrawsDone:
+    """Compute the draws of a plan; those that are finished when the user interrupts are a result too."""
     reuse_heap()
-    known = job.posterior.__len__() if hasattr(job.posterior, "__len__") else draws
-    job.collected.expected = min(draws, known)
-    rows = job.collected.expected * len(job.points)
-    shown = progress and job.ranks.first
-    with tqdm(total=rows, desc="explaining", unit="row", unit_scale=True, disable=not shown, leave=False) as bar:
+    loop = _DrawLoop(plan)
+    interrupted = False
+    with plan.cut.viewed(plan.view):
         try:
-            _run(job, draws, seed, bar, adapt)
+            loop.run()
         except KeyboardInterrupt:
-            if not job.collected.count or job.ranks.size > 1:
+            if not loop.accumulator.n_draws or plan.ranks.size > 1:
                 raise
-            job.collected.interrupted = True
-    if not job.collected.count:
-        raise GEHValueError(f"posterior={job.posterior!r} gave no draws for n={draws}; it must yield at least one.")
-    job.collected.settle()
+            interrupted = True
+        finally:
+            loop.bar.close()
+    if not loop.accumulator.n_draws:
+        raise GEHValueError(
+            f"posterior={plan.posterior!r} gave no draws for n={plan.options.draws}; it must yield at least one."
+        )
+    loop.accumulator.choose_group_number()
+    return DrawsDone(loop.accumulator, interrupted, loop.accumulator.spread())
 
 
 @dataclass
 class _Round:
-    """A draw for each team of ranks, from number ``start`` on; ``own`` is what this rank computed of it."""
+    """One draw, or block of draws, for each team of ranks, from number ``start`` on.
+
+    ``sums`` is what this rank computed of it, ``entered`` counts the draws that were entered.
+    """
 
     start: int
     teams: int
-    own: GroupSums | None = None
-    seen: int = 0
+    sums: GroupSums | None = None
+    entered: int = 0
 
 
-def _run(job: Job, draws: int, seed: int, bar: Any, adapt: Callable[[], None] | None) -> None:
-    several = isinstance(job.posterior, BatchedPosterior) and adapt is None
-    current: _Round | None = None
-    for number, draw in enumerate(islice(job.posterior.draws(job.cut.model, draws, seed) or (), draws)):
-        if not isinstance(draw, AbstractContextManager):
-            raise GEHTypeError(
-                f"posterior={job.posterior!r}: draw {number} is a {type(draw).__name__}; draws must yield context "
-                "managers (see contextlib.contextmanager), inside which the model is one function."
-            )
-        # Draws that are known, or another rank's, are entered too: a posterior may draw one after the other.
-        with draw:
-            job.engine.start(seed_of_draw(seed, number))
-            # The first forward of a draw has one row, see Posterior.
-            job.cut.outputs(job.points.first[:1])
-            if number == 0:
-                job.cut.check_rows(job.points.first)
-                if adapt is None and not isinstance(job.posterior, PointEstimate):
-                    job.engine.adapt(job.cut, job.points.first)
-            if number < job.collected.count or (current is None and job.take_kept(number)):
-                _advance(job, bar)
-            else:
-                if current is None:
-                    left = job.collected.next_stop() - number
-                    current = _Round(number, 1 if several else job.ranks.teams(left))
-                current.seen += 1
-                team, part = job.ranks.share(current.teams, len(job.points))
-                if team == number - current.start:
-                    if adapt is not None:
-                        adapt()
-                        job.engine.adapt(job.cut, job.points.first)
-                    current.own = _sums(job, bar, part)
-        if current is not None and current.seen == current.teams:
-            _end(job, current, bar)
-            current = None
-        if several and job.collected.count and (at_once := job.ranks.agree(_draws_at_once(job))) > 1:
-            _run_together(job, seed, at_once, bar)
+class _DrawLoop:
+    """State of the loop: the plan, the accumulator and the progress bar."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        self.plan = plan
+        draws = plan.options.draws
+        available = plan.posterior.__len__() if hasattr(plan.posterior, "__len__") else draws
+        self.accumulator = DrawAccumulator(plan, min(draws, available))
+        self.bar = tqdm(
+            total=self.accumulator.expected * len(plan.points),
+            desc="explaining",
+            unit="row",
+            unit_scale=True,
+            disable=not (plan.options.progress and plan.ranks.first),
+            leave=False,
+        )
+        self._trimmed = monotonic()
+
+    def run(self) -> None:
+        """Compute the draws one by one; after the first one several at a time, where that is possible."""
+        plan, options = self.plan, self.plan.options
+        batched = isinstance(plan.posterior, BatchedPosterior) and plan.member_view is None
+        current: _Round | None = None
+        n_batched = 1
+        model = plan.cut.model
+        with enter_draws(plan.posterior, model, options.draws, options.seed, self._first_forward) as draws:
+            # Draws that are known, or another rank's, are entered too: a posterior may draw one after the other.
+            for number in draws:
+                self._begin_draw(number)
+                if number < self.accumulator.n_draws or (current is None and self._take_stored(number)):
+                    self._advance()
+                else:
+                    if current is None:
+                        remaining = self.accumulator.next_stop() - number
+                        current = _Round(number, 1 if batched else plan.ranks.teams(remaining))
+                    current.entered += 1
+                    self._compute(number, current)
+                if current is not None and current.entered == current.teams:
+                    self._finish_round(current)
+                    current = None
+                if batched and self.accumulator.n_draws:
+                    n_batched = plan.ranks.all_min(self._draws_per_chunk())
+                    if n_batched > 1:
+                        break
+                batched = False
+        if n_batched > 1:
+            self._run_batched(n_batched)
+        elif current is not None:  # the posterior had fewer draws than it said
+            self._finish_round(current)
+
+    def _first_forward(self) -> None:
+        """Run the forward pass with one row that posteriors require, see Posterior."""
+        self.plan.cut.outputs(self.plan.points.first[:1])
+
+    def _begin_draw(self, number: int) -> None:
+        plan = self.plan
+        plan.engine.begin_draw(seed_of_draw(plan.options.seed, number))
+        if number == 0:
+            plan.cut.check_rows(plan.points.first)
+            if plan.member_view is None and not isinstance(plan.posterior, PointEstimate):
+                plan.engine.adapt(plan.points.first)
+
+    def _compute(self, number: int, current: _Round) -> None:
+        """Compute this rank's part of a draw, if it is in the team of that draw."""
+        plan = self.plan
+        team, part = plan.ranks.share(current.teams, len(plan.points))
+        if team != number - current.start:
             return
-        several = False
-    if current is not None:  # the posterior had fewer draws than it said
-        _end(job, current, bar)
+        with nullcontext() if plan.member_view is None else plan.cut.viewed(plan.member_view()):
+            if plan.member_view is not None:
+                plan.engine.adapt(plan.points.first)
+            current.sums = self._sums(part)
 
+    def _finish_round(self, current: _Round) -> None:
+        """Give all ranks the draws of a round."""
+        ranks = self.plan.ranks
+        members = ranks.size // current.teams
+        for team in range(current.entered):
+            self._take(current.start + team, ranks.collect(current.sums, team * members, members))
+        self._advance()
 
-def _end(job: Job, current: _Round, bar: Any) -> None:
-    """Give all ranks the draws of a round."""
-    members = job.ranks.size // current.teams
-    for team in range(current.seen):
-        job.take(current.start + team, job.ranks.collect(current.own, team * members, members))
-    _advance(job, bar)
+    def _advance(self) -> None:
+        self.bar.n = max(self.bar.n, self.accumulator.n_draws * len(self.plan.points))
+        self.bar.set_postfix_str(f"draw {self.accumulator.n_draws}", refresh=False)
 
+    def _draws_per_chunk(self) -> int:
+        """Return how many draws of all points fit into one chunk: a few points alone do not keep the machine busy."""
+        plan = self.plan
+        samples_points = plan.engine.n_eah_points < len(plan.points)
+        if not plan.engine.batches_draws or samples_points:
+            return 1
+        return plan.engine.chunk_rows(plan.points.first) // len(plan.points)
 
-def _advance(job: Job, bar: Any) -> None:
-    bar.n = max(bar.n, job.collected.count * len(job.points))
-    bar.set_postfix_str(f"draw {job.collected.count}", refresh=False)
+    def _run_batched(self, n_batched: int) -> None:
+        """Compute the draws after the first one, several of them at a time."""
+        plan, ranks, accumulator = self.plan, self.plan.ranks, self.accumulator
+        assert isinstance(plan.posterior, BatchedPosterior)
+        while (done := accumulator.n_draws) < accumulator.expected:
+            if self._take_stored(done):
+                self._advance()
+                continue
+            stop = accumulator.next_stop()
+            current = _Round(done, ranks.teams(stop - done))
+            block = min(n_batched, -(-(stop - done) // current.teams))
+            starts = range(done, min(stop, done + current.teams * block), block)
+            team, part = ranks.share(current.teams, len(plan.points))
+            if team < len(starts):
+                numbers = range(starts[team], min(stop, starts[team] + block))
+                with plan.posterior.together(plan.cut.model, numbers, plan.options.seed):
+                    plan.engine.begin_draw(seed_of_draw(plan.options.seed, numbers.start))
+                    self._first_forward()
+                    current.sums = self._sums(part, len(numbers))
+            members = ranks.size // current.teams
+            for index, start in enumerate(starts):
+                self._take(start, ranks.collect(current.sums, index * members, members))
+            self._advance()
 
+    def _sums(self, part: slice, draws: int = 1) -> GroupSums:
+        """Return the sums over a part of the points, of one draw or of several at once."""
+        plan, grouping = self.plan, self.accumulator.grouping
+        sums = GroupSums.zeros(len(grouping.names), plan.cut.n_units, draws)
+        for rows in plan.points.batches():
+            shared = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]
+            for chunk in shared.split(max(1, plan.engine.chunk_rows(rows) // draws)):
+                labels = grouping.labels[chunk.start : chunk.start + len(chunk)]
+                plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
+                self.bar.update(len(chunk) * draws)
+        plan.engine.end_draw(sums)
+        if monotonic() > self._trimmed + _TRIM_SECONDS:
+            trim_heap()
+            self._trimmed = monotonic()
+        return sums
 
-def _draws_at_once(job: Job) -> int:
-    """Return how many draws of all points fit into one chunk: a few points alone do not keep the machine busy."""
-    samples = job.engine.absolute_points is not None and job.engine.absolute_points < len(job.points)
-    if not isinstance(job.posterior, BatchedPosterior) or not job.engine.takes_several_draws or samples:
-        return 1
-    return job.engine.chunk_rows(job.cut, job.points.first) // len(job.points)
+    def _take(self, start: int, sums: GroupSums) -> None:
+        """Store and take the sums of the draws from number ``start`` on, all of them or none."""
+        with defer_interrupt():
+            if self.plan.checkpoint is not None and self.plan.ranks.first:
+                self.plan.checkpoint.keep(start, sums)
+            self.accumulator.take(sums)
 
-
-def _run_together(job: Job, seed: int, at_once: int, bar: Any) -> None:
-    """Compute the draws after the first one, several of them at a time."""
-    assert isinstance(job.posterior, BatchedPosterior)
-    while (done := job.collected.count) < job.collected.expected:
-        if job.take_kept(done):
-            _advance(job, bar)
-            continue
-        stop = job.collected.next_stop()
-        current = _Round(done, job.ranks.teams(stop - done))
-        block = min(at_once, -(-(stop - done) // current.teams))
-        starts = range(done, min(stop, done + current.teams * block), block)
-        team, part = job.ranks.share(current.teams, len(job.points))
-        if team < len(starts):
-            some = range(starts[team], min(stop, starts[team] + block))
-            with job.posterior.together(job.cut.model, some, seed):
-                job.engine.start(seed_of_draw(seed, some.start))
-                job.cut.outputs(job.points.first[:1])
-                current.own = _sums(job, bar, part, len(some))
-        members = job.ranks.size // current.teams
-        for number, start in enumerate(starts):
-            job.take(start, job.ranks.collect(current.own, number * members, members))
-        _advance(job, bar)
-
-
-def _sums(job: Job, bar: Any, part: slice, draws: int = 1) -> GroupSums:
-    """Return the sums over a part of the points, of one draw or of several at once."""
-    labels = job.collected.grouping.labels
-    sums = GroupSums.zeros(len(job.collected.grouping.names), job.cut.count, draws)
-    for rows in job.points.batches():
-        own = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]
-        for chunk in own.split(max(1, job.engine.chunk_rows(job.cut, rows) // draws)):
-            groups_of = labels[chunk.start : chunk.start + len(chunk)]
-            job.engine.add(sums, job.cut, chunk.repeat(draws) if draws > 1 else chunk, groups_of)
-            bar.update(len(chunk) * draws)
-    job.engine.finish(sums, job.cut)
-    if monotonic() > job.collected.tidied + _TIDY:
-        trim_heap()
-        job.collected.tidied = monotonic()
-    return sums
+    def _take_stored(self, start: int) -> bool:
+        """Take the sums of the draws from number ``start`` on from the checkpoint, if they are there."""
+        plan = self.plan
+        if plan.checkpoint is None:
+            return False
+        sums = None
+        if plan.ranks.first:
+            sums = plan.checkpoint.find(start, plan.cut.n_units, self.accumulator.expected - start)
+        if not plan.ranks.broadcast(sums is not None):
+            return False
+        sums = plan.ranks.collect(sums, 0, 1)
+        with defer_interrupt():
+            self.accumulator.take(sums)
+        return True

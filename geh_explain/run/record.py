@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from geh_explain._version import __version__
-from geh_explain.engines import Difference
-from geh_explain.model.outputs import Output
-from geh_explain.run.plan import Job
+from geh_explain.engines.difference import DifferenceRun
+from geh_explain.run.accumulate import DrawAccumulator
+from geh_explain.run.plan import RunPlan
+from geh_explain.run.setup import ModelSetup
 
 
 @dataclass(frozen=True)
@@ -89,27 +90,37 @@ def describe_posterior(posterior: Any) -> str:
     return f"{type(posterior).__name__}()" if plain else repr(posterior)
 
 
-def settings_of(job: Job, output: Output, smooth: Any) -> dict[str, Any]:
-    """Return what a run worked on, as plain values."""
-    engine, reason = job.engine.outcome(job.reason)
-    return {
-        "geh_explain": __version__,
-        "torch": torch.__version__,
-        "model": type(job.cut.model).__name__,
-        "place": job.cut.place,
-        "layer": job.cut.name or None,
-        "pick": describe(job.cut.site.pick),
-        "call": job.cut.site.call,
-        "units": repr(job.cut.units),
-        "output": describe(output),
-        "posterior": describe_posterior(job.posterior),
-        "engine": engine,
-        "engine_settings": repr(job.engine),
-        "engine_reason": reason,
-        "jumping_units": sorted(job.engine.jumps) if isinstance(job.engine, Difference) else None,
-        "smooth": describe(smooth),
-        "smoothed": job.smoothed,
-        "device": str(job.cut.device),
-        "dtype": str(job.cut.dtype).removeprefix("torch."),
-        "points": len(job.points),
-    }
+def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, warnings: list[str]) -> RunRecord:
+    """Return the record of a finished run."""
+    cut, options, engine = plan.cut, plan.options, plan.engine
+    return RunRecord(
+        geh_explain=__version__,
+        torch=torch.__version__,
+        model=type(cut.model).__name__,
+        place=cut.place,
+        layer=cut.name or None,
+        pick=describe(cut.layer_ref.pick),
+        call=cut.layer_ref.call,
+        units=repr(cut.units),
+        output=describe(setup.output),
+        posterior=describe_posterior(plan.posterior),
+        engine=engine.name,
+        engine_settings=repr(engine.engine),
+        engine_reason=engine.fallback_reason or plan.engine_reason,
+        jumping_units=sorted(engine.jumps) if isinstance(engine, DifferenceRun) else None,
+        smooth=describe(setup.smooth),
+        smoothed=plan.smoothed,
+        device=str(cut.device),
+        dtype=str(cut.dtype).removeprefix("torch."),
+        points=len(plan.points),
+        target=describe(options.target),
+        groups=describe(options.groups),
+        group_count=len(accumulator.grouping.names),
+        draws=accumulator.n_draws,
+        draws_kept=accumulator.moments is None,
+        scale=describe(options.scale),
+        batch_size=describe(options.batch_size),
+        eah_points=engine.n_eah_points,
+        seed=options.seed,
+        warnings=warnings,
+    )

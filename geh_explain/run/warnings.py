@@ -1,116 +1,136 @@
-"""What is legal and suspicious about a run, in words."""
+"""Warnings of a run: what is legal and suspicious, collected once all draws are there."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-from geh_explain.engines import Difference
+from geh_explain.engines.difference import DifferenceRun
 from geh_explain.engines.smoothing.view import doubt
 from geh_explain.engines.zero import why_zero
 from geh_explain.posterior import MCDropout, PointEstimate
-from geh_explain.results.interactions import Interactions
-from geh_explain.run.plan import Job
+from geh_explain.run.loop import DrawsDone
+from geh_explain.run.plan import RunPlan
+from geh_explain.run.setup import ModelSetup
+from geh_explain.scores.draws import DrawMoments, Draws
 from geh_explain.statistics.reliability import reliability
 
-#: Below this reliability a ranking is not settled; of very few draws or pairs nothing is said.
-_SETTLED, _FEWEST_DRAWS, _FEWEST_UNITS = 0.8, 20, 5
+#: Below this reliability more draws would change the ranking.
+_MIN_RELIABILITY = 0.8
+#: Fewer draws or units than this say nothing about it.
+_MIN_DRAWS = 20
+_MIN_UNITS = 5
 
 
-def notes_on(job: Job, *, chosen: bool, by_hand: bool) -> list[str]:
-    """Return what a user should know; ``chosen`` posteriors and groups that are not ``by_hand`` are ours."""
-    found = [
-        _interrupted(job),
-        None if job.smoothed is None else doubt(job.smoothed),
-        _engine(job),
-        _jumping(job),
-        _recurrent_dropout(job, chosen),
-        _left_out(job),
-        _no_posterior(job) if chosen else None,
-        _several_calls(job),
-        _guessed_channels(job),
-        _scripted(job),
-        _no_scores_or_spread(job),
-        _lone_points(job) if by_hand else None,
+def collect_warnings(
+    setup: ModelSetup, plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments, half: torch.dtype | None
+) -> list[str]:
+    """Return everything that a user should know about a run.
+
+    ``draws`` are those of the result, ``done`` what the loop left, ``half`` the half precision that the model is in, if
+    it is.
+    """
+    default_posterior = setup.posterior is None
+    messages = [
+        _interrupted(plan, done),
+        None if plan.smoothed is None else doubt(plan.smoothed),
+        _engine(plan),
+        _jumping_units(plan),
+        _recurrent_dropout(plan, default_posterior),
+        _dropout_left_out(plan),
+        _no_posterior(plan) if default_posterior else None,
+        _several_calls(plan),
+        _guessed_channels(plan),
+        _scripted(plan),
+        _no_scores_or_spread(plan, done),
+        _groups_of_one(plan, done) if not plan.options.groups_are_chosen else None,
+        _half_precision(half),
+        _unsettled(plan, done, draws),
     ]
-    return [note for note in found if note is not None]
+    return [message for message in messages if message is not None]
 
 
-def _interrupted(job: Job) -> str | None:
-    if not job.collected.interrupted:
+def _interrupted(plan: RunPlan, done: DrawsDone) -> str | None:
+    if not done.interrupted:
         return None
-    further = "explain(checkpoint=...) would" if job.checkpoint is None else "The same call will"
+    further = "explain(checkpoint=...) would" if plan.checkpoint is None else "The same call will"
     return (
-        f"explain() was interrupted, and the result has the {job.collected.count} of {job.collected.expected} draws "
+        f"explain() was interrupted, and the result has the {done.accumulator.n_draws} of {done.accumulator.expected} draws "
         f"that were finished. {further} go on from there."
     )
 
 
-def _engine(job: Job) -> str | None:
-    if not isinstance(job.engine, Difference) or job.reason == "asked for":
+def _engine(plan: RunPlan) -> str | None:
+    if not isinstance(plan.engine, DifferenceRun) or plan.engine_reason == "asked for":
         return None
-    return f"engine='auto' takes mixed differences: {job.reason}"
+    return f"engine='auto' takes mixed differences: {plan.engine_reason}"
 
 
-def _jumping(job: Job) -> str | None:
-    if not isinstance(job.engine, Difference) or job.engine.discrete != "detect" or not job.engine.jumps:
+def _jumping_units(plan: RunPlan) -> str | None:
+    engine = plan.engine
+    if not isinstance(engine, DifferenceRun) or engine.engine.discrete != "detect" or not engine.jumps:
         return None
-    names = job.cut.units.names(job.cut.shape, job.cut.name or "x", job.points.columns)
+    names = plan.cut.units.names(plan.cut.shape, plan.cut.name or "x", plan.points.columns)
     return (
-        f"engine='difference': {', '.join(names[unit] for unit in sorted(job.engine.jumps))} have two values among the "
+        f"engine='difference': {', '.join(names[unit] for unit in sorted(engine.jumps))} have two values among the "
         "points and jump between them; Difference(discrete=[...]) declares such units, discrete=() none."
     )
 
 
-def _recurrent_dropout(job: Job, chosen: bool) -> str | None:
+def _recurrent_dropout(plan: RunPlan, default_posterior: bool) -> str | None:
     layers = [
         name
-        for name, module in job.cut.model.named_modules()
+        for name, module in plan.cut.model.named_modules()
         if isinstance(module, nn.RNNBase) and module.dropout > 0 and module.num_layers > 1
     ]
-    if not layers or not (chosen or isinstance(job.posterior, MCDropout)):
+    if not layers or not (default_posterior or isinstance(plan.posterior, MCDropout)):
         return None
     return (
-        f"posterior={job.posterior!r}: the dropout between the layers of {layers[0]!r} is inside torch's own kernel "
+        f"posterior={plan.posterior!r}: the dropout between the layers of {layers[0]!r} is inside torch's own kernel "
         "and is not drawn; put layers and nn.Dropout one after the other instead."
     )
 
 
-def unsettled(result: Interactions) -> list[str]:
-    """Say so if more draws would give another ranking."""
-    if not result.settings["draws_kept"] or result.geh.count < _FEWEST_DRAWS or len(result.names) < _FEWEST_UNITS:
-        return []
-    found = reliability(result.geh.draws)
-    if found >= _SETTLED:
-        return []
-    return [
-        f"draws={result.geh.count} do not settle the ranking (reliability {found:.2f} of 1): as many other draws would "
-        "order the pairs differently. Ask for more draws, and see result.monte_carlo()."
-    ]
+def _half_precision(dtype: torch.dtype | None) -> str | None:
+    return None if dtype is None else f"model: it is in {dtype}, and was explained in torch.float32."
 
 
-def _left_out(job: Job) -> str | None:
-    if not isinstance(job.posterior, MCDropout) or not job.posterior.left_out:
+def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> str | None:
+    """Warn if more draws would give another ranking."""
+    if isinstance(draws, DrawMoments) or len(draws.signed) < _MIN_DRAWS or plan.cut.n_units < _MIN_UNITS:
+        return None
+    scores = draws.scores("geh", done.accumulator.grouping.sizes)
+    value = reliability(scores)
+    if value >= _MIN_RELIABILITY:
         return None
     return (
-        f"posterior={job.posterior!r}: {', '.join(job.posterior.left_out)} drop in train mode only and do other things "
+        f"draws={len(scores)} do not settle the ranking (reliability {value:.2f} of 1): as many other draws would "
+        "order the pairs differently. Ask for more draws, and see result.monte_carlo()."
+    )
+
+
+def _dropout_left_out(plan: RunPlan) -> str | None:
+    if not isinstance(plan.posterior, MCDropout) or not plan.posterior.left_out:
+        return None
+    return (
+        f"posterior={plan.posterior!r}: {', '.join(plan.posterior.left_out)} drop in train mode only and do other things "
         "there too, so that their dropout is not drawn; call dropout in eval mode as well, with training=self.training."
     )
 
 
-def _no_posterior(job: Job) -> str | None:
-    if not isinstance(job.posterior, PointEstimate):
+def _no_posterior(plan: RunPlan) -> str | None:
+    if not isinstance(plan.posterior, PointEstimate):
         return None
-    others = "Ensemble(...), WeightSamples(...)" if job.cut.layer is None else "WeightSamples(...)"
+    others = "Ensemble(...), WeightSamples(...)" if plan.cut.layer is None else "WeightSamples(...)"
     return (
         "posterior=None and the model has no dropout that can be drawn: the scores are a point estimate without "
         f"intervals. Pass posterior={others} or Stochastic() to learn how sure they are."
     )
 
 
-def _several_calls(job: Job) -> str | None:
-    cut = job.cut
-    if cut.calls < 2 or cut.site.call is not None:
+def _several_calls(plan: RunPlan) -> str | None:
+    cut = plan.cut
+    if cut.calls < 2 or cut.layer_ref.call is not None:
         return None
     return (
         f"layer={cut.name!r} is called {cut.calls} times in a forward, and its units are moved in all of them "
@@ -118,8 +138,8 @@ def _several_calls(job: Job) -> str | None:
     )
 
 
-def _guessed_channels(job: Job) -> str | None:
-    cut = job.cut
+def _guessed_channels(plan: RunPlan) -> str | None:
+    cut = plan.cut
     if not cut.guessed:
         return None
     return (
@@ -128,8 +148,8 @@ def _guessed_channels(job: Job) -> str | None:
     )
 
 
-def _scripted(job: Job) -> str | None:
-    if not any(isinstance(module, torch.jit.ScriptModule) for module in job.cut.model.modules()):
+def _scripted(plan: RunPlan) -> str | None:
+    if not any(isinstance(module, torch.jit.ScriptModule) for module in plan.cut.model.modules()):
         return None
     return (
         "model: parts of it are scripted, so that kinks and dropout inside them are not seen; pass the module from "
@@ -137,21 +157,21 @@ def _scripted(job: Job) -> str | None:
     )
 
 
-def _no_scores_or_spread(job: Job) -> str | None:
-    largest, spread = job.collected.spread()
+def _no_scores_or_spread(plan: RunPlan, done: DrawsDone) -> str | None:
+    largest, spread = done.spread
     if largest == 0:
-        return why_zero(job.cut, job.points.first)
-    if job.collected.count < 2 or spread > 0:
+        return why_zero(plan.cut, plan.points.first)
+    if done.accumulator.n_draws < 2 or spread > 0:
         return None
     return (
-        f"posterior={job.posterior!r}: all {job.collected.count} draws gave the same scores, so their intervals have "
+        f"posterior={plan.posterior!r}: all {done.accumulator.n_draws} draws gave the same scores, so their intervals have "
         "no width; check that its samples differ."
     )
 
 
-def _lone_points(job: Job) -> str | None:
-    grouping = job.collected.grouping
+def _groups_of_one(plan: RunPlan, done: DrawsDone) -> str | None:
+    grouping = done.accumulator.grouping
     alone, count = int((grouping.sizes == 1).sum()), len(grouping.names)
-    if not alone or count == len(job.points):
+    if not alone or count == len(plan.points):
         return None
     return f"groups: {alone} of {count} groups hold a single point; use fewer groups."

@@ -158,7 +158,7 @@ def examine(name: str, size: Size, checkpoint: Path, workers: int, folder: str |
     ranking = PairRanking("scaled GEH", raw.observed.scores * np.array(keep.spread), raw.observed.names)
     scaled = PermutationTest(ranking, np.array([kept["scaled"] for kept in raw.kept]), raw.kept, raw.failures)
     points = data.split(SEED)[2].X
-    surface = GEHExplainer(net).surface(points, *SETTINGS[name].shown, result=result, progress=False)
+    surface = GEHExplainer(net).surface(points, pair=SETTINGS[name].shown, result=result, progress=False)
     return Tested(result, raw, scaled, concrete, surface, explained)
 
 

@@ -28,7 +28,7 @@ def shifts(values):
 
 def test_each_draw_has_its_error_and_all_of_them_one():
     x = torch.randn(400, 2)
-    found = geh.GEHExplainer(Shifted(), posterior=shifts([-1, 1, 3])).diagnose(x, x[:, 0] + 2, progress=False)
+    found = geh.GEHExplainer(Shifted(), posterior=shifts([-1, 1, 3])).diagnose(x, y=x[:, 0] + 2, progress=False)
     assert found.errors == pytest.approx([3, 1, 1], rel=1e-5)
     assert found.error == pytest.approx(1, rel=1e-5)
     assert found.point_error == pytest.approx(2, rel=1e-5)
@@ -39,7 +39,7 @@ def test_predictions_of_a_calibrated_posterior_are_as_sure_as_they_should_be():
     x = torch.randn(5000, 2)
     y = x[:, 0].numpy() + rng.normal(0, 0.5, 5000)
     explainer = geh.GEHExplainer(Shifted(), posterior=shifts(rng.normal(0, 0.1, 200)))
-    found = explainer.diagnose(x, y, draws=200, progress=False)
+    found = explainer.diagnose(x, y=y, draws=200, progress=False)
     assert found.covered == pytest.approx(found.levels, abs=0.03)
     assert list(found.calibration().columns) == ["nominal", "observed"]
     assert "RMSE" in repr(found)
@@ -51,19 +51,19 @@ def test_a_broken_posterior_is_named():
     x = torch.randn(300, 2)
     explainer = geh.GEHExplainer(Shifted(), posterior=shifts([5, -5]))
     with pytest.warns(geh.GEHWarning, match="100% of its draws err more than twice"):
-        found = explainer.diagnose(x, x[:, 0] + 0.1 * torch.randn(300), progress=False)
+        found = explainer.diagnose(x, y=x[:, 0] + 0.1 * torch.randn(300), progress=False)
     assert found.broken == 1
 
 
 def test_classes_are_compared_by_their_probabilities():
     net, x = nn.Linear(3, 4), torch.randn(50, 3)
     y = torch.randint(4, (50,))
-    raw = geh.GEHExplainer(net, posterior=PointEstimate()).diagnose(x, y, target=0, progress=False)
+    raw = geh.GEHExplainer(net, posterior=PointEstimate()).diagnose(x, y=y, target=0, progress=False)
     assert raw.errors == pytest.approx([nn.functional.cross_entropy(net(x), y).item()], rel=1e-5)
     probable = geh.GEHExplainer(net, output="probability", posterior=PointEstimate())
-    assert probable.diagnose(x, y, target=0, progress=False).error == pytest.approx(raw.error, rel=1e-5)
+    assert probable.diagnose(x, y=y, target=0, progress=False).error == pytest.approx(raw.error, rel=1e-5)
     two = nn.Linear(3, 1)
-    found = geh.GEHExplainer(two, posterior=PointEstimate()).diagnose(x, y > 1, progress=False)
+    found = geh.GEHExplainer(two, posterior=PointEstimate()).diagnose(x, y=y > 1, progress=False)
     expected = nn.functional.binary_cross_entropy_with_logits(two(x)[:, 0], (y > 1).float()).item()
     assert found.error == pytest.approx(expected, rel=1e-5)
     assert found.covered.shape == (5,)
@@ -75,7 +75,7 @@ def test_draws_of_dropout_err_more_than_their_mean_and_the_model_is_untouched():
     y = net.eval()(x)[:, 0].detach()
     net.train()
     with pytest.warns(geh.GEHWarning, match="of its draws err"):
-        found = geh.GEHExplainer(net, posterior=MCDropout()).diagnose(x, y, draws=20, progress=False)
+        found = geh.GEHExplainer(net, posterior=MCDropout()).diagnose(x, y=y, draws=20, progress=False)
     assert found.error < found.errors.min()
     assert net.training
 
@@ -91,7 +91,7 @@ def test_draws_of_dropout_err_more_than_their_mean_and_the_model_is_untouched():
 def test_wrong_targets_are_refused(y, message):
     explainer = geh.GEHExplainer(nn.Linear(3, 2), posterior=PointEstimate())
     with pytest.raises(geh.GEHError, match=message):
-        explainer.diagnose(torch.randn(20, 3), y, target=0, progress=False)
+        explainer.diagnose(torch.randn(20, 3), y=y, target=0, progress=False)
 
 
 class Noisy(Shifted):
@@ -114,7 +114,7 @@ def test_every_posterior_is_diagnosed():
         (drop, None),
     ):
         y = model(x)[:, 0].detach() + torch.randn(60)
-        found = geh.GEHExplainer(model, posterior=posterior).diagnose(x, y, draws=3, progress=False)
+        found = geh.GEHExplainer(model, posterior=posterior).diagnose(x, y=y, draws=3, progress=False)
         assert np.isfinite(found.errors).all()
         assert found.covered.shape == (4,)
 

@@ -24,7 +24,7 @@ def explainer(model=twisted, *args, **options):
 
 
 def surface(*pair, model=twisted, inputs=X, **options):
-    return explainer(model).surface(inputs, *pair, progress=False, **options)
+    return explainer(model).surface(inputs, pair=pair, progress=False, **options)
 
 
 def test_a_product_is_a_saddle_and_main_effects_are_gone():
@@ -71,13 +71,13 @@ def test_hidden_units_and_draws():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Dropout(0.2), nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 1))
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    found = geh.GEHExplainer(net, "1").surface(X, 0, 3, grid=6, draws=8, progress=False)
+    found = geh.GEHExplainer(net, "1").surface(X, pair=(0, 3), grid=6, draws=8, progress=False)
     assert found.values.shape == (6, 6)
     assert found.std.max() > 0
     hidden = torch.tanh(net[0](X))[:, [0, 3]]
     np.testing.assert_allclose(found.points, hidden.detach(), rtol=1e-5)
     assert all(torch.equal(net.state_dict()[name], value) for name, value in before.items())
-    again = geh.GEHExplainer(net, "1").surface(X, 0, 3, grid=6, draws=8, progress=False)
+    again = geh.GEHExplainer(net, "1").surface(X, pair=(0, 3), grid=6, draws=8, progress=False)
     assert np.array_equal(found.values, again.values)
 
 
@@ -92,7 +92,7 @@ def test_a_channel_is_its_mean():
             return means[:, 0] * means[:, 1] + means[:, 2]
 
     images = torch.rand(40, 1, 6, 6)
-    found = explainer(Maps(), "conv").surface(images, 0, 1, grid=5, progress=False)
+    found = explainer(Maps(), "conv").surface(images, pair=(0, 1), grid=5, progress=False)
     mean = found.points.mean(axis=0)
     expected = (found.first - mean[0])[:, None] * (found.second - mean[1])
     np.testing.assert_allclose(found.values, expected, atol=0.02 * np.abs(expected).max() + 1e-3)
@@ -100,7 +100,7 @@ def test_a_channel_is_its_mean():
 
 def test_regions_of_a_result_are_drawn(tmp_path):
     result = explainer().explain(X, groups=3, progress=False)
-    found = explainer().surface(X, 0, 1, result=result, grid=6, progress=False)
+    found = explainer().surface(X, pair=(0, 1), result=result, grid=6, progress=False)
     assert found.effects.tolist() == result.regions(0, 1)["mean"].tolist()
     ax = found.plot()
     assert len(ax.patches) == 6  # three ellipses, each with a halo
@@ -115,7 +115,7 @@ def test_dots_are_in_the_colour_of_their_region_where_a_unit_takes_few_values():
     model = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] ** 2, posterior=geh.posterior.PointEstimate())
     sides = (x[:, 1] > 0).long()
     result = model.explain(x, groups=sides, progress=False)
-    ax = model.surface(x, 0, 1, result=result, grid=6, progress=False).plot()
+    ax = model.surface(x, pair=(0, 1), result=result, grid=6, progress=False).plot()
     assert len(ax.patches) == 0
     colours = ax.collections[-1].get_facecolors()
     positive, negative = matplotlib.colors.to_rgba_array([palette.POSITIVE, palette.NEGATIVE])
@@ -148,11 +148,11 @@ def test_wrong_use_is_told(pair, options, words):
 def test_a_result_about_other_points_is_refused():
     result = explainer().explain(X, groups=2, progress=False)
     with pytest.raises(geh.GEHError, match="it is about 300 points, and inputs has 100"):
-        explainer().surface(X[:100], 0, 1, result=result, grid=3, progress=False)
+        explainer().surface(X[:100], pair=(0, 1), result=result, grid=3, progress=False)
 
 
 def test_units_go_by_the_names_of_the_result():
     explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
     x = torch.rand(50, 2)
     result = explainer.explain(x, groups=1, names=["rain", "wind"], progress=False)
-    assert explainer.surface(x, "rain", "wind", result=result, grid=4, progress=False).names == ("rain", "wind")
+    assert explainer.surface(x, pair=("rain", "wind"), result=result, grid=4, progress=False).names == ("rain", "wind")

@@ -221,19 +221,23 @@ def test_standard_errors_are_saved_with_the_result(tmp_path):
     assert explain(lambda x: x.prod(1), normal(50, 3), "exact").noise is None
 
 
-def test_an_engine_of_ones_own_is_one_small_class():
+def test_an_engine_of_ones_own_is_a_description_and_a_run():
+    class ProductsRun(geh.engines.EngineRun):
+        def chunk_rows(self, rows):
+            return 16
+
+        def add(self, sums, rows, labels):
+            x = rows.inputs[0]
+            local = torch.stack([x[:, 2], x[:, 1], x[:, 0]], dim=1)
+            sums.add(0, local, sums.one_hot(labels, self.cut.device))
+
     class Products(geh.engines.Engine):
-        """Knows that the model is a product of its inputs."""
+        """Local interactions of a model that multiplies its three inputs."""
 
         name = "products"
 
-        def chunk_rows(self, cut, rows):
-            return 16
-
-        def add(self, sums, cut, rows, labels):
-            x = rows.inputs[0]
-            local = torch.stack([x[:, 2], x[:, 1], x[:, 0]], dim=1)
-            sums.add(0, local, sums.one_hot(labels, cut.device))
+        def start(self, cut, limits):
+            return ProductsRun(self, cut, limits)
 
     x = normal(50, 3)
     exact = explain(lambda x: x.prod(1), x, "exact", groups=3)

@@ -236,7 +236,7 @@ def test_what_does_not_pay_is_refused_before_it_is_done(monkeypatch):
     def never(*_):
         raise AssertionError("products of directions were computed")
 
-    monkeypatch.setattr("geh_explain.engines.program._added", never)
+    monkeypatch.setattr("geh_explain.engines.structured.program._added", never)
     net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.Softplus(), nn.Flatten(), nn.Linear(4 * 144, 1))
     found = explained(net, torch.randn(2, 1, 12, 12), "auto", None, groups=1)
     assert found.settings["engine"] == "exact"
@@ -313,8 +313,8 @@ def test_main_effects_beside_do_not_disturb():
 
 
 def test_absolute_interactions_of_very_many_units_come_from_some_points(monkeypatch):
-    monkeypatch.setattr("geh_explain.engines.structured._ABSOLUTE_WORK", 1e6)
-    monkeypatch.setattr("geh_explain.engines.structured._FEWEST_ABSOLUTE", 8)
+    monkeypatch.setattr("geh_explain.engines.structured.engine._ABSOLUTE_WORK", 1e6)
+    monkeypatch.setattr("geh_explain.engines.structured.engine._MIN_ABSOLUTE", 8)
     model, x = wide(600), torch.randn(50, 600, dtype=torch.double)
     result = explained(model, x, "structured", None)
     expected = explained(model, x, "exact", None)

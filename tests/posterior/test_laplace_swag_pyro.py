@@ -91,7 +91,7 @@ def test_draws_of_a_laplace_approximation(subset, structure):
     assert result.geh.mean[0, 1] == pytest.approx(3, abs=0.6)
     assert (result.geh.std[np.triu_indices(3, 1)] > 0).all()
     assert all(torch.equal(value, weights[name]) for name, value in net.state_dict().items())
-    found = explainer.diagnose(x, y, draws=6, progress=False)
+    found = explainer.diagnose(x, y=y, draws=6, progress=False)
     assert found.errors.max() < 3 * found.point_error
 
 
@@ -101,7 +101,7 @@ def test_weights_of_a_laplace_approximation_leave_the_data_and_the_diagnosis_say
     la = laplace(net, x, y, subset_of_weights="all", hessian_structure="full")
     explainer = geh.GEHExplainer(net, posterior=WeightSamples.from_laplace(la, linearised=False))
     with pytest.warns(geh.GEHWarning, match="linearised=True"):
-        assert explainer.diagnose(x, y, draws=6, progress=False).broken > 0.5
+        assert explainer.diagnose(x, y=y, draws=6, progress=False).broken > 0.5
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -129,7 +129,7 @@ def test_surfaces_and_images_are_shown_with_their_pairs(tmp_path):
     explainer = geh.GEHExplainer(net, "1", posterior=geh.posterior.PointEstimate())
     x = torch.randn(60, 16)
     result = explainer.explain(x, groups=2, progress=False)
-    surface = explainer.surface(x, 1, 3, result=result, grid=6, progress=False)
+    surface = explainer.surface(x, pair=(1, 3), result=result, grid=6, progress=False)
     gallery = explainer.interpret(result, x, pairs=1, k=4, ascent=False, progress=False)
     data = data_of(result.report(tmp_path / "page.html", surfaces=[surface], gallery=gallery))
     shown = data["surfaces"][0]

@@ -250,7 +250,7 @@ def test_surfaces_and_images_appear_with_their_pair_alone(opened, tmp_path):
     x = torch.randn(60, 1, 6, 6)
     result = explainer.explain(x, groups=2, progress=False)
     (i, j), (k, m) = result.ranking().top(2)
-    surface = explainer.surface(x, i, j, result=result, grid=6, progress=False)
+    surface = explainer.surface(x, pair=(i, j), result=result, grid=6, progress=False)
     gallery = explainer.interpret(result, x, pairs=[(i, j)], k=4, ascent=False, progress=False)
     page = opened(result.report(tmp_path / "page.html", surfaces=[surface], gallery=gallery))
     shown = marks(page, "#surface .mark-rect.role-mark path")

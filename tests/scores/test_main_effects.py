@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import geh_explain as geh
-from geh_explain.engines import Engine
+from geh_explain.engines import Engine, EngineRun
 from geh_explain.posterior import PointEstimate
 from geh_explain.scores.draws import Draws
 
@@ -109,17 +109,23 @@ def test_a_file_with_other_slopes_is_refused(tmp_path):
         geh.Interactions.load(wrong.save(tmp_path / "a.npz"))
 
 
-class Own(Engine):
-    """An engine that knows interactions only."""
-
-    name, smooth = "own", False
-
-    def chunk_rows(self, cut, rows):
+class OwnRun(EngineRun):
+    def chunk_rows(self, rows):
         return 100
 
-    def add(self, sums, cut, rows, labels):
+    def add(self, sums, rows, labels):
         sums.signed += 1.0
         sums.absolute += 100.0
+
+
+class Own(Engine):
+    """An engine that computes interactions only, no first derivatives."""
+
+    name = "own"
+    differentiates = False
+
+    def start(self, cut, limits):
+        return OwnRun(self, cut, limits)
 
 
 def test_an_engine_without_slopes_has_no_main_effects_and_everything_else():

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from geh_explain.data.points import Points
-from geh_explain.data.targets import select
+from geh_explain.data.rows import Rows
+from geh_explain.data.targets import Target, select
 from geh_explain.engines.smoothing.kernels import Kernels
 from geh_explain.engines.smoothing.kinks import FORMS
 from geh_explain.errors import GEHValueError
@@ -107,8 +108,8 @@ def _plain(x: Tensor) -> Tensor:
     return x.detach()
 
 
-class _Surveying(_Kinked):
-    """Looks at what enters each kinked call, and changes nothing."""
+class KinkSurvey(_Kinked):
+    """Measures what enters each kinked call, and changes nothing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,6 +143,11 @@ class _Surveying(_Kinked):
         else:
             site.moved |= not torch.equal(self.before[self.call - 1], entering)
 
+    def smoothing(self, smooth: str | float) -> Smoothing | None:
+        """Return the smoothing that ``smooth`` asks for, None where no kinked call depends on the units."""
+        betas = [site.beta(smooth) for site in self.sites]
+        return Smoothing([site.name for site in self.sites], betas) if any(betas) else None
+
 
 class Smoothing(_Kinked):
     """Lets each kinked call act as a smooth one."""
@@ -165,50 +171,71 @@ class Smoothing(_Kinked):
         return FORMS[name](beta, *args, **kwargs)
 
 
+def survey_kinks(cut: Cut, rows: Rows) -> KinkSurvey | None:
+    """Find the kinked calls above ``cut`` that depend on the units, on a few rows; None where there are none.
+
+    The statistics of the survey are empty: they come from a pass over all rows under it.
+    """
+    survey = KinkSurvey()
+    with cut.viewed(survey):
+        cut.outputs(rows, cut.zeros(rows))
+        if not survey.sites:
+            return None
+        # Kinks of what does not depend on the units, such as the bias of positions, are left alone.
+        cut.outputs(rows, cut.zeros(rows) + 0.01)
+    survey.before = None
+    for site in survey.sites:
+        site.forget()
+    return survey
+
+
 def smoothing_for(cut: Cut, points: Points, smooth: str | float | None, batch_size: int | None) -> Smoothing | None:
-    """Return the smoothing that ``smooth`` asks for above ``cut``, or None where there is nothing to smooth."""
-    if smooth is None:
+    """Return the smoothing that ``smooth`` asks for above ``cut``, by a pass over all points."""
+    survey = None if smooth is None else survey_kinks(cut, points.first)
+    if survey is None or smooth is None:
         return None
-    seen = cut.view = _Surveying()
-    try:
-        cut.outputs(points.first, cut.zeros(points.first))
-        if seen.sites:
-            # Kinks of what does not depend on the units, such as the bias of positions, are left alone.
-            cut.outputs(points.first, cut.zeros(points.first) + 0.01)
-            seen.before = None
-            for site in seen.sites:
-                site.forget()
-            for rows in points.pieces(batch_size):
-                cut.outputs(rows, cut.zeros(rows))
-    finally:
-        cut.view = None
-    betas = [site.beta(smooth) for site in seen.sites]
-    return Smoothing([site.name for site in seen.sites], betas) if any(betas) else None
-
-
-def describe_change(cut: Cut, points: Points, smoothing: Smoothing, batch_size: int | None) -> dict[str, Any]:
-    """Compare the smoothed output with the original one, over all points."""
-    before, after, agree = [], [], []
-    cut.view = smoothing
-    with torch.no_grad():
+    with cut.viewed(survey):
         for rows in points.pieces(batch_size):
-            plain, smooth = cut.all_outputs(rows), cut.all_outputs(rows, cut.zeros(rows))
-            before.append(select(plain, rows.target).double().cpu())
-            after.append(select(smooth, rows.target).double().cpu())
-            if plain[0].numel() > 1:
-                agree.append((plain.flatten(1).argmax(1) == smooth.flatten(1).argmax(1)).double().cpu())
-    original = torch.cat(before)
-    change = float((torch.cat(after) - original).abs().mean())
-    spread = float(original.std(correction=0))
-    betas = [beta for beta in smoothing.betas if beta is not None]
-    names = Counter(name for name, beta in zip(smoothing.names, smoothing.betas, strict=True) if beta is not None)
-    return {
-        "functions": dict(names),
-        "beta": [min(betas), max(betas)],
-        "mean_change": change,
-        "relative_change": change / spread if spread > 0 else None,
-        "argmax_agreement": float(torch.cat(agree).mean()) if agree else None,
-    }
+            cut.outputs(rows, cut.zeros(rows))
+    return survey.smoothing(smooth)
+
+
+class SmoothingChange:
+    """Compares the smoothed outputs with the original ones, batch by batch in the same order."""
+
+    def __init__(self) -> None:
+        self._original: list[Tensor] = []
+        self._smoothed: list[Tensor] = []
+        self._original_argmax: list[Tensor] = []
+        self._agreement: list[Tensor] = []
+
+    def add_original(self, outputs: Tensor, selected: Tensor) -> None:
+        """Add all outputs (n, ...) of some rows, and the explained one (n,), before smoothing."""
+        self._original.append(selected.double().cpu())
+        if outputs[0].numel() > 1:
+            self._original_argmax.append(outputs.flatten(1).argmax(1))
+
+    def add_smoothed(self, outputs: Tensor, target: Target) -> None:
+        """Add all outputs (n, ...) of the next rows after smoothing."""
+        if outputs[0].numel() > 1:
+            original = self._original_argmax[len(self._smoothed)]
+            self._agreement.append((original == outputs.flatten(1).argmax(1)).double().cpu())
+        self._smoothed.append(select(outputs, target).double().cpu())
+
+    def summary(self, smoothing: Smoothing) -> dict[str, Any]:
+        """Return which functions were smoothed, how sharply, and how the output changed."""
+        original = torch.cat(self._original)
+        change = float((torch.cat(self._smoothed) - original).abs().mean())
+        spread = float(original.std(correction=0))
+        betas = [beta for beta in smoothing.betas if beta is not None]
+        names = Counter(name for name, beta in zip(smoothing.names, smoothing.betas, strict=True) if beta is not None)
+        return {
+            "functions": dict(names),
+            "beta": [min(betas), max(betas)],
+            "mean_change": change,
+            "relative_change": change / spread if spread > 0 else None,
+            "argmax_agreement": float(torch.cat(self._agreement).mean()) if self._agreement else None,
+        }
 
 
 def doubt(change: dict[str, Any]) -> str | None:

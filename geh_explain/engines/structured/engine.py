@@ -7,7 +7,7 @@ depend on the number of units.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geh_explain._memory import chunk_bytes
-from geh_explain.data.points import Points
+from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
-from geh_explain.engines.base import Engine, refuse_not_finite
+from geh_explain.engines.base import Engine, EngineRun, Limits, refuse_not_finite
 from geh_explain.engines.exact import Exact
 from geh_explain.engines.structured.program import Jacobian, Local, Program, Recorder, Scaled, UnsupportedOp
 from geh_explain.engines.sums import GroupSums
@@ -25,7 +25,8 @@ from geh_explain.model.cut import Cut
 from geh_explain.units.neurons import Neurons
 
 #: Rows of a chunk: more only spill the caches.
-_MOST_ROWS, _CACHE_BYTES = 16384, 8 * 2**20
+_MAX_ROWS = 16384
+_CACHE_BYTES = 8 * 2**20
 #: An accumulated pair of directions costs this much of a multiplication that carries a direction through a layer.
 _PAIR_COST = 0.5
 #: How far the Hessian may be from one that autograd gives, along a random direction.
@@ -34,7 +35,8 @@ _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-8}
 PROBE_ROWS = 2
 #: Absolute interactions need a pulled-back Hessian per point: of as many points as this many multiplications allow per
 #: draw, and never fewer than a few.
-_ABSOLUTE_WORK, _FEWEST_ABSOLUTE = 1e9, 4
+_ABSOLUTE_WORK = 1e9
+_MIN_ABSOLUTE = 4
 #: How many Hessians, how many rows of each, and how many numbers are pulled back at a time.
 _POINTS, _BLOCK, _AT_ONCE = 64, 256, 2**20
 
@@ -50,63 +52,73 @@ class Structured(Engine):
     """
 
     name = "structured"
-    takes_several_draws = True
 
-    def __init__(self) -> None:
-        self.batch_size: int | None = None
-        self.exact = Exact()
-        self.misfit: str | None = None
+    def start(self, cut: Cut, limits: Limits) -> StructuredRun:
+        """Return the object that computes the Hessians of one run."""
+        return StructuredRun(self, cut, limits)
+
+
+class StructuredRun(EngineRun):
+    """Recorded forward passes of one run; draws that the record does not support are handed to the exact engine."""
+
+    batches_draws = True
+
+    def __init__(self, engine: Engine, cut: Cut, limits: Limits) -> None:
+        super().__init__(engine, cut, limits)
+        self.exact = Exact().start(cut, limits)
+        #: What the network has that is not supported, None where everything is.
+        self.unsupported: str | None = None
         self._row_bytes = 0
         self._narrow = 0
-        self._count = 0
+        #: Which points the absolute interactions of this draw are measured at, None for all.
         self._absolute: NDArray[np.bool_] | None = None
         self._via: Tensor | None = None
-        self._taken: list[Tensor] = []
+        self._absolute_hessians: list[Tensor] = []
         self._sums: Tensor | None = None
 
-    # Does it fit?
+    # Is the network supported?
 
-    def adapt(self, cut: Cut, rows: Rows) -> None:
-        """See whether the network of this draw fits; if not, the exact engine takes the draw."""
+    def adapt(self, rows: Rows) -> None:
+        """Check the network of this draw; if it is not supported, the exact engine computes the draw."""
         rows = rows[:PROBE_ROWS]
-        probe = self.exact.probe(cut, rows)
-        self.check(cut, rows, probe or (cut.zeros(rows)[0], cut.zeros(rows)))
+        probe = self.exact.probe(rows)
+        self.check(rows, probe or (self.cut.zeros(rows)[0], self.cut.zeros(rows)))
 
-    def check(self, cut: Cut, rows: Rows, probe: tuple[Tensor, Tensor]) -> None:
-        """See whether the network fits, gains by it, and agrees with what autograd gives along one direction."""
+    def check(self, rows: Rows, probe: tuple[Tensor, Tensor]) -> None:
+        """Check that the network is supported, gains by it, and agrees with autograd along one direction.
+
+        ``probe`` holds a direction (D,) and the exact local Hessians times it (n, D).
+        """
         direction, expected = probe
-        self.misfit = None
+        self.unsupported = None
         try:
-            found = _along(self._local(cut, rows, look=True)[0], direction, expected)
-        except UnsupportedOp as misfit:
-            self.misfit = str(misfit)
+            product = _along(self._local(rows, judge_cost=True)[0], direction, expected)
+        except UnsupportedOp as unsupported:
+            self.unsupported = str(unsupported)
             return
-        room = _TOLERANCE.get(expected.dtype, 1e-3) * float(expected.abs().max())
-        if not bool(((found - expected).abs() <= room).all()):
-            self.misfit = "something that it does not see (its check against autograd failed)"
+        tolerance = _TOLERANCE.get(expected.dtype, 1e-3) * float(expected.abs().max())
+        if not bool(((product - expected).abs() <= tolerance).all()):
+            self.unsupported = "something that it does not see (its check against autograd failed)"
 
-    def _local(self, cut: Cut, rows: Rows, look: bool = False) -> tuple[Local | None, Tensor]:
+    def _local(self, rows: Rows, judge_cost: bool = False) -> tuple[Local | None, Tensor]:
         """Return the local Hessians of some rows, and their slopes (n, D).
 
-        ``look`` notes what they cost, and refuses what does not pay.
+        ``judge_cost`` measures what rows cost, and raises UnsupportedOp where autograd is cheaper.
         """
-        inner = cut.view
-        assert inner is not None
-        recorder = Recorder(inner)
-        cut.view = recorder
+        cut = self.cut
+        recorder = Recorder(cut.view)
         t = cut.zeros(rows).requires_grad_()
-        try:
+        with cut.viewed(recorder):
             value = cut.outputs(rows, t)
-        finally:
-            cut.view = inner
         with torch._C.DisableTorchFunction():
             program = Program(recorder, value, t)
-            judge = partial(self._judge, cut, program, recorder.work) if look else None
+            judge = partial(self._judge, program, recorder.work) if judge_cost else None
             return program.run(_basis(cut, rows), judge), program.slopes
 
-    def _judge(self, cut: Cut, program: Program, work: int, narrow: int) -> None:
-        """Note what rows cost, and refuse what does not pay, before the costly part is done."""
-        units = narrow or cut.count
+    def _judge(self, program: Program, work: int, narrow: int) -> None:
+        """Measure what rows cost, and raise where autograd is cheaper, before the costly part is done."""
+        cut = self.cut
+        units = narrow or cut.n_units
         # Two backward passes carry a direction twice; here it goes once, and is multiplied with every other.
         if units * program.width * _PAIR_COST > max(work, 1) and units > 32:
             raise UnsupportedOp(
@@ -117,53 +129,63 @@ class Structured(Engine):
         self._cache_rows = max(1, _CACHE_BYTES // (item * units * max(units, program.widest)))
         self._narrow = narrow
 
-    def outcome(self, reason: str) -> tuple[str, str]:
-        """Say so if the exact engine had to do the work."""
-        return (self.name, reason) if self.misfit is None else (self.exact.name, why_not(self.misfit))
+    @property
+    def name(self) -> str:
+        """Name of the engine that does the work."""
+        return self.engine.name if self.unsupported is None else self.exact.name
+
+    @property
+    def fallback_reason(self) -> str | None:
+        """Why the exact engine does the work, None where it does not."""
+        return None if self.unsupported is None else why_not(self.unsupported)
 
     # What it costs
 
-    def prepare(self, cut: Cut, points: Points, batch_size: int | None) -> None:
-        """Note the batch size, and how many points the absolute interactions are taken from."""
-        self.batch_size = batch_size
-        self.exact.memory = self.memory
-        self.exact.prepare(cut, points, batch_size)
-        self._count = len(points)
-        if not self._narrow:
-            self.absolute_points = None
-        elif self.absolute_points is None:
-            pulled = cut.count * self._narrow * (self._narrow + cut.count / 2)
-            self.absolute_points = min(self._count, max(_FEWEST_ABSOLUTE, int(_ABSOLUTE_WORK / pulled)))
+    @cached_property
+    def n_eah_points(self) -> int:
+        """Number of points per draw at which absolute interactions are measured.
 
-    def start(self, seed: int) -> None:
-        """Begin a draw: choose the points whose absolute interactions are taken."""
-        self._via, self._sums, self._taken = None, None, []
-        if self.absolute_points is not None and self.absolute_points < self._count:
-            chosen = np.random.default_rng(seed).choice(self._count, self.absolute_points, replace=False)
-            self._absolute = np.zeros(self._count, dtype=bool)
+        Through a narrow layer every point needs a product with all pairs of units, which the signed sums do not.
+        """
+        n_points, n_units = self.limits.n_points, self.cut.n_units
+        if not self._narrow:
+            return n_points
+        if self.limits.eah_points is not None:
+            return min(n_points, self.limits.eah_points)
+        work = n_units * self._narrow * (self._narrow + n_units / 2)
+        return min(n_points, max(_MIN_ABSOLUTE, int(_ABSOLUTE_WORK / work)))
+
+    def begin_draw(self, seed: int) -> None:
+        """Start a draw: choose the points at which absolute interactions are measured."""
+        self._via = None
+        self._sums = None
+        self._absolute_hessians = []
+        n_points = self.limits.n_points
+        if self.n_eah_points < n_points:
+            chosen = np.random.default_rng(seed).choice(n_points, self.n_eah_points, replace=False)
+            self._absolute = np.zeros(n_points, dtype=bool)
             self._absolute[chosen] = True
 
-    def chunk_rows(self, cut: Cut, rows: Rows) -> int:
-        """Return the batch size asked for, else what a budget of memory allows."""
-        if self.batch_size is not None or self.misfit:
-            return self.exact.chunk_rows(cut, rows)
-        return max(
-            1, min(_MOST_ROWS, self._cache_rows, chunk_bytes(cut.device, self.memory) // max(1, self._row_bytes))
-        )
+    def chunk_rows(self, rows: Rows) -> int:
+        """Return the batch size asked for, else what the caches and the memory allow."""
+        if self.limits.batch_size is not None or self.unsupported:
+            return self.exact.chunk_rows(rows)
+        memory = chunk_bytes(self.cut.device, self.limits.memory)
+        return max(1, min(_MAX_ROWS, self._cache_rows, memory // max(1, self._row_bytes)))
 
     # The sums
 
-    def add(self, sums: GroupSums, cut: Cut, rows: Rows, labels: NDArray[np.int64]) -> None:
+    def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the local interactions of a chunk of rows to ``sums``."""
-        if self.misfit:
-            self.exact.add(sums, cut, rows, labels)
+        if self.unsupported:
+            self.exact.add(sums, rows, labels)
             return
         try:
-            local, slopes = self._local(cut, rows)
+            local, slopes = self._local(rows)
         except UnsupportedOp:  # a path that only these rows take
-            self.exact.add(sums, cut, rows, labels)
+            self.exact.add(sums, rows, labels)
             return
-        members = sums.one_hot(labels, cut.device)
+        members = sums.one_hot(labels, self.cut.device)
         sums.add_slopes(slopes, members)
         if local is None:
             return
@@ -175,7 +197,7 @@ class Structured(Engine):
             refuse_not_finite(self._sums, rows)
 
     def _add_narrow(self, sums: GroupSums, local: Local, members: Tensor, start: int) -> None:
-        """Add up at the narrow place; :meth:`finish` pulls the sums back."""
+        """Add up at the narrow layer; :meth:`end_draw` pulls the sums back."""
         assert local.via is not None
         draws, count = len(sums.signed), members.shape[1]
         total = (members.to(local.hessians.dtype) @ local.hessians.reshape(draws, count, -1)).double()
@@ -188,29 +210,31 @@ class Structured(Engine):
             else:
                 taken = torch.as_tensor(self._absolute[start : start + count], device=hessians.device)
                 sums.skipped += int((~taken).sum())
-                self._taken.append(hessians[taken])
+                self._absolute_hessians.append(hessians[taken])
 
-    def finish(self, sums: GroupSums, cut: Cut) -> None:
-        """End a draw: pull what was summed at the narrow place back to the units."""
+    def end_draw(self, sums: GroupSums) -> None:
+        """Finish a draw: pull the sums at the narrow layer back to the units."""
         if self._via is None or self._sums is None:
             return
         width = len(self._via)
-        for few in torch.split(torch.cat(self._taken), _POINTS) if self._taken else ():
+        for few in torch.split(torch.cat(self._absolute_hessians), _POINTS) if self._absolute_hessians else ():
             _pull_back(sums.absolute[0], self._via, few, absolute=True)
         for draw, groups in enumerate(self._sums):
             for group, total in enumerate(groups):
                 _pull_back(sums.signed[draw, group], self._via, total.reshape(1, width, width).to(self._via))
-        self._via, self._sums, self._taken = None, None, []
+        self._via = None
+        self._sums = None
+        self._absolute_hessians = []
 
 
-def why_not(misfit: str) -> str:
+def why_not(unsupported: str) -> str:
     """Say why the structured engine is not used."""
-    return f"engine='structured' does not take {misfit}"
+    return f"engine='structured' does not take {unsupported}"
 
 
 def _basis(cut: Cut, rows: Rows) -> list[Jacobian]:
     """Return the units' directions at the cut, one entry per tensor that crosses it."""
-    units = cut.count
+    units = cut.n_units
     if isinstance(cut.units, Neurons) and (cut.layer is not None or len(rows.inputs) == 1):
         return [Scaled(torch.ones(1, units, device=cut.device, dtype=cut.dtype), cut.shape)]
     eye = torch.eye(units, device=cut.device, dtype=cut.dtype)

@@ -179,7 +179,7 @@ def maximise(
             parameter.requires_grad_(False)
         cut = cut_at(module, layer, unit_set, as_rows(blank.expand(2, *shape)), "shape")
         values = partial(unit_values, cut, reduce=reduce, preactivation=preactivation)
-        objectives, names = parse(units, cut.count), cut.unit_names()
+        objectives, names = parse(units, cut.n_units), cut.unit_names()
         generator = torch.Generator().manual_seed(seed)
         climb = Climb(terrain, values, *usual(terrain, values, reference, generator), steps, lr)
         tries = [objective for objective in objectives for _ in range(restarts)]

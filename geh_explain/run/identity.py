@@ -1,0 +1,53 @@
+"""The identity of a run: what tells one run from another, for checkpoints and for ranks that share a run."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from typing import Any
+
+import torch
+
+from geh_explain._hashing import _feed, digest, short
+from geh_explain._version import __version__
+from geh_explain.data.points import Points
+from geh_explain.run.plan import RunPlan
+from geh_explain.run.setup import ModelSetup
+
+
+def claim_run(setup: ModelSetup, plan: RunPlan) -> None:
+    """Refuse ranks that were called differently, and a checkpoint folder that belongs to another run."""
+    if plan.checkpoint is None and plan.ranks.size == 1:
+        return
+    identity = identify_run(setup, plan)
+    plan.ranks.check_same({**identity, "draws": plan.options.draws, "checkpoint": plan.checkpoint is None})
+    if plan.checkpoint is not None:
+        plan.ranks.on_rank0(partial(plan.checkpoint.claim, identity, plan.budget))
+
+
+def identify_run(setup: ModelSetup, plan: RunPlan) -> dict[str, Any]:
+    """Return everything that the draws of a run depend on, in short values, to tell runs apart."""
+    options = plan.options
+    arguments = ("target", "additional_forward_args", "groups", "scale", "batch_size", "eah_points", "memory", "seed")
+    return {
+        "geh_explain": __version__,
+        "torch": torch.__version__,
+        "model": digest(setup.model),
+        "layer": plan.cut.place,
+        "units": short(setup.units),
+        "output": short(setup.output),
+        "posterior": digest(plan.posterior),
+        "smooth": setup.smooth,
+        "engine": repr(plan.engine.engine),
+        "inputs": digest_points(plan.points),
+        **{name: short(getattr(options, name)) for name in arguments},
+    }
+
+
+def digest_points(points: Points) -> str:
+    """Return a short name for the inputs of all rows."""
+    state = hashlib.sha256()
+    for rows in points.batches():
+        for part in rows.inputs:
+            _feed(state, part)
+    return state.hexdigest()[:16]

@@ -1,0 +1,81 @@
+"""Options of a run: the arguments of ``explain()``, checked once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geh_explain._validation import check_int
+from geh_explain.data.targets import Target
+from geh_explain.groups.assignment import MAX_GROUPS
+from geh_explain.groups.grouping import check_groups
+
+#: Values that ``scale`` takes.
+Scale = str | Sequence[float] | NDArray[np.floating[Any]] | None
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The keyword arguments of :meth:`~geh_explain.GEHExplainer.explain`, with the same names and meanings.
+
+    ``max_groups`` and ``pilot_draws`` are set by :meth:`~geh_explain.GEHExplainer.choose_groups`: the largest number of
+    groups that is tried (None for a default that fits into memory), and the number of draws that decide (None for a
+    default).
+    """
+
+    target: Target = None
+    additional_forward_args: Any = None
+    groups: Any = "auto"
+    draws: int = 100
+    scale: Scale = None
+    batch_size: int | None = None
+    eah_points: int | None = None
+    memory: float | None = None
+    seed: int = 0
+    progress: bool = True
+    checkpoint: str | os.PathLike[str] | None = None
+    distributed: bool | None = None
+    max_groups: int | None = None
+    pilot_draws: int | None = None
+
+    def __post_init__(self) -> None:
+        check_int("draws", self.draws, 1)
+        check_int("seed", self.seed, 0)
+        for name in ("batch_size", "eah_points"):
+            value = getattr(self, name)
+            if value is not None:
+                check_int(name, value, 1)
+        if self.max_groups is not None:
+            check_int("max_groups", self.max_groups, 2)
+        check_groups(self.groups)
+
+    @property
+    def groups_are_chosen(self) -> bool:
+        """Whether the package chooses the number of groups."""
+        return isinstance(self.groups, str)
+
+    def largest_group_number(self, budget: int, n_pairs: int) -> int:
+        """Return how many groups are tried where their number is open; ``budget`` is in bytes."""
+        # Scores of every number of groups are held at once, with some copies: about 112 bytes per pair and group.
+        return self.max_groups or min(MAX_GROUPS, max(2, budget // (112 * n_pairs)))
+
+
+@dataclass(frozen=True)
+class AnalysisOptions:
+    """Options that the analyses of an explainer share: draws of the posterior, rows per batch, seed and progress bar."""
+
+    draws: int = 1
+    batch_size: int | None = None
+    seed: int = 0
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        check_int("draws", self.draws, 1)
+        check_int("seed", self.seed, 0)
+        if self.batch_size is not None:
+            check_int("batch_size", self.batch_size, 1)

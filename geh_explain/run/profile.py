@@ -1,0 +1,81 @@
+"""Two passes over the data before the first draw: what a plan needs to know about the points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from geh_explain._types import Ints
+from geh_explain.data.points import Points
+from geh_explain.engines.base import EngineRun
+from geh_explain.engines.smoothing.view import KinkSurvey, Smoothing, SmoothingChange
+from geh_explain.groups.positions import PositionSample, positions_of
+from geh_explain.groups.tree import RegionTree
+from geh_explain.model.cut import Cut
+from geh_explain.model.unit_values import UnitMoments
+
+
+@dataclass(frozen=True)
+class FirstPass:
+    """What the first pass collects, each None where it is not needed.
+
+    ``positions`` are for finding groups, ``moments`` for ``scale="std"``, ``kinks`` for the sharpness of smoothing, and
+    ``change`` holds the original outputs, with which smoothed ones are compared.
+    """
+
+    positions: PositionSample | None
+    moments: UnitMoments | None
+    kinks: KinkSurvey | None
+    change: SmoothingChange | None
+
+    def run(self, cut: Cut, points: Points, batch_size: int | None) -> None:
+        """Collect everything in one forward pass per batch; no pass where nothing is needed."""
+        if self.positions is None and self.moments is None and self.kinks is None:
+            return
+        for rows in points.pieces(batch_size):
+            if self.kinks is None:
+                # Only what is below the layer runs.
+                activations = cut.activations(rows)
+            else:
+                with cut.viewed(self.kinks):
+                    activations, outputs = cut.traced_outputs(rows)
+                selected = cut.selected(outputs, rows)
+                if self.change is not None:
+                    self.change.add_original(outputs, selected)
+            if self.positions is not None:
+                self.positions.add(positions_of(cut, activations))
+            if self.moments is not None:
+                self.moments.add(cut.units.values(activations))
+
+
+@dataclass(frozen=True)
+class SecondPass:
+    """What the second pass collects, each None where it is not needed.
+
+    ``tree`` assigns the points to groups where groups were found from a sample, ``engine`` observes the values of the
+    units, ``smoothing`` gives the outputs that ``change`` compares with the original ones.
+    """
+
+    tree: RegionTree | None
+    engine: EngineRun | None
+    smoothing: Smoothing | None
+    change: SmoothingChange | None
+
+    def run(self, cut: Cut, points: Points, batch_size: int | None) -> Ints | None:
+        """Collect everything in one forward pass per batch; return the labels of all points if ``tree`` is given."""
+        labels: list[Ints] = []
+        if self.tree is None and self.engine is None and self.smoothing is None:
+            return None
+        for rows in points.pieces(batch_size):
+            if self.smoothing is None or self.change is None:
+                activations = cut.activations(rows)
+            else:
+                with cut.viewed(self.smoothing):
+                    activations, outputs = cut.traced_outputs(rows)
+                self.change.add_smoothed(outputs, rows.target)
+            if self.tree is not None:
+                labels.append(self.tree.labels(positions_of(cut, activations)))
+            if self.engine is not None:
+                self.engine.observe(cut.units.values(activations))
+        return np.concatenate(labels) if self.tree is not None else None

@@ -1,0 +1,50 @@
+"""The explainer's own arguments: a model, and how it is explained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from geh_explain.data.points import Points
+from geh_explain.data.reader import Reader
+from geh_explain.data.targets import Target
+from geh_explain.engines.base import Engine
+from geh_explain.model.borrow import device_and_dtype
+from geh_explain.model.cut import Cut
+from geh_explain.model.layers import LayerRef
+from geh_explain.model.outputs import Output
+from geh_explain.posterior import Posterior
+from geh_explain.posterior.default import default_posterior
+from geh_explain.units.base import Units
+
+
+@dataclass(frozen=True)
+class ModelSetup:
+    """The arguments of :class:`~geh_explain.GEHExplainer`, checked; the same for all of its calls."""
+
+    model: nn.Module
+    layer_ref: LayerRef
+    units: Units | None
+    output: Output
+    posterior: Posterior | None
+    smooth: str | float | None
+    engine: str | Engine
+
+    def read(
+        self, inputs: Any, target: Target, additional_forward_args: Any, budget: int | None = None
+    ) -> tuple[Points, Cut]:
+        """Read the data and cut the model at the layer; ``budget`` limits the bytes that data may take."""
+        device, dtype = device_and_dtype(self.model)
+        at_inputs = self.layer_ref.module is None
+        reader = Reader(floating=at_inputs, device=device, dtype=dtype, budget=budget)
+        points = reader.gather(inputs, target, additional_forward_args)
+        columns = points.columns if at_inputs else None
+        return points, Cut(self.model, self.layer_ref, self.units, self.output, points.first, columns)
+
+    def posterior_for(self, cut: Cut, points: Points) -> Posterior:
+        """Return the posterior that was passed, else what the model itself offers."""
+        if self.posterior is not None:
+            return self.posterior
+        return default_posterior(self.model, lambda: cut.outputs(points.first[:1]))
