@@ -11,6 +11,7 @@ from tqdm.auto import tqdm
 from geh_explain._memory import reuse_heap, trim_heap
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
+from geh_explain.model.row_independence import check_row_independence
 from geh_explain.posterior import PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, seed_of_draw
 from geh_explain.run.accumulate import DrawAccumulator
@@ -124,7 +125,7 @@ class _DrawLoop:
         plan = self.plan
         plan.engine.begin_draw(seed_of_draw(plan.options.seed, number))
         if number == 0:
-            plan.cut.check_rows(plan.points.first)
+            check_row_independence(plan.cut, plan.points.first)
             if plan.member_view is None and not isinstance(plan.posterior, PointEstimate):
                 plan.engine.adapt(plan.points.first)
 

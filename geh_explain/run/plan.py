@@ -11,9 +11,10 @@ from geh_explain._memory import budget_bytes
 from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
-from geh_explain.engines.default import choose_engine, wants_smoothing
-from geh_explain.engines.smoothing.kernels import Kernels
-from geh_explain.engines.smoothing.view import SmoothingChange, smoothing_for, survey_kinks
+from geh_explain.engines.selection import choose_engine, needs_smoothing
+from geh_explain.engines.smoothing.change import SmoothingChange
+from geh_explain.engines.smoothing.kernels import DoubleBackwardView
+from geh_explain.engines.smoothing.survey import smoothing_for, survey_kinks
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.assignment import cluster, given_groups, grow_groups, is_table
 from geh_explain.groups.grouping import Grouping, from_tree
@@ -110,7 +111,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
     with steady(posterior, setup.model, options.seed):
         grouping = given_groups(options.groups, points)
         sample_bytes = min(MAX_SAMPLE_BYTES, max(MIN_SAMPLE_BYTES, budget // 16))
-        smooth = setup.smooth if wants_smoothing(setup.engine) else None
+        smooth = setup.smooth if needs_smoothing(setup.engine) else None
         kinks = None if smooth is None else survey_kinks(cut, points.first)
         change = None if kinks is None else SmoothingChange()
         first = FirstPass(
@@ -135,7 +136,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
                 tree = grow_groups(options.groups, sample, len(points), largest, is_table(cut, points))
 
         smoothing = None if kinks is None or smooth is None else kinks.smoothing(smooth)
-        view: View = smoothing or Kernels()
+        view: View = smoothing or DoubleBackwardView()
         with cut.viewed(view):
             engine, reason = choose_engine(setup.engine, cut, points.first, limits)
         if not engine.engine.differentiates:
@@ -180,7 +181,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
 
 
 def _member_view(cut: Cut, points: Points, smooth: str | float | None, batch_size: int | None) -> View:
-    return smoothing_for(cut, points, smooth, batch_size) or Kernels()
+    return smoothing_for(cut, points, smooth, batch_size) or DoubleBackwardView()
 
 
 def _n_pairs(cut: Cut) -> int:

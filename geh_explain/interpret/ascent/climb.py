@@ -136,9 +136,9 @@ class Climb:
 def unit_values(cut: Cut, x: Tensor, reduce: str, preactivation: bool) -> Tensor:
     """Return the units' values (n, D), with gradients; before the layer's activation function, if that is wanted."""
     if not preactivation:
-        return reduced(cut, cut.reached(as_rows(x)), reduce).values
+        return reduced(cut, cut.activations_with_grad(as_rows(x)), reduce).values
     with BeforeActivation() as before:
-        activations = cut.reached(as_rows(x))
+        activations = cut.activations_with_grad(as_rows(x))
     return reduced(cut, before.of(activations), reduce).values
 
 

@@ -1,0 +1,42 @@
+"""Check that the rows of a batch do not influence each other."""
+
+from __future__ import annotations
+
+import torch
+
+from geh_explain.data.rows import Rows
+from geh_explain.errors import GEHRuntimeError
+from geh_explain.model.cut import Cut
+
+
+def check_row_independence(cut: Cut, rows: Rows) -> None:
+    """Refuse a model that is random or mixes rows: a row then has no Hessian of its own.
+
+    All engines differentiate the sum over rows, which gives the derivatives of each row only if the output of a row
+    depends on that row alone. The outputs of ``rows`` are compared with those of the same rows computed again, of the
+    first row alone, and of the rows in reverse order. Differences below 0.1 % of the output are taken for rounding.
+
+    Raises
+    ------
+    GEHRuntimeError
+        If the outputs differ.
+    """
+    with torch.no_grad():
+        outputs, repeated, alone = cut.outputs(rows), cut.outputs(rows), cut.outputs(rows[:1])
+        reverse_order = cut.outputs(rows.backwards()).flip(0)
+    size = outputs.abs()
+    tolerance = 1e-3 * size + 1e-5 * size.max() + 10 * torch.finfo(outputs.dtype).eps
+    if bool(((outputs - repeated).abs() > tolerance).any()):
+        raise GEHRuntimeError(
+            "model: the same rows gave different outputs twice, so it is not one function; put the networks inside "
+            "a callable into eval mode, or pass posterior=geh_explain.posterior.Stochastic()."
+        )
+    for compared, how in ((alone, "alone"), (reverse_order, "in a batch in reverse order")):
+        differs = (outputs[: len(compared)] - compared).abs() > tolerance[: len(compared)]
+        if bool(differs.any()):
+            row = int(differs.nonzero()[0])
+            raise GEHRuntimeError(
+                f"model: it mixes rows: row {row} gives {float(outputs[row]):.6g} in a batch of {len(rows)} and "
+                f"{float(compared[row]):.6g} {how}, so it has no Hessian of its own. Remove what computes over the "
+                "batch (batch statistics, softmax or sum over dimension 0, noise per row)."
+            )
