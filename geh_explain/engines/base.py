@@ -142,7 +142,7 @@ class EngineRun(ABC):
 
     @abstractmethod
     def chunk_rows(self, rows: Rows) -> int:
-        """Return the number of rows per call of :meth:`add`; ``rows`` are a few of them, to measure the memory of one."""
+        """Return the number of rows per call of :meth:`add`; ``rows`` are a few, to measure the memory of one."""
 
     @abstractmethod
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
