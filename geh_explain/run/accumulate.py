@@ -37,6 +37,8 @@ class DrawAccumulator:
         self.grouping: Grouping = plan.grouping
         #: How the number of groups was chosen, once it is.
         self.choice: GroupChoice | None = None
+        #: Number of draws that were taken so far, and that will be.
+        self.n_draws = 0
         self.expected = expected
         #: Means and standard deviations over draws, where the draws themselves would not fit.
         self.moments: DrawMoments | None = None
@@ -50,11 +52,6 @@ class DrawAccumulator:
         self._variance: list[Floats] = []
         self._slopes: list[Floats] = []
 
-    @property
-    def n_draws(self) -> int:
-        """Number of draws that were taken."""
-        return len(self._signed) + (0 if self.moments is None else self.moments.geh.count)
-
     def next_stop(self) -> int:
         """Return up to which draw the groups stay as they are: the pilot draws decide on their number."""
         return self.expected if self._tree is None else min(self.expected, self._pilot_draws)
@@ -64,6 +61,7 @@ class DrawAccumulator:
         counted = len(self.grouping.labels) - sums.skipped
         self._sampled |= sums.skipped > 0
         for draw in range(len(sums.signed)):
+            self.n_draws += 1
             self._signed.append(sums.signed[draw].numpy())
             self._absolute.append(sums.absolute[draw].numpy() / counted)
             if sums.variance is not None:

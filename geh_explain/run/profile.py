@@ -18,7 +18,7 @@ from geh_explain.model.unit_values import UnitMoments
 
 @dataclass(frozen=True)
 class FirstPass:
-    """What the first pass collects, each None where it is not needed.
+    """What the first pass collects; None where it is not needed.
 
     ``positions`` are for finding groups, ``moments`` for ``scale="std"``, ``kinks`` for the sharpness of smoothing, and
     ``change`` holds the original outputs, with which smoothed ones are compared.
@@ -27,7 +27,7 @@ class FirstPass:
     positions: PositionSample | None
     moments: UnitMoments | None
     kinks: KinkSurvey | None
-    change: SmoothingChange | None
+    change: SmoothingChange
 
     def run(self, cut: Cut, points: Points, batch_size: int | None) -> None:
         """Collect everything in one forward pass per batch; no pass where nothing is needed."""
@@ -40,9 +40,7 @@ class FirstPass:
             else:
                 with cut.viewed(self.kinks):
                     activations, outputs = cut.traced_outputs(rows)
-                selected = cut.selected(outputs, rows)
-                if self.change is not None:
-                    self.change.add_original(outputs, selected)
+                self.change.add_original(outputs, cut.selected(outputs, rows))
             if self.positions is not None:
                 self.positions.add(positions_of(cut, activations))
             if self.moments is not None:
@@ -51,7 +49,7 @@ class FirstPass:
 
 @dataclass(frozen=True)
 class SecondPass:
-    """What the second pass collects, each None where it is not needed.
+    """What the second pass collects; None where it is not needed.
 
     ``tree`` assigns the points to groups where groups were found from a sample, ``engine`` observes the values of the
     units, ``smoothing`` gives the outputs that ``change`` compares with the original ones.
@@ -60,7 +58,7 @@ class SecondPass:
     tree: RegionTree | None
     engine: EngineRun | None
     smoothing: Smoothing | None
-    change: SmoothingChange | None
+    change: SmoothingChange
 
     def run(self, cut: Cut, points: Points, batch_size: int | None) -> Ints | None:
         """Collect everything in one forward pass per batch; return the labels of all points if ``tree`` is given."""
@@ -68,7 +66,7 @@ class SecondPass:
         if self.tree is None and self.engine is None and self.smoothing is None:
             return None
         for rows in points.pieces(batch_size):
-            if self.smoothing is None or self.change is None:
+            if self.smoothing is None:
                 activations = cut.activations(rows)
             else:
                 with cut.viewed(self.smoothing):

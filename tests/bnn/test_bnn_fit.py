@@ -68,7 +68,9 @@ def test_tables_of_whole_numbers_and_read_only_columns_are_taken():
     net = HybridNet(2, hidden=(5,))
     quiet(net, frame[["a", "b"]], frame["y"], epochs=2)
     explainer = geh.GEHExplainer(net)
-    assert explainer.diagnose(frame[["a", "b"]].astype(float), y=frame["y"], draws=3, progress=False).errors.shape == (3,)
+    assert explainer.diagnose(frame[["a", "b"]].astype(float), y=frame["y"], draws=3, progress=False).errors.shape == (
+        3,
+    )
 
 
 def test_the_same_seed_gives_the_same_network_and_leaves_the_generators_alone():

@@ -48,7 +48,7 @@ for case, (made, count, asked) in cases.items():
 
 def torchrun(code, tmp_path, processes=2, expect=0):
     script = tmp_path / "script.py"
-    paths = [str(ROOT), str(ROOT / "tests")]
+    paths = [str(ROOT), str(ROOT / "tests/run"), str(ROOT / "tests/support")]
     script.write_text(SHARED.format(paths=paths, folder=str(tmp_path / "run")) + code)
     command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     done = subprocess.run(

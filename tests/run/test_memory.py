@@ -106,8 +106,8 @@ def test_too_many_units_for_the_memory_are_refused_with_a_way_out():
 
 def test_the_result_does_not_depend_on_the_budget_of_a_chunk():
     model = network()
-    check_int, pieces = (explained(memory, model=model, points=200) for memory in (None, 2e-3))
-    np.testing.assert_allclose(pieces.geh.mean, check_int.geh.mean, rtol=1e-10, atol=1e-13)
+    complete, pieces = (explained(memory, model=model, points=200) for memory in (None, 2e-3))
+    np.testing.assert_allclose(pieces.geh.mean, complete.geh.mean, rtol=1e-10, atol=1e-13)
 
 
 @pytest.mark.parametrize("engine", ["structured", "exact"])
