@@ -12,8 +12,11 @@ from geh_explain.analyses.ablation import Check, baseline_values, check_pairs
 from geh_explain.analyses.surface import Surface, joint_effect
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.interpret.exemplar_search import Search
-from geh_explain.interpret.gallery import Gallery, build_gallery, check_ascent, choose_pairs
+from geh_explain.interpret.exemplar_search import CandidateSearch
+from geh_explain.interpret.gallery import Gallery
+from geh_explain.interpret.gallery_building import ascent_options, build_gallery
+from geh_explain.interpret.pair_selection import choose_pairs
+from geh_explain.interpret.responses import HiddenUnits
 from geh_explain.model.borrow import borrow
 from geh_explain.model.layers import Layer, LayerRef
 from geh_explain.model.unit_values import unit_moments
@@ -81,13 +84,12 @@ class CloserLook:
         torch.Size([2, 9, 3])
         """
         self._check_result(result)
-        search = Search(check_int("k", k, 1), reduce, batch_size=batch_size, progress=progress)
-        painting = check_ascent(ascent, {"reduce": reduce, "seed": check_int("seed", seed, 0), "progress": progress})
-        chosen = choose_pairs(result, pairs, measure)
+        search = CandidateSearch(check_int("k", k, 1), reduce, batch_size=batch_size, progress=progress)
+        options = ascent_options(ascent, {"reduce": reduce, "seed": check_int("seed", seed, 0), "progress": progress})
+        selection = choose_pairs(result, pairs, measure)
         site = None if self.site.module is None else Layer(self.site.module, self.site.pick, self.site.call)
-        return build_gallery(
-            self.model, site, self._bench.units, result, candidates, joint, chosen, measure, search, painting
-        )
+        hidden = HiddenUnits(self.model, site, self._bench.units)
+        return build_gallery(hidden, selection, candidates, joint, search, options)
 
     def check(
         self,
