@@ -25,8 +25,11 @@ from geh_explain.engines.smoothing.view import check_smooth
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.number import GroupChoice
-from geh_explain.interpret.exemplar_search import Search
-from geh_explain.interpret.gallery import Gallery, build_gallery, check_ascent, choose_pairs
+from geh_explain.interpret.exemplar_search import CandidateSearch
+from geh_explain.interpret.gallery import Gallery
+from geh_explain.interpret.gallery_building import ascent_options, build_gallery
+from geh_explain.interpret.pair_selection import choose_pairs
+from geh_explain.interpret.responses import HiddenUnits
 from geh_explain.model.borrow import as_module, borrow, half_precision
 from geh_explain.model.layers import Layer, find_layer
 from geh_explain.model.outputs import Output, check_output
@@ -546,14 +549,13 @@ class GEHExplainer:
         torch.Size([2, 9, 3])
         """
         self._check_result(result)
-        search = Search(check_int("k", k, 1), reduce, batch_size=batch_size, progress=progress)
-        painting = check_ascent(ascent, {"reduce": reduce, "seed": check_int("seed", seed, 0), "progress": progress})
-        chosen = choose_pairs(result, pairs, measure)
+        search = CandidateSearch(check_int("k", k, 1), reduce, batch_size=batch_size, progress=progress)
+        options = ascent_options(ascent, {"reduce": reduce, "seed": check_int("seed", seed, 0), "progress": progress})
+        selection = choose_pairs(result, pairs, measure)
         ref = self._setup.layer_ref
         layer = None if ref.module is None else Layer(ref.module, ref.pick, ref.call)
-        return build_gallery(
-            self.model, layer, self._setup.units, result, candidates, joint, chosen, measure, search, painting
-        )
+        hidden = HiddenUnits(self.model, layer, self._setup.units)
+        return build_gallery(hidden, selection, candidates, joint, search, options)
 
     def _check_result(self, result: Any) -> None:
         """Raise unless ``result`` is about the layer of this explainer."""

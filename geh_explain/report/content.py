@@ -127,7 +127,7 @@ def _images(gallery: Gallery | None) -> Iterator[tuple[str, str]]:
     if gallery is None:
         return
     from geh_explain.interpret.gallery import Gallery
-    from geh_explain.plots.exemplars import colour_limits, first_input, placed
+    from geh_explain.plots.exemplars import colour_limits, first_input, maximum_places
 
     if not isinstance(gallery, Gallery):
         raise GEHTypeError(f"gallery is a {type(gallery).__name__}; give what explainer.interpret(...) returns.")
@@ -135,16 +135,16 @@ def _images(gallery: Gallery | None) -> Iterator[tuple[str, str]]:
         inputs = first_input(pair.exemplars.inputs)
         limits = colour_limits(inputs.flatten(0, 1))
         for row, name in enumerate(pair.units):
-            yield name, _png(inputs[row], limits, *placed(pair.exemplars, row))
+            yield name, _png(inputs[row], limits, *maximum_places(pair.exemplars, row))
 
 
 def _png(*shown: Any) -> str:
     from matplotlib.figure import Figure
 
-    from geh_explain.plots.exemplars import show
+    from geh_explain.plots.exemplars import draw_inputs
 
     figure = Figure(figsize=(2.4, 2.4))
-    show(figure.add_axes((0.02, 0.02, 0.96, 0.96)), *shown)
+    draw_inputs(figure.add_axes((0.02, 0.02, 0.96, 0.96)), *shown)
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=80)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

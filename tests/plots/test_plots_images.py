@@ -26,7 +26,7 @@ from geh_explain.analyses.surface import Surface
 from geh_explain.groups.number import choose
 from geh_explain.inference import PermutationTest
 from geh_explain.interpret.ascent.maximisation import Maximised
-from geh_explain.interpret.exemplar_search import Exemplars
+from geh_explain.interpret.exemplar_set import Exemplars
 from geh_explain.interpret.gallery import Gallery, PairView
 from geh_explain.scores.ranking import PairRanking
 
