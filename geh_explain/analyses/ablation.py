@@ -77,7 +77,7 @@ def check_pairs(
     first, second = (ends[chosen] for ends in np.triu_indices(len(result.names), 1))
     areas, effects = [], []
     with tqdm(total=len(points), desc="checking", unit="row", disable=not progress, leave=False) as bar:
-        for rows in points.pieces(batch_size):
+        for rows in points.split(batch_size):
             steps, joint = _switched_off(cut, rows, baseline, first, second)
             areas.append(np.abs(steps[:, first] * steps[:, second]))
             effects.append(np.abs(joint))

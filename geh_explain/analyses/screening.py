@@ -26,7 +26,7 @@ def expected_gradients(
         for draw in islice(posterior.draws(cut.model, draws, seed) or (), draws):
             with draw:
                 cut.outputs(points.first[:1])  # the first forward of a draw has one row, see Posterior
-                for rows in points.pieces(batch_size):
+                for rows in points.split(batch_size):
                     t = cut.zeros(rows).requires_grad_()
                     value = cut.outputs(rows, t)
                     if not value.requires_grad:

@@ -78,7 +78,7 @@ def joint_effect(
 
     The response at a place of the grid is the mean over ``background`` points whose two units are moved there.
     """
-    data = np.concatenate([_values(cut, rows, pair) for rows in points.pieces(batch_size)])
+    data = np.concatenate([_values(cut, rows, pair) for rows in points.split(batch_size)])
     first, second = (_grid(column, grid) for column in data.T)
     step = max(1, len(points) // background)
     some = [(rows, torch.as_tensor(_values(cut, rows, pair))) for rows in (all_[::step] for all_ in points.batches())]

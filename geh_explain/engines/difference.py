@@ -103,7 +103,7 @@ class Difference(Engine):
         if wrong:
             raise GEHValueError(f"Difference: discrete={wrong} are no units; there are {cut.count}.")
         values: dict[int, set[float]] = {unit: set() for unit in wanted}
-        for rows in points.pieces(batch_size):
+        for rows in points.split(batch_size):
             if not values:
                 break
             seen = cut.units.values(cut.activations(rows)).double().cpu().numpy()

@@ -22,7 +22,7 @@ def positions(cut: Cut, points: Points, batch_size: int | None) -> Iterator[Floa
 
     That is their flattened inputs, or the layer's activations, feature maps by the means of their channels.
     """
-    for rows in points.pieces(batch_size):
+    for rows in points.split(batch_size):
         activations = cut.activations(rows)
         if cut.layer is not None and activations.ndim > 2:
             activations = Channels().bind(cut.shape, cut.layout, None).values(activations)

@@ -175,7 +175,7 @@ class Search:
                 "in the order in which they come."
             )
         device, dtype = device_and_dtype(model)
-        reader = Reader(floating=False, device=device, dtype=dtype, argument=self.argument)
+        reader = Reader(floating_only=False, device=device, dtype=dtype, argument=self.argument)
         best: Best | None = None
         with tqdm(total=count, desc="exemplars", unit="row", disable=not self.progress, leave=False) as bar:
             for rows in reader.stream(candidates, size):
@@ -300,7 +300,7 @@ def _scores(values: Tensor, rows: Rows, search: Search) -> Tensor:
         shape = tuple(density.shape) if isinstance(density, Tensor) else type(density).__name__
         raise GEHTypeError(f"expert: it returned {shape} for {len(rows)} inputs; one log density each is wanted.")
     if bool(torch.isnan(density).any()):
-        row = rows.number(int(torch.isnan(density).nonzero()[0]))
+        row = rows.index_of(int(torch.isnan(density).nonzero()[0]))
         raise GEHRuntimeError(f"expert: its log density is NaN at candidate {row}.")
     return values + density[:, None].to(values)
 

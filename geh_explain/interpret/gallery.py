@@ -212,7 +212,7 @@ def _fetch(model: nn.Module, candidates: Any, indices: NDArray[Any]) -> tuple[Te
     wanted = [int(index) for index in indices]
     found: dict[int, tuple[Tensor, ...]] = {}
     with borrow(model):  # loaders draw from the global generators
-        reader = Reader(floating=False, device=device, dtype=dtype, argument="candidates")
+        reader = Reader(floating_only=False, device=device, dtype=dtype, argument="candidates")
         for rows in reader.stream(candidates, None):
             for index in {index for index in wanted if rows.start <= index < rows.start + len(rows)}:
                 found[index] = tuple(x[index - rows.start].clone() for x in rows.inputs)

@@ -113,7 +113,7 @@ def refuse_not_finite(values: Tensor, rows: Rows, what: str) -> None:
         return
     bad = ~torch.isfinite(values).reshape(len(values), -1).all(dim=1)
     if bool(bad.any()):
-        row = rows.number(int(bad.nonzero()[0]))
+        row = rows.index_of(int(bad.nonzero()[0]))
         raise GEHRuntimeError(f"{what} is NaN or infinite at candidate {row}; look at it there, or leave it out.")
 
 

@@ -160,7 +160,7 @@ class Cut:
         """
         value = select(self.all_outputs(rows, t), rows.target)
         if not bool(torch.isfinite(value).all()):
-            row = rows.number(int((~torch.isfinite(value)).nonzero()[0]))
+            row = rows.index_of(int((~torch.isfinite(value)).nonzero()[0]))
             raise GEHRuntimeError(
                 f"the model's output is NaN or infinite (the first time at row {row} of the inputs); look at "
                 "model(inputs) there, and leave such rows out."
@@ -185,10 +185,12 @@ class Cut:
     def _call(self, rows: Rows, inputs: tuple[Tensor, ...] | None = None) -> Any:
         """Call the model on copies: one that works in place must not change the user's data."""
         given = inputs or tuple(x.clone() for x in rows.inputs)
-        extra = tuple(value.clone() if isinstance(value, Tensor) else value for value in rows.extra)
-        names = rows.names
-        positional = (*(() if names else given), *extra[: len(extra) - len(rows.beside.keywords)])
-        keywords = dict(zip(rows.beside.keywords, extra[len(extra) - len(rows.beside.keywords) :], strict=True))
+        extra = tuple(value.clone() if isinstance(value, Tensor) else value for value in rows.additional_forward_args)
+        names = rows.input_names
+        positional = (*(() if names else given), *extra[: len(extra) - len(rows.forward_args.keywords)])
+        keywords = dict(
+            zip(rows.forward_args.keywords, extra[len(extra) - len(rows.forward_args.keywords) :], strict=True)
+        )
         try:
             return self.model(*positional, **dict(zip(names, given, strict=True) if names else ()), **keywords)
         except ValueError as error:
@@ -251,7 +253,7 @@ class Cut:
         """Refuse a model that is random or mixes rows: then a row has no Hessian of its own."""
         with torch.no_grad():
             first, again, alone = self.outputs(rows), self.outputs(rows), self.outputs(rows[:1])
-            backwards = self.outputs(rows.backwards()).flip(0)
+            backwards = self.outputs(rows.flip()).flip(0)
         room = 1e-3 * first.abs() + 1e-5 * first.abs().max() + 10 * torch.finfo(first.dtype).eps
         if bool(((first - again).abs() > room).any()):
             raise GEHRuntimeError(

@@ -37,7 +37,7 @@ def unit_factors(cut: Cut, points: Points, scale: Any, batch_size: int | None) -
 def unit_moments(cut: Cut, points: Points, batch_size: int | None) -> tuple[Floats, Floats]:
     """Return mean and standard deviation, each (D,), of the units' values over the points."""
     count, mean, squares = 0, np.zeros(cut.count), np.zeros(cut.count)
-    for rows in points.pieces(batch_size):
+    for rows in points.split(batch_size):
         values = cut.units.values(cut.activations(rows)).double().cpu().numpy()
         # Chan's update: the same for any chunking, and safe for large means.
         total, delta = count + len(rows), values.mean(axis=0) - mean

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from geh_explain._hashing import digest, short
+from geh_explain._hashing import digest, digest_unless_plain
 from geh_explain._memory import budget_bytes
 from geh_explain._validation import check_int
 from geh_explain.data.points import Points
@@ -52,8 +52,8 @@ class Workbench:
     ) -> tuple[Points, Cut]:
         """Read the data and cut the model."""
         device, dtype = device_and_dtype(self.model)
-        reader = Reader(floating=self.site.module is None, device=device, dtype=dtype, budget=budget)
-        points = reader.gather(inputs, target, additional_forward_args)
+        reader = Reader(floating_only=self.site.module is None, device=device, dtype=dtype, budget=budget)
+        points = reader.read(inputs, target, additional_forward_args)
         columns = points.columns if self.site.module is None else None
         return points, Cut(self.model, self.site, self.units, self.output, points.first, columns)
 
@@ -124,13 +124,13 @@ class Workbench:
             **versions(),
             "model": digest(self.model),
             "layer": job.cut.place,
-            "units": short(self.units),
-            "output": short(self.output),
+            "units": digest_unless_plain(self.units),
+            "output": digest_unless_plain(self.output),
             "posterior": digest(job.posterior),
             "smooth": self.smooth,
             "engine": repr(job.engine),
             "inputs": digest_points(job.points),
-            **{name: short(value) for name, value in asked.items()},
+            **{name: digest_unless_plain(value) for name, value in asked.items()},
         }
 
     def posterior_of(self, cut: Cut, points: Points) -> Posterior:

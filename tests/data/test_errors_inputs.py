@@ -123,7 +123,7 @@ class Streaming(IterableDataset):
 
 @pytest.fixture
 def streamed(monkeypatch):
-    monkeypatch.setattr("geh_explain.points.KEEP_SHARE", 0)
+    monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0)
 
 
 def whole_points():

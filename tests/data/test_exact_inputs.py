@@ -51,7 +51,7 @@ def test_additional_arguments_that_do_not_belong_to_rows_stay_whole(size: int) -
 
 
 def test_a_streamed_loader_leaves_arguments_of_the_length_of_a_batch_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geh_explain.points.KEEP_SHARE", 0)
+    monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0)
     weights = torch.arange(1.0, 6.0, dtype=torch.double)
     loader = DataLoader(TensorDataset(points(20, 5)), batch_size=5)
     result = explain(lambda x, weights: (x @ weights) ** 2 / 2, loader, None, weights, batch_size=2)
@@ -155,7 +155,7 @@ def test_every_kind_of_input_gives_the_answer_of_a_tensor(
     net, x = mlp(4, 8, 1), points(20, 4)
     expected = explain(net, x)
     if streamed:
-        monkeypatch.setattr("geh_explain.points.KEEP_SHARE", 0)
+        monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0)
     result = explain(net, KINDS[kind](x))
     assert result.names == expected.names
     np.testing.assert_array_equal(result.labels, expected.labels)
@@ -180,7 +180,7 @@ def test_a_shuffling_loader_gives_the_answer_of_a_tensor(
     net, x = mlp(4, 8, 1), points(20, 4)
     expected = explain(net, x)
     if streamed:
-        monkeypatch.setattr("geh_explain.points.KEEP_SHARE", 0)
+        monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0)
     generator = torch.Generator().manual_seed(3) if own_generator else None
     before = None if generator is None else generator.get_state()
     result = explain(net, DataLoader(TensorDataset(x), batch_size=6, shuffle=True, generator=generator))
@@ -193,7 +193,7 @@ def test_a_streamed_loader_cuts_targets_and_arguments_with_its_rows(monkeypatch:
     net, x, weights = mlp(4, 8, 3), points(20, 4), points(20, 4, seed=1)
     target = torch.arange(20) % 3
     local = local_hessians(lambda x: net(x * weights)[torch.arange(20), target], x)
-    monkeypatch.setattr("geh_explain.points.KEEP_SHARE", 0)
+    monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0)
     loader = DataLoader(TensorDataset(x), batch_size=6)
     for batch_size in (None, 4):
         result = explain(lambda x, weights: net(x * weights), loader, target, weights, batch_size=batch_size)

@@ -123,7 +123,7 @@ def test_any_scikit_learn_clusterer_can_group_and_stays_unfitted() -> None:
 
 
 def test_a_sample_of_many_points_is_uniform_and_repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geh_explain.survey.MOST_POINTS", 500)
+    monkeypatch.setattr("geh_explain.groups.positions.MAX_POINTS", 500)
     points = np.arange(20_000.0)[:, None]
     chosen = sample(iter(np.array_split(points, 37)), seed=0)
     assert len(chosen) == len(np.unique(chosen)) == 500
@@ -133,7 +133,7 @@ def test_a_sample_of_many_points_is_uniform_and_repeatable(monkeypatch: pytest.M
 
 def test_many_points_are_assigned_to_regions_found_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr("geh_explain.survey.MOST_POINTS", 100)
+    monkeypatch.setattr("geh_explain.groups.positions.MAX_POINTS", 100)
     points, truth = make_blobs(1000, centers=3, n_features=2, cluster_std=0.1, random_state=0)
     explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
     result = explainer.explain(torch.as_tensor(points), groups=3, progress=False)

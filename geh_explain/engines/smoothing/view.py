@@ -178,7 +178,7 @@ def smoothing_for(cut: Cut, points: Points, smooth: str | float | None, batch_si
             seen.before = None
             for site in seen.sites:
                 site.forget()
-            for rows in points.pieces(batch_size):
+            for rows in points.split(batch_size):
                 cut.outputs(rows, cut.zeros(rows))
     finally:
         cut.view = None
@@ -191,7 +191,7 @@ def describe_change(cut: Cut, points: Points, smoothing: Smoothing, batch_size: 
     before, after, agree = [], [], []
     cut.view = smoothing
     with torch.no_grad():
-        for rows in points.pieces(batch_size):
+        for rows in points.split(batch_size):
             plain, smooth = cut.all_outputs(rows), cut.all_outputs(rows, cut.zeros(rows))
             before.append(select(plain, rows.target).double().cpu())
             after.append(select(smooth, rows.target).double().cpu())

@@ -150,7 +150,7 @@ def usual(terrain: Terrain, values: Values, reference: Any, generator: torch.Gen
         random = terrain.bounds.inside(terrain.bounds.middle + terrain.spread(REFERENCE_ROWS, generator))
         pieces = torch.split(random, 64)
     else:
-        reader = Reader(floating=True, device=like.device, dtype=like.dtype, argument="reference")
+        reader = Reader(floating_only=True, device=like.device, dtype=like.dtype, argument="reference")
         pieces = tuple(rows.inputs[0] for rows in islice(reader.stream(reference, 64), REFERENCE_ROWS // 64))
         if any(piece.shape[1:] != like.shape for piece in pieces):
             raise GEHValueError(
