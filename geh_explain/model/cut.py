@@ -13,12 +13,13 @@ from geh_explain.data.rows import Rows
 from geh_explain.data.targets import select
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
 from geh_explain.model.layers import LayerRef
-from geh_explain.model.outputs import Output, read
+from geh_explain.model.outputs import Output, read_output
 from geh_explain.model.view import View
 from geh_explain.units.base import Units
 from geh_explain.units.channels import Channels
+from geh_explain.units.default import default_units
 from geh_explain.units.layout import layout_reference
-from geh_explain.units.subset import Subset, default_units
+from geh_explain.units.subset import Subset
 
 
 def _guesses_layout(units: Units | None) -> bool:
@@ -170,7 +171,7 @@ class Cut:
     def all_outputs(self, rows: Rows, t: Tensor | None = None) -> Tensor:
         """Return all outputs of each row (n, ...), from which the target selects one."""
         if t is None:
-            return read(self._call(rows), self.output, len(rows))
+            return read_output(self._call(rows), self.output, len(rows))
         view = self.view or View()
         view.begin()
         with view, torch.set_grad_enabled(t.requires_grad):
@@ -180,7 +181,7 @@ class Cut:
                 raw = self._call(rows, shifted)
             else:
                 raw = self._run_above(rows, t, view)
-            return read(raw, self.output, len(rows))
+            return read_output(raw, self.output, len(rows))
 
     def _call(self, rows: Rows, inputs: tuple[Tensor, ...] | None = None) -> Any:
         """Call the model on copies: one that works in place must not change the user's data."""
