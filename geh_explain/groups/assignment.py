@@ -11,7 +11,7 @@ from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.grouping import Grouping, check_groups, from_clusterer, from_labels, from_tree
 from geh_explain.groups.positions import _FEW_BYTES, _MOST_BYTES, positions, sample
-from geh_explain.groups.tree import RegionTree, grow
+from geh_explain.groups.tree import GroupTree, grow
 from geh_explain.model.cut import Cut
 
 #: The most groups that are tried where their number is open.
@@ -26,7 +26,7 @@ def find_groups(
     seed: int,
     most: int = MAX_GROUPS,
     budget: int = 16 * _MOST_BYTES,
-) -> tuple[Grouping, RegionTree | None]:
+) -> tuple[Grouping, GroupTree | None]:
     """Return the groups that ``groups`` asks for; where their number is open, the finest ones with their tree.
 
     Of the ``budget`` of memory in bytes, the sample from which regions are found takes a sixteenth, and some copies.
@@ -48,13 +48,13 @@ def find_groups(
     if wanted > len(points) and not isinstance(groups, str):
         raise GEHValueError(f"groups={wanted}, but there are only {len(points)} points; use at most as many.")
     tree = grow(where, wanted, standardise=_is_table(cut, points.first))
-    if tree.count < wanted and not isinstance(groups, str):
+    if tree.n_groups < wanted and not isinstance(groups, str):
         raise GEHValueError(
-            f"groups={wanted}, but the points fall into only {tree.count} distinct places; use at most as many."
+            f"groups={wanted}, but the points fall into only {tree.n_groups} distinct places; use at most as many."
         )
     pieces = [where] if len(where) == len(points) else positions(cut, points, batch_size)
     labels = np.concatenate([tree.labels(piece) for piece in pieces])
-    return from_tree(tree, labels, tree.count), tree if isinstance(groups, str) else None
+    return from_tree(tree, labels, tree.n_groups), tree if isinstance(groups, str) else None
 
 
 def _is_table(cut: Cut, rows: Rows) -> bool:

@@ -11,8 +11,8 @@ from geh_explain._memory import trim_heap
 from geh_explain._types import Floats
 from geh_explain.engines import GroupSums
 from geh_explain.groups.grouping import Grouping, from_tree
-from geh_explain.groups.number import GroupChoice, choose, curve
-from geh_explain.groups.tree import RegionTree
+from geh_explain.groups.number import GroupChoice, choose_group_number, scores_by_group_number
+from geh_explain.groups.tree import GroupTree
 from geh_explain.scores.draws import DrawMoments, Draws
 
 #: How many draws settle the number of groups: the mean score needs far fewer than its spread.
@@ -31,7 +31,7 @@ class DrawAccumulator:
     """
 
     grouping: Grouping
-    tree: RegionTree | None = None
+    tree: GroupTree | None = None
     factors: Floats | None = None
     pilot: int = PILOT_DRAWS
     expected: int = 1
@@ -77,11 +77,11 @@ class DrawAccumulator:
         if tree is None:
             return
         # Draw by draw, and in place: for thousands of units each array is a large one.
-        scores = curve(tree, self._signed[0], len(self.grouping.labels))
+        scores = scores_by_group_number(tree, self._signed[0], len(self.grouping.labels))
         for signed in self._signed[1:]:
-            scores += curve(tree, signed, len(self.grouping.labels))
+            scores += scores_by_group_number(tree, signed, len(self.grouping.labels))
         scores *= np.abs(self._pair_factors()) / len(self._signed)
-        self.choice = choose(scores)
+        self.choice = choose_group_number(scores)
         if self.limit < 8 * scores.nbytes:
             self.choice = replace(self.choice, scores=scores[:, :0])  # they are for the curve only
         del scores

@@ -7,7 +7,7 @@ from sklearn.datasets import make_blobs
 
 import geh_explain as geh
 from geh_explain.groups.grouping import from_labels, from_tree
-from geh_explain.groups.number import choose, distances
+from geh_explain.groups.number import choose_group_number, rank_weighted_distances
 from geh_explain.groups.positions import sample
 from geh_explain.groups.tree import grow
 
@@ -84,25 +84,25 @@ def test_constant_columns_and_wide_points_are_no_trouble() -> None:
 def test_equal_points_stay_together() -> None:
     points = np.repeat(np.arange(3.0)[:, None], 10, axis=0)
     tree = grow(points, 9, standardise=True)
-    assert tree.count == 3
+    assert tree.n_groups == 3
     assert partition(tree.labels(points)) == partition(np.repeat([0, 1, 2], 10))
 
 
 def test_the_rank_weighted_distance_is_the_papers_formula() -> None:
     # Three pairs, two numbers of groups: shares (.5, .3, .2) -> (.3, .5, .2), ranks (3, 2, 1) -> (2, 3, 1).
     curve = np.array([[5.0, 3.0, 2.0], [6.0, 10.0, 4.0]])
-    assert distances(curve) == pytest.approx([0.2**2 * 1 + 0.2**2 * 1 + 0])
+    assert rank_weighted_distances(curve) == pytest.approx([0.2**2 * 1 + 0.2**2 * 1 + 0])
 
 
 def test_the_chosen_number_is_the_last_that_still_changes_something() -> None:
     settled = np.array([6.0, 3.0, 1.0])
     curve = np.stack([np.array([1.0, 3.0, 6.0]), np.array([3.0, 6.0, 1.0]), settled, settled, settled])
-    assert choose(curve).chosen == 3
-    assert choose(np.stack([settled] * 5)).chosen == 1
+    assert choose_group_number(curve).chosen == 3
+    assert choose_group_number(np.stack([settled] * 5)).chosen == 1
 
 
 def test_a_single_pair_is_followed_until_its_score_stops_rising() -> None:
-    assert choose(np.array([[0.0], [1.0], [2.0], [2.0], [2.0]])).chosen == 3
+    assert choose_group_number(np.array([[0.0], [1.0], [2.0], [2.0], [2.0]])).chosen == 3
 
 
 def test_labels_of_any_kind_are_groups() -> None:
