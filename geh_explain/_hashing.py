@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-#: Hexadecimal digits of a hash: 64 bits, enough to tell apart all runs of a user.
+#: Hexadecimal digits of a hash: 64 bits, which makes accidental collisions negligible.
 _LENGTH = 16
 #: Types hashed by their qualified name.
 _BY_NAME = (FunctionType, MethodType, type)

@@ -28,6 +28,7 @@ def frame_to_tensor(frame: Any, argument: str) -> Tensor:
     tensor([[30.,  1.],
             [41.,  0.]], dtype=torch.float64)
     """
+    # Extension dtypes of pandas may lack a kind.
     kinds = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
     wrong = [str(name) for name, kind in zip(frame.columns, kinds, strict=True) if kind not in _NUMERIC_KINDS]
     if wrong:

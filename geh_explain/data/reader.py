@@ -76,6 +76,7 @@ class Reader:
             If the inputs are of an unsupported kind, are empty, or have NaN or infinite values; or if an argument has
             one entry per row and the order of a loader's rows is unknown.
         """
+        # The target stays on its device; it is moved to that of the outputs when it selects among them.
         target = to_device(target.to_numpy() if hasattr(target, "to_numpy") else target, None)
         additional = self._additional(additional_forward_args)
         if isinstance(inputs, (Dataset, DataLoader)):
@@ -118,6 +119,7 @@ class Reader:
                 batches.append(batch)
                 bytes_left -= sum(x.nbytes for x in batch)
                 if bytes_left < 0:
+                    # Freed before the loader is read again.
                     batches.clear()
                     break
         if bytes_left < 0:
@@ -187,6 +189,7 @@ class Reader:
         if value.is_floating_point():
             check_finite(value, start, columns, self.argument)
         tensor: Tensor = to_device(value.detach(), self.device)
+        # Integer inputs, such as token ids, keep their dtype.
         return tensor.to(dtype=self.dtype if value.is_floating_point() else None)
 
     def _check_tensor(self, value: Tensor) -> None:
@@ -217,5 +220,6 @@ def _inputs_of(batch: Any, argument: str) -> Any:
     if isinstance(batch, (tuple, list)):
         if not batch:
             raise GEHValueError(f"{argument}: the loader gave an empty batch.")
+        # The default collation of torch turns a tuple of inputs into a list.
         return tuple(batch[0]) if isinstance(batch[0], (tuple, list)) else batch[0]
     return batch

@@ -73,6 +73,7 @@ def _check_range(index: Tensor, shape: tuple[int, ...], target: Any) -> None:
             f"target={_shorten(target)} has {index.shape[1]} number(s) per row, but one row of the output has shape "
             f"{shape}; give {len(shape)} number(s)."
         )
+    # Checked here, as indexing out of range on a GPU fails later and without a usable message.
     sizes = torch.tensor(shape)
     if bool(((index < -sizes) | (index >= sizes)).any()):
         raise GEHValueError(
@@ -84,6 +85,7 @@ def _check_range(index: Tensor, shape: tuple[int, ...], target: Any) -> None:
 
 def _index(target: Any, rows: int) -> Tensor:
     """Return ``target`` as a long tensor of shape (1 or n, output dimensions)."""
+    # A bool is an int in Python, but most likely a mask here.
     if isinstance(target, bool):
         raise GEHTypeError(f"target={target!r}: give the number of the output to explain.")
     if isinstance(target, (int, np.integer)):
@@ -108,6 +110,7 @@ def _as_long(target: Any) -> Tensor:
         # A copy, as torch warns about arrays that are read-only.
         index = torch.as_tensor(target.copy() if isinstance(target, np.ndarray) else target).cpu()
     except (TypeError, ValueError, RuntimeError) as error:
+        # Ragged lists have numbers, only not in a rectangular shape.
         kind = GEHValueError if "expected sequence" in str(error) else GEHTypeError
         raise kind(
             f"target={_shorten(target)}: give whole numbers, one or one tuple for all, or one per row."

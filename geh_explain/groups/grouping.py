@@ -73,6 +73,7 @@ def from_labels(labels: Any, points: int) -> Grouping:
     if not isinstance(entries, Iterable):
         raise GEHTypeError(f"groups: {entries!r} are no labels; give one for each of the {points} points.")
     entries = list(entries)
+    # Checked before the conversion, as NumPy turns NaN among text into the text 'nan'.
     if any(label is None or (isinstance(label, float) and not math.isfinite(label)) for label in entries):
         raise GEHValueError("groups has missing labels (None or NaN); give every point a group.")
     try:

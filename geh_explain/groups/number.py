@@ -20,9 +20,9 @@ from geh_explain._types import Floats, Ints
 from geh_explain.groups.tree import GroupTree
 from geh_explain.plots.group_number import draw_group_number
 
-#: Distances count as near 0 up to this share of the largest one,
+#: Distances of up to this share of the largest one count as near 0.
 _SMALL_SHARE = 0.05
-#: and always up to this value: a pair with a hundredth of the total score moves by one rank.
+#: Distances of up to this value count as near 0: a pair gains a hundredth of the total score and one rank.
 _SMALL_DISTANCE = 1e-4
 #: Pairs that are processed at a time, so that temporary arrays stay small for thousands of units.
 _PAIRS_AT_ONCE = 65536
@@ -77,6 +77,7 @@ def choose_group_number(scores: Floats) -> GroupChoice:
     """
     delta = rank_weighted_distances(scores)
     changing = np.flatnonzero(delta > max(_SMALL_DISTANCE, _SMALL_SHARE * delta.max(initial=0)))
+    # delta[k] belongs to k + 2 groups.
     chosen = int(changing[-1]) + 2 if len(changing) else 1
     return GroupChoice(np.arange(2, len(delta) + 2), delta, scores, chosen)
 
@@ -134,6 +135,7 @@ def scores_by_group_number(tree: GroupTree, sums: Floats, points: int) -> Floats
         block = sums[..., start : start + _PAIRS_AT_ONCE].copy()
         for groups in range(tree.n_groups, 0, -1):
             scores[groups - 1, ..., start : start + _PAIRS_AT_ONCE] = np.abs(block[:groups]).sum(axis=0) / points
+            # Undo the last split.
             if groups > 1:
                 block[tree.splits[groups - 2].parent] += block[groups - 1]
     return scores

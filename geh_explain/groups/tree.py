@@ -78,6 +78,7 @@ class GroupTree:
         """Return the finest group (n,) of each of the points (n, d)."""
         scaled = (points - self.centre) / self.scale
         labels = np.zeros(len(points), dtype=np.int64)
+        # In the order of the splits, as the child of one may be the parent of a later one.
         for child, split in enumerate(self.splits, start=1):
             inside = np.flatnonzero(labels == split.parent)
             labels[inside[_product(scaled[inside], split.normal) > split.offset]] = child

@@ -1,4 +1,8 @@
-"""Use a user's model and restore everything about it afterwards, whatever happens in between."""
+"""Use a user's model and restore everything about it afterwards, whatever happens in between.
+
+Explaining changes the modes of modules, the precision of parameters, buffers that a forward writes to, the backends of
+torch and the global random generators. Each of these has its own context below, and :func:`borrow` enters all of them.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +47,7 @@ def as_module(model: Any) -> nn.Module:
     """
     if isinstance(model, nn.Module):
         return getattr(model, "_orig_mod", model)
+    # With the owner of a bound method its layers and dropout can be found.
     owner = getattr(model, "__self__", None)
     if isinstance(owner, nn.Module) and getattr(model, "__name__", "") in ("forward", "__call__"):
         return owner

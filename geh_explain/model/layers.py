@@ -141,6 +141,7 @@ def find_layer(model: nn.Module, layer: str | nn.Module | Layer | None) -> Layer
     if isinstance(layer, nn.Module):
         for name, module in modules.items():
             if module is layer:
+                # The name of the whole model is empty, which means the inputs here.
                 return LayerRef(name or "(model)", module)
         raise GEHValueError(
             f"layer={type(layer).__name__}(...) is not part of the model; pass one of its own modules or a dotted name."

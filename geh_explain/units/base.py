@@ -80,6 +80,7 @@ class Units(ABC):
             (sums,) = torch.autograd.grad(shifted, t, activations.detach(), retain_graph=True)
             # B maps a vector of ones to the weight of each coordinate, so B^T B 1 is the squared norm.
             (norms,) = torch.autograd.grad(shifted, t, self.shift(torch.ones_like(t), shape).expand_as(activations))
+        # A unit without members has norm 0; its value is 0.
         return sums / norms.clamp_min(torch.finfo(norms.dtype).tiny)
 
     def members(self, activations: Tensor) -> Tensor:
@@ -88,6 +89,7 @@ class Units(ABC):
         By default m is the size of the whole layer, and numbers that a unit does not shift are -inf.
         """
         shape = tuple(activations.shape[1:])
+        # Row k shifts unit k only, so the result is nonzero at its members.
         t = torch.eye(self.count(shape), device=activations.device, dtype=activations.dtype)
         is_member = self.shift(t, shape).expand(len(t), *shape).flatten(1) != 0
         return activations.flatten(1)[:, None].masked_fill(~is_member, -math.inf)

@@ -42,6 +42,7 @@ class Channels(Units):
 
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Channels:
         if self.dim is None:
+            # A row (C,) has one dimension, so there is nothing to decide.
             return Channels(1 if len(shape) == 1 or channels_first(shape, module) else -1)
         rank = len(shape) + 1
         if not (1 <= self.dim < rank or -rank < self.dim <= -1):

@@ -39,6 +39,7 @@ class Neurons(Units):
         return activations.flatten(1)[:, :, None]
 
     def names(self, shape: Shape, prefix: str, columns: Sequence[str] | None = None) -> list[str]:
+        # Column names exist for tables only, whose rows have one dimension.
         if len(shape) < 2:
             return list(columns) if columns is not None else super().names(shape, prefix)
         return [f"{prefix}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]

@@ -1,4 +1,4 @@
-"""Regions are nested, sensible, and do not depend on the order of rows."""
+"""Groups are nested and compact, and do not depend on the order of rows; the choice of their number."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_well_separated_blobs_are_found() -> None:
     assert partition(tree.labels(points)) == partition(truth)
 
 
-def test_regions_are_almost_as_compact_as_those_of_k_means() -> None:
+def test_groups_are_almost_as_compact_as_those_of_k_means() -> None:
     points = np.random.default_rng(0).normal(size=(600, 4))
     for count in (2, 5, 11):
         tree = grow(points, count, standardise=False)
@@ -41,18 +41,18 @@ def test_coarser_partitions_are_unions_of_finer_ones() -> None:
     for count in range(1, 21):
         coarse = from_tree(tree, finest, count).labels
         assert sorted(np.unique(coarse)) == list(range(count))
-        assert all(len(np.unique(coarse[finest == region])) == 1 for region in range(20))
+        assert all(len(np.unique(coarse[finest == group])) == 1 for group in range(20))
         assert np.array_equal(coarse, grow(points, count, standardise=True).labels(points))
 
 
-def test_merged_sums_are_the_sums_over_the_coarser_regions() -> None:
+def test_merged_sums_are_the_sums_over_the_coarser_groups() -> None:
     rng = np.random.default_rng(0)
     points, local = rng.normal(size=(100, 3)), rng.normal(size=(100, 4))
     tree = grow(points, 12, standardise=True)
     finest = tree.labels(points)
-    sums = np.stack([local[finest == region].sum(0) for region in range(12)])
+    sums = np.stack([local[finest == group].sum(0) for group in range(12)])
     labels = from_tree(tree, finest, 5).labels
-    expected = np.stack([local[labels == region].sum(0) for region in range(5)])
+    expected = np.stack([local[labels == group].sum(0) for group in range(5)])
     assert tree.merge(sums, 5) == pytest.approx(expected)
 
 
@@ -74,7 +74,7 @@ def test_units_of_measure_do_not_matter_to_a_table() -> None:
     assert partition(one) == partition(other)
 
 
-def test_constant_columns_and_wide_points_are_no_trouble() -> None:
+def test_a_constant_column_does_not_decide_the_groups_of_wide_points() -> None:
     points = np.random.default_rng(0).normal(size=(50, 300))
     points[:, 0] = 1e6
     tree = grow(points, 50, standardise=True)
@@ -101,7 +101,7 @@ def test_the_chosen_number_is_the_last_that_still_changes_something() -> None:
     assert choose_group_number(np.stack([settled] * 5)).chosen == 1
 
 
-def test_a_single_pair_is_followed_until_its_score_stops_rising() -> None:
+def test_for_a_single_pair_the_last_increase_of_its_score_decides() -> None:
     assert choose_group_number(np.array([[0.0], [1.0], [2.0], [2.0], [2.0]])).chosen == 3
 
 
@@ -131,7 +131,7 @@ def test_a_sample_of_many_points_is_uniform_and_repeatable(monkeypatch: pytest.M
     assert np.array_equal(chosen, sample(iter(np.array_split(points, 37)), seed=0))
 
 
-def test_many_points_are_assigned_to_regions_found_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_points_are_assigned_to_groups_found_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.setattr("geh_explain.groups.positions.MAX_POINTS", 100)
     points, truth = make_blobs(1000, centers=3, n_features=2, cluster_std=0.1, random_state=0)
