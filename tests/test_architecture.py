@@ -103,7 +103,10 @@ def test_no_module_shares_its_name_with_what_it_defines(name):
 
 def is_public(path, function, owner):
     """Whether a function is called by users: it, its class and its module have no leading underscore."""
-    return not any(part.startswith("_") for part in (path.stem, function.name, owner or "x")) or function.name == "__init__"
+    return (
+        not any(part.startswith("_") for part in (path.stem, function.name, owner or "x"))
+        or function.name == "__init__"
+    )
 
 
 def functions(tree):
@@ -135,7 +138,11 @@ def documented(function, owner):
     reference = geh_explain.__all__
     public = {
         *reference,
-        *(name for module in ("interpret", "inference", "bnn", "posterior") for name in getattr(geh_explain, module).__all__),
+        *(
+            name
+            for module in ("interpret", "inference", "bnn", "posterior")
+            for name in getattr(geh_explain, module).__all__
+        ),
     }
     return (owner or function.name) in public and (not function.name.startswith("_") or function.name == "__init__")
 

@@ -102,7 +102,7 @@ def check_pairs(cut: Cut, points: Points, request: AblationRequest, options: Ana
     areas = []
     effects = []
     with tqdm(total=len(points), desc="checking", unit="row", disable=not options.progress, leave=False) as bar:
-        for rows in points.pieces(options.batch_size):
+        for rows in points.split(options.batch_size):
             steps, joint = _joint_effects(cut, rows, request.baseline, first, second)
             areas.append(np.abs(steps[:, first] * steps[:, second]))
             effects.append(np.abs(joint))

@@ -137,9 +137,9 @@ def _targets(y: Any, rows: int) -> Tensor:
 def _predictions(cut: Cut, points: Points, targets: Tensor, batch_size: int | None) -> Tensor:
     """Return predicted numbers (n,), or probabilities of all classes (n, C)."""
     if targets.is_floating_point():
-        return torch.cat([cut.outputs(rows).double().cpu() for rows in points.pieces(batch_size)])
+        return torch.cat([cut.outputs(rows).double().cpu() for rows in points.split(batch_size)])
     output = cut.output
-    values = torch.cat([cut.all_outputs(rows).flatten(1).double().cpu() for rows in points.pieces(batch_size)])
+    values = torch.cat([cut.all_outputs(rows).flatten(1).double().cpu() for rows in points.split(batch_size)])
     if output != "raw" and output != "probability":
         raise GEHTypeError(
             "diagnose: classes need output='raw' (logits) or 'probability'; give y as numbers otherwise."

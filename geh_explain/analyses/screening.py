@@ -50,7 +50,7 @@ def expected_gradients(cut: Cut, points: Points, posterior: Posterior, options: 
         enter_draws(posterior, cut.model, options.draws, options.seed, lambda: cut.outputs(points.first[:1])) as draws,
     ):
         for _ in draws:
-            for rows in points.pieces(options.batch_size):
+            for rows in points.split(options.batch_size):
                 total += _absolute_gradients(cut, rows)
                 n_rows += len(rows)
                 bar.update(len(rows))

@@ -79,7 +79,7 @@ def joint_effect(
     removed: response - row mean - column mean + mean, weighted by the share of the data near each grid value.
     """
     pair = request.pair
-    data = np.concatenate([_values(cut, rows, pair) for rows in points.pieces(options.batch_size)])
+    data = np.concatenate([_values(cut, rows, pair) for rows in points.split(options.batch_size)])
     first, second = (_grid(column, request.grid) for column in data.T)
     step = max(1, len(points) // request.background)
     sampled = (rows[::step] for rows in points.batches())

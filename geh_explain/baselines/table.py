@@ -14,7 +14,7 @@ from geh_explain.errors import GEHValueError
 
 def read(X: Any, y: Any, names: Sequence[str] | None) -> tuple[Floats, Floats, list[str]]:
     """Return a table (n, D), its target (n,), and the names of its columns."""
-    points = Reader().gather(X)
+    points = Reader().read(X)
     x = np.concatenate([rows.inputs[0].double().numpy() for rows in points.batches()])
     target = np.asarray(y.detach().cpu() if hasattr(y, "detach") else y, dtype=float)
     if x.ndim != 2 or x.shape[1] < 2:

@@ -78,7 +78,7 @@ def _followers(model: nn.Module, example: Any) -> dict[nn.Module, nn.Module | No
         if isinstance(module, (_DropoutNd, nn.Linear, _ConvNd))
     ]
     device, dtype = device_and_dtype(model)
-    rows = Reader(floating=False, device=device, dtype=dtype).gather(example).first
+    rows = Reader(floating_only=False, device=device, dtype=dtype).read(example).first
     try:
         with borrow(model), torch.no_grad():
             model(*rows.inputs)

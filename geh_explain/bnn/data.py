@@ -41,7 +41,7 @@ def read(inputs: Any, targets: Any, task: str, outputs: int, heteroscedastic: bo
     if task not in ("auto", *TASKS):
         raise GEHValueError(f"task={task!r} is unknown; use 'regression', 'classification' or 'auto'.")
     try:
-        points = Reader(floating=False, device=like.device, dtype=like.dtype).gather(inputs)
+        points = Reader(floating_only=False, device=like.device, dtype=like.dtype).read(inputs)
     except GEHError as error:
         raise type(error)(str(error).replace("inputs", "X")) from error
     rows = list(points.batches())

@@ -231,7 +231,7 @@ def _outputs(model: nn.Module, inputs: Any) -> int:
     from geh_explain.model.borrow import borrow, device_and_dtype
 
     device, dtype = device_and_dtype(model)
-    rows = Reader(device=device, dtype=dtype).gather(inputs).first[:1]
+    rows = Reader(device=device, dtype=dtype).read(inputs).first[:1]
     with borrow(model), torch.no_grad():
         out = model(*rows.inputs)
     if not isinstance(out, Tensor):

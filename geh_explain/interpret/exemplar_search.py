@@ -137,7 +137,7 @@ class CandidateSearch:
         self._check_k(n_candidates)
         self._check_order(candidates)
         device, dtype = device_and_dtype(hidden.model)
-        reader = Reader(floating=False, device=device, dtype=dtype, argument=self.argument)
+        reader = Reader(floating_only=False, device=device, dtype=dtype, argument=self.argument)
         top: TopCandidates | None = None
         with tqdm(total=n_candidates, desc="exemplars", unit="row", disable=not self.progress, leave=False) as bar:
             for rows in reader.stream(candidates, batch_size):
@@ -166,7 +166,7 @@ class CandidateSearch:
                 f"expert: it returned {shape} for {len(rows)} inputs; return one log density each, ({len(rows)},)."
             )
         if bool(torch.isnan(density).any()):
-            row = rows.number(int(torch.isnan(density).nonzero()[0]))
+            row = rows.index_of(int(torch.isnan(density).nonzero()[0]))
             raise GEHRuntimeError(f"expert: its log density is NaN at candidate {row}; return -inf to exclude it.")
         return values + density[:, None].to(values)
 

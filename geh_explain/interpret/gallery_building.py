@@ -220,7 +220,7 @@ def _read_rows(model: nn.Module, candidates: Any, argument: str, numbers: NDArra
     inputs: dict[int, tuple[Tensor, ...]] = {}
     # Loaders draw from the global random generators, which borrow() restores.
     with borrow(model):
-        reader = Reader(floating=False, device=device, dtype=dtype, argument=argument)
+        reader = Reader(floating_only=False, device=device, dtype=dtype, argument=argument)
         for rows in reader.stream(candidates, None):
             for number in {number for number in order if rows.start <= number < rows.start + len(rows)}:
                 inputs[number] = tuple(x[number - rows.start].clone() for x in rows.inputs)

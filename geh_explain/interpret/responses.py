@@ -163,7 +163,7 @@ def check_finite(values: Tensor, rows: Rows, description: str) -> None:
         return
     is_bad = ~torch.isfinite(values).reshape(len(values), -1).all(dim=1)
     if bool(is_bad.any()):
-        row = rows.number(int(is_bad.nonzero()[0]))
+        row = rows.index_of(int(is_bad.nonzero()[0]))
         raise GEHRuntimeError(
             f"{description} is NaN or infinite at candidate {row}; check this candidate, or leave it out."
         )

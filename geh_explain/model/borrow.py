@@ -1,4 +1,8 @@
-"""Borrow a model, and hand it back untouched."""
+"""Use a user's model and restore everything about it afterwards, whatever happens in between.
+
+Explaining changes the modes of modules, the precision of parameters, buffers that a forward writes to, the backends of
+torch and the global random generators. Each of these has its own context below, and :func:`borrow` enters all of them.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
 
-_HALF = (torch.float16, torch.bfloat16)
-#: One borrower at a time: modes, generators and backends belong to the whole process.
-_ALONE = RLock()
+_HALF_DTYPES = (torch.float16, torch.bfloat16)
+#: Modes, generators and backends belong to the whole process, so one thread at a time may change them.
+_LOCK = RLock()
 
 
 class CallableModel(nn.Module):
-    """A plain callable with the manners of a module, so that the rest of the house sees modules only."""
+    """A plain callable as a module without parameters or layers, so that all other code handles modules only."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -32,10 +36,18 @@ class CallableModel(nn.Module):
 
 
 def as_module(model: Any) -> nn.Module:
-    """Return ``model`` if it is a module, else a module that calls it."""
+    """Return ``model`` if it is a module, the owner of a bound ``forward``, or a module that calls a callable.
+
+    A model from ``torch.compile`` is unwrapped: hooks and function modes do not reach into compiled code, and the
+    original module has the same weights.
+
+    >>> net = nn.Linear(2, 1)
+    >>> as_module(net) is net, as_module(net.forward) is net, type(as_module(torch.sin)).__name__
+    (True, True, 'CallableModel')
+    """
     if isinstance(model, nn.Module):
-        # What torch.compile wraps has the same weights, and calls that can be seen.
         return getattr(model, "_orig_mod", model)
+    # With the owner of a bound method its layers and dropout can be found.
     owner = getattr(model, "__self__", None)
     if isinstance(owner, nn.Module) and getattr(model, "__name__", "") in ("forward", "__call__"):
         return owner
@@ -48,7 +60,16 @@ def as_module(model: Any) -> nn.Module:
 
 
 def device_and_dtype(model: nn.Module) -> tuple[torch.device | None, torch.dtype | None]:
-    """Return where the model's first floating-point parameter or buffer lives, and its precision."""
+    """Return the device and precision in which inputs must be passed to the model inside :func:`borrow`.
+
+    These are those of its first floating-point parameter or buffer, with single for half precision; both are None if
+    the model has no such tensor.
+
+    Raises
+    ------
+    GEHRuntimeError
+        If a tensor of the model is on the meta device, or was made under ``torch.inference_mode()``.
+    """
     tensors = [*model.parameters(), *model.buffers()]
     if any(tensor.is_meta for tensor in tensors):
         raise GEHRuntimeError(
@@ -60,83 +81,140 @@ def device_and_dtype(model: nn.Module) -> tuple[torch.device | None, torch.dtype
             "model: some of its parameters or buffers were made under torch.inference_mode() and can never be "
             "differentiated; build or load the model outside of it."
         )
-    kinds = ((tensor.device, tensor.dtype) for tensor in tensors if tensor.is_floating_point())
-    device, dtype = next(kinds, (None, None))
-    return device, torch.float32 if dtype in _HALF else dtype
+    floating = ((tensor.device, tensor.dtype) for tensor in tensors if tensor.is_floating_point())
+    device, dtype = next(floating, (None, None))
+    return device, torch.float32 if dtype in _HALF_DTYPES else dtype
 
 
 def half_precision(model: nn.Module) -> torch.dtype | None:
-    """Return the half precision that the model is in, if it is."""
-    return next((parameter.dtype for parameter in model.parameters() if parameter.dtype in _HALF), None)
+    """Return the dtype of the first half-precision parameter of the model, None if it has none."""
+    return next((parameter.dtype for parameter in model.parameters() if parameter.dtype in _HALF_DTYPES), None)
 
 
 @contextmanager
 def borrow(model: nn.Module) -> Iterator[None]:
-    """Hold the model in eval mode, and give it and the global generators back as they were.
+    """Hold the model in eval mode, with twice differentiable kernels; restore it and the global state on exit.
 
-    Inside, gradients are on and autocast is off, whatever the caller's mode; half precision is single precision, as
-    second derivatives have no digits to spare; and attention uses kernels that have second derivatives. Threads wait
-    for one another.
+    Inside the context gradients are enabled and autocast is off, whatever the caller's mode. Half-precision parameters
+    and buffers are single precision, as second derivatives lose too many digits otherwise. On exit parameters, buffers,
+    modes, ``requires_grad``, backends and the global random generators are the same as before, also after an
+    exception. Other threads wait at the entry.
+
+    >>> net = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train()
+    >>> with borrow(net):
+    ...     print(net.training)
+    False
+    >>> net.training
+    True
     """
-    with _ALONE:
-        yield from _borrowed(model)
+    with (
+        _LOCK,
+        # Buffers are saved before their precision changes, and compared after it is restored.
+        _buffers_restored(model),
+        _requires_grad_restored(model),
+        _eval_mode(model),
+        _single_precision(model),
+        _twice_differentiable_kernels(model),
+        global_generators(),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+        torch.autocast("cuda", enabled=False) if torch.cuda.is_available() else nullcontext(),
+    ):
+        yield
 
 
-def _borrowed(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    wants_grad = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+@contextmanager
+def global_generators() -> Iterator[None]:
+    """Restore the global random generators of torch, NumPy and Python on exit."""
+    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
+    torch_state = torch.get_rng_state()
+    numpy_state = np.random.get_state()
+    python_state = random.getstate()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(torch_state)
+        if cuda_states is not None:
+            torch.cuda.set_rng_state_all(cuda_states)
+        np.random.set_state(numpy_state)
+        random.setstate(python_state)
+
+
+@contextmanager
+def _buffers_restored(model: nn.Module) -> Iterator[None]:
+    """Restore the buffers on exit, also those that a forward writes to, replaces or registers."""
+    # The tables of scripted modules cannot be written from Python.
     open_modules = [module for module in model.modules() if not isinstance(module, torch.jit.ScriptModule)]
     tables = [(module, dict(module._buffers)) for module in open_modules]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    halves = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.dtype in _HALF]
-    saved = [tensor.data for tensor in halves]
-    fast_path, cudnn = torch.backends.mha.get_fastpath_enabled(), torch.backends.cudnn.enabled
+    values = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     try:
-        torch.backends.mha.set_fastpath_enabled(False)
-        # cuDNN's recurrent kernels cannot be differentiated twice; its convolutions can.
-        torch.backends.cudnn.enabled = cudnn and not any(isinstance(module, nn.RNNBase) for module, _ in modes)
-        for module, _ in modes:
-            module.training = False
-        for tensor in halves:
-            tensor.data = tensor.data.float()
-        with (
-            global_generators(),
-            torch.inference_mode(False),
-            torch.enable_grad(),
-            sdpa_kernel(SDPBackend.MATH),
-            torch.autocast("cpu", enabled=False),
-            torch.autocast("cuda", enabled=False) if torch.cuda.is_available() else nullcontext(),
-        ):
-            yield
+        yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast_path)
-        torch.backends.cudnn.enabled = cudnn
-        for module, training in modes:
-            module.training = training
-        for tensor, data in zip(halves, saved, strict=True):
-            tensor.data = data
-        for parameter, requires_grad in wants_grad:
-            if parameter.requires_grad != requires_grad:
-                parameter.requires_grad_(requires_grad)
         for module, table in tables:
             module._buffers.clear()
             module._buffers.update(table)
         with torch.no_grad():
-            for buffer, value in buffers:
+            for buffer, value in values:
+                # Only where needed: a copy would raise the version counter that autograd checks.
                 if not torch.equal(buffer, value):
                     buffer.copy_(value)
 
 
 @contextmanager
-def global_generators() -> Iterator[None]:
-    """Give the global random generators back as they were."""
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
-    cpu, of_numpy, of_python = torch.get_rng_state(), np.random.get_state(), random.getstate()
+def _requires_grad_restored(model: nn.Module) -> Iterator[None]:
+    """Restore ``requires_grad`` of all parameters on exit."""
+    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
         yield
     finally:
-        torch.set_rng_state(cpu)
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)
-        np.random.set_state(of_numpy)
-        random.setstate(of_python)
+        for parameter, requires_grad in flags:
+            if parameter.requires_grad != requires_grad:
+                parameter.requires_grad_(requires_grad)
+
+
+@contextmanager
+def _eval_mode(model: nn.Module) -> Iterator[None]:
+    """Put every module into eval mode, and restore each one's own mode on exit.
+
+    The attribute is set directly: ``eval()`` and ``train()`` may be overridden, and set the modules inside too.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        for module, _ in modes:
+            module.training = False
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+@contextmanager
+def _single_precision(model: nn.Module) -> Iterator[None]:
+    """Convert half-precision parameters and buffers to single precision, and restore the original storage on exit."""
+    tensors = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.dtype in _HALF_DTYPES]
+    storages = [tensor.data for tensor in tensors]
+    try:
+        for tensor in tensors:
+            tensor.data = tensor.data.float()
+        yield
+    finally:
+        for tensor, data in zip(tensors, storages, strict=True):
+            tensor.data = data
+
+
+@contextmanager
+def _twice_differentiable_kernels(model: nn.Module) -> Iterator[None]:
+    """Choose kernels that have second derivatives, and restore the choice on exit."""
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    cudnn = torch.backends.cudnn.enabled
+    try:
+        torch.backends.mha.set_fastpath_enabled(False)
+        # The recurrent kernels of cuDNN cannot be differentiated twice; its convolutions can.
+        has_rnn = any(isinstance(module, nn.RNNBase) for module in model.modules())
+        torch.backends.cudnn.enabled = cudnn and not has_rnn
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+        torch.backends.cudnn.enabled = cudnn

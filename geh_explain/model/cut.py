@@ -14,12 +14,13 @@ from geh_explain.data.rows import Rows
 from geh_explain.data.targets import select
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
 from geh_explain.model.layers import LayerRef
-from geh_explain.model.outputs import Output, read
+from geh_explain.model.outputs import Output, read_output
 from geh_explain.model.view import View
 from geh_explain.units.base import Units
 from geh_explain.units.channels import Channels
+from geh_explain.units.default import default_units
 from geh_explain.units.layout import layout_reference
-from geh_explain.units.subset import Subset, default_units
+from geh_explain.units.subset import Subset
 
 
 def _guesses_layout(units: Units | None) -> bool:
@@ -178,7 +179,7 @@ class Cut:
         """Return the explained number of each row (n,) out of all ``outputs`` (n, ...); it must be finite."""
         value = select(outputs, rows.target)
         if not bool(torch.isfinite(value).all()):
-            row = rows.number(int((~torch.isfinite(value)).nonzero()[0]))
+            row = rows.index_of(int((~torch.isfinite(value)).nonzero()[0]))
             raise GEHRuntimeError(
                 f"the model's output is NaN or infinite (the first time at row {row} of the inputs); look at "
                 "model(inputs) there, and leave such rows out."
@@ -202,7 +203,7 @@ class Cut:
         ``trace`` collects what the layer outputs in each of its calls, before the shift.
         """
         if t is None:
-            return read(self._call(rows), self.output, len(rows))
+            return read_output(self._call(rows), self.output, len(rows))
         view = self.view
         view.begin()
         with view, torch.set_grad_enabled(t.requires_grad):
@@ -212,15 +213,17 @@ class Cut:
                 raw = self._call(rows, shifted)
             else:
                 raw = self._run_above(rows, t, trace)
-            return read(raw, self.output, len(rows))
+            return read_output(raw, self.output, len(rows))
 
     def _call(self, rows: Rows, inputs: tuple[Tensor, ...] | None = None) -> Any:
         """Call the model on copies: one that works in place must not change the user's data."""
         given = inputs or tuple(x.clone() for x in rows.inputs)
-        extra = tuple(value.clone() if isinstance(value, Tensor) else value for value in rows.extra)
-        names = rows.names
-        positional = (*(() if names else given), *extra[: len(extra) - len(rows.beside.keywords)])
-        keywords = dict(zip(rows.beside.keywords, extra[len(extra) - len(rows.beside.keywords) :], strict=True))
+        extra = tuple(value.clone() if isinstance(value, Tensor) else value for value in rows.additional_forward_args)
+        names = rows.input_names
+        positional = (*(() if names else given), *extra[: len(extra) - len(rows.forward_args.keywords)])
+        keywords = dict(
+            zip(rows.forward_args.keywords, extra[len(extra) - len(rows.forward_args.keywords) :], strict=True)
+        )
         try:
             return self.model(*positional, **dict(zip(names, given, strict=True) if names else ()), **keywords)
         except ValueError as error:
@@ -286,7 +289,7 @@ class Cut:
         """Refuse a model that is random or mixes rows: then a row has no Hessian of its own."""
         with torch.no_grad():
             first, again, alone = self.outputs(rows), self.outputs(rows), self.outputs(rows[:1])
-            backwards = self.outputs(rows.backwards()).flip(0)
+            backwards = self.outputs(rows.flip()).flip(0)
         room = 1e-3 * first.abs() + 1e-5 * first.abs().max() + 10 * torch.finfo(first.dtype).eps
         if bool(((first - again).abs() > room).any()):
             raise GEHRuntimeError(

@@ -10,8 +10,8 @@ from geh_explain._memory import trim_heap
 from geh_explain._types import Floats
 from geh_explain.engines.sums import GroupSums
 from geh_explain.groups.grouping import Grouping, from_tree
-from geh_explain.groups.number import GroupChoice, choose, curve
-from geh_explain.groups.tree import RegionTree
+from geh_explain.groups.number import GroupChoice, choose_group_number, scores_by_group_number
+from geh_explain.groups.tree import GroupTree
 from geh_explain.run.plan import RunPlan
 from geh_explain.scores.draws import DrawMoments, Draws
 
@@ -42,7 +42,7 @@ class DrawAccumulator:
         self.expected = expected
         #: Means and standard deviations over draws, where the draws themselves would not fit.
         self.moments: DrawMoments | None = None
-        self._tree: RegionTree | None = plan.tree
+        self._tree: GroupTree | None = plan.tree
         self._pilot_draws = plan.pilot_draws
         self._factors = plan.factors
         self._max_bytes = plan.budget / 4
@@ -79,11 +79,11 @@ class DrawAccumulator:
         if tree is None:
             return
         # Draw by draw, and in place: for thousands of units each array is a large one.
-        scores = curve(tree, self._signed[0], len(self.grouping.labels))
+        scores = scores_by_group_number(tree, self._signed[0], len(self.grouping.labels))
         for signed in self._signed[1:]:
-            scores += curve(tree, signed, len(self.grouping.labels))
+            scores += scores_by_group_number(tree, signed, len(self.grouping.labels))
         scores *= np.abs(self._pair_factors()) / len(self._signed)
-        self.choice = choose(scores)
+        self.choice = choose_group_number(scores)
         if self._max_bytes < 8 * scores.nbytes:
             self.choice = replace(self.choice, scores=scores[:, :0])  # they are for the curve only
         del scores

@@ -18,7 +18,7 @@ from geh_explain.errors import GEHValueError
 from geh_explain.groups.assignment import cluster, given_groups, grow_groups, is_table
 from geh_explain.groups.grouping import Grouping, from_tree
 from geh_explain.groups.positions import MAX_SAMPLE_BYTES, MIN_SAMPLE_BYTES, PositionSample
-from geh_explain.groups.tree import RegionTree
+from geh_explain.groups.tree import GroupTree
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments, check_scale
 from geh_explain.model.view import View
@@ -75,7 +75,7 @@ class RunPlan:
     view: View
     member_view: Callable[[], View] | None
     grouping: Grouping
-    tree: RegionTree | None
+    tree: GroupTree | None
     pilot_draws: int
     factors: Floats
     smoothed: dict[str, Any] | None
@@ -182,7 +182,7 @@ class _Groups:
     """Groups that are given, or a tree of groups with the labels of all points, if these are known already."""
 
     given: Grouping | None = None
-    tree: RegionTree | None = None
+    tree: GroupTree | None = None
     labels: Ints | None = None
 
     def grouping(self, labels: Ints | None) -> Grouping:
@@ -192,7 +192,7 @@ class _Groups:
         labels = labels if self.labels is None else self.labels
         assert self.tree is not None
         assert labels is not None
-        return from_tree(self.tree, labels, self.tree.count)
+        return from_tree(self.tree, labels, self.tree.n_groups)
 
 
 def _find_groups(

@@ -11,7 +11,7 @@ from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun
 from geh_explain.engines.smoothing.view import KinkSurvey, Smoothing, SmoothingChange
 from geh_explain.groups.positions import PositionSample, positions_of
-from geh_explain.groups.tree import RegionTree
+from geh_explain.groups.tree import GroupTree
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments
 
@@ -33,7 +33,7 @@ class FirstPass:
         """Collect everything in one forward pass per batch; no pass where nothing is needed."""
         if self.positions is None and self.moments is None and self.kinks is None:
             return
-        for rows in points.pieces(batch_size):
+        for rows in points.split(batch_size):
             if self.kinks is None:
                 # Only what is below the layer runs.
                 activations = cut.activations(rows)
@@ -55,7 +55,7 @@ class SecondPass:
     units, ``smoothing`` gives the outputs that ``change`` compares with the original ones.
     """
 
-    tree: RegionTree | None
+    tree: GroupTree | None
     engine: EngineRun | None
     smoothing: Smoothing | None
     change: SmoothingChange
@@ -65,7 +65,7 @@ class SecondPass:
         labels: list[Ints] = []
         if self.tree is None and self.engine is None and self.smoothing is None:
             return None
-        for rows in points.pieces(batch_size):
+        for rows in points.split(batch_size):
             if self.smoothing is None:
                 activations = cut.activations(rows)
             else:

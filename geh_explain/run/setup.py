@@ -38,8 +38,8 @@ class ModelSetup:
         """Read the data and cut the model at the layer; ``budget`` limits the bytes that data may take."""
         device, dtype = device_and_dtype(self.model)
         at_inputs = self.layer_ref.module is None
-        reader = Reader(floating=at_inputs, device=device, dtype=dtype, budget=budget)
-        points = reader.gather(inputs, target, additional_forward_args)
+        reader = Reader(floating_only=at_inputs, device=device, dtype=dtype, budget=budget)
+        points = reader.read(inputs, target, additional_forward_args)
         columns = points.columns if at_inputs else None
         return points, Cut(self.model, self.layer_ref, self.units, self.output, points.first, columns)
 

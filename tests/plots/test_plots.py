@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex, to_rgba
 
 import geh_explain as geh
 from geh_explain.analyses.surface import Surface
-from geh_explain.groups.number import choose
+from geh_explain.groups.number import choose_group_number
 from geh_explain.inference import PermutationTest
 from geh_explain.plots import palette
 from geh_explain.plots.axes import wrap
@@ -294,7 +294,7 @@ def test_long_names_are_broken_once_and_keep_their_end() -> None:
 
 def test_pictures_of_other_findings_are_found_here_too() -> None:
     plot = made_up().plot
-    choice = choose(np.abs(np.random.default_rng(0).normal(size=(12, 6))))
+    choice = choose_group_number(np.abs(np.random.default_rng(0).normal(size=(12, 6))))
     assert plot.delta(choice).lines[0].get_ydata() == pytest.approx(choice.delta)
     test = PermutationTest(PairRanking("GEH", [3.0, 1.0, 0.5], list("abc")), np.linspace(0, 1, 30))
     assert [line.get_xdata()[0] for line in plot.null(test, pairs=2).lines] == [3.0, 1.0]
@@ -305,7 +305,7 @@ def test_pictures_of_other_findings_are_found_here_too() -> None:
 
 
 def test_the_curve_of_group_numbers_is_drawn_with_the_choice() -> None:
-    choice = choose(np.abs(np.random.default_rng(0).normal(size=(12, 6))))
+    choice = choose_group_number(np.abs(np.random.default_rng(0).normal(size=(12, 6))))
     axes = choice.plot()
     curve, chosen = axes.lines
     assert curve.get_xdata() == pytest.approx(np.arange(2, 13))

@@ -255,7 +255,7 @@ def reference_moments(
         noise = problem.noise(MAX_REFERENCE_ROWS, generator)
         batches = torch.split(problem.bounds.project(problem.bounds.centre + noise), _REFERENCE_BATCH)
     else:
-        reader = Reader(floating=True, device=template.device, dtype=template.dtype, argument="reference")
+        reader = Reader(floating_only=True, device=template.device, dtype=template.dtype, argument="reference")
         stream = islice(reader.stream(reference, _REFERENCE_BATCH), MAX_REFERENCE_ROWS // _REFERENCE_BATCH)
         batches = tuple(rows.inputs[0] for rows in stream)
         if any(batch.shape[1:] != template.shape for batch in batches):
