@@ -20,10 +20,11 @@ _PAIRS_AT_ONCE = 65536
 
 
 class DrawAccumulator:
-    """Takes the sums of one draw after the other, and holds their means, or moments where draws do not fit into memory.
+    """Collects the sums of one draw after the other, and returns the means over the points of each group.
 
-    With a tree of groups their number is open: sums are over its finest groups until the pilot draws are there, which
-    decide. A quarter of the memory is for the draws, and as much for one chunk of work.
+    With a tree of groups their number is open. Sums are then over the finest groups until the pilot draws are there;
+    these decide on the number, and all sums are merged to it. Where the expected draws would take more than a quarter
+    of the memory, only their means and standard deviations are kept; another quarter is for one chunk of work.
 
     Parameters
     ----------
@@ -57,7 +58,10 @@ class DrawAccumulator:
         return self.expected if self._tree is None else min(self.expected, self._pilot_draws)
 
     def take(self, sums: GroupSums) -> None:
-        """Take the sums of one more draw, or of several."""
+        """Add the sums of one more draw, or of several.
+
+        Absolute sums may be over a sample of the points: ``sums.skipped`` counts those that are missing.
+        """
         counted = len(self.grouping.labels) - sums.skipped
         self._sampled |= sums.skipped > 0
         for draw in range(len(sums.signed)):
@@ -94,23 +98,27 @@ class DrawAccumulator:
         trim_heap()
 
     def _fold(self) -> None:
-        """Keep the moments of the draws only, if all of them would not fit."""
+        """Reduce the draws to their moments, if all of them would not fit into memory."""
         if self.moments is None and self.expected * self._signed[0].nbytes > self._max_bytes:
             self.moments = DrawMoments()
         while self.moments is not None and self._signed:
             self.moments.add(self._take_means(1), self.grouping.sizes)
 
     def _pair_factors(self) -> Floats | float:
+        """Return the products (P,) of the factors of both units, 1.0 where all factors are 1."""
         if (self._factors == 1).all():
             return 1.0
         return np.asarray(np.outer(self._factors, self._factors)[np.triu_indices(len(self._factors), 1)])
 
     def result(self) -> Draws | DrawMoments:
-        """Hand over the means of all draws, or their moments; each unit is multiplied by its factor."""
+        """Return the means of all draws, or their moments; each unit is multiplied by its factor.
+
+        The sums are released: it can be called once.
+        """
         return self._take_means(len(self._signed)) if self.moments is None else self.moments
 
     def spread(self) -> tuple[float, float]:
-        """Return the largest absolute interaction, and the largest difference of it between draws."""
+        """Return the largest mean absolute interaction, and its largest difference between draws."""
         if self.moments is not None:
             return float(self.moments.eah.mean.max()), float(self.moments.eah.squares.max())
         first, *others = self._absolute
@@ -118,6 +126,7 @@ class DrawAccumulator:
         return largest, max((float(np.abs(absolute - first).max()) for absolute in others), default=0.0)
 
     def _take_means(self, count: int) -> Draws:
+        """Remove the sums of the first ``count`` draws, and return their means over the points of each group."""
         pair_factors = self._pair_factors()
         sizes = np.maximum(self.grouping.sizes, 1)[:, None]
         # All in place: for thousands of units each array is a large one.

@@ -24,7 +24,10 @@ def claim_run(setup: ModelSetup, plan: RunPlan) -> None:
 
 
 def identify_run(setup: ModelSetup, plan: RunPlan) -> dict[str, Any]:
-    """Return everything that the draws of a run depend on, in short values, to tell runs apart."""
+    """Return everything that the draws of a run depend on, as plain values or hashes of larger ones.
+
+    The number of draws is not part of it: more draws continue a run. Functions are identified by their names only.
+    """
     options = plan.options
     arguments = ("target", "additional_forward_args", "groups", "scale", "batch_size", "eah_points", "memory", "seed")
     return {

@@ -67,7 +67,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class AnalysisOptions:
-    """Options that the analyses of an explainer share: draws of the posterior, rows per batch, seed and progress bar."""
+    """Options that the analyses of an explainer share: posterior draws, rows per batch, seed, progress bar."""
 
     draws: int = 1
     batch_size: int | None = None

@@ -1,4 +1,4 @@
-"""The plan of a run: everything that is decided before the first draw."""
+"""The plan of a run: everything that is decided before the first draw, in one frozen object."""
 
 from __future__ import annotations
 

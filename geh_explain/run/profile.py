@@ -1,4 +1,8 @@
-"""Two passes over the data before the first draw: what a plan needs to know about the points."""
+"""The two passes over the data before the first draw.
+
+Each pass runs the model once per batch of rows and feeds everybody who needs something from it. The second pass needs
+results of the first: the sharpness of smoothing, the groups, the engine.
+"""
 
 from __future__ import annotations
 

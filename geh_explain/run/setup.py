@@ -1,4 +1,4 @@
-"""The explainer's own arguments: a model, and how it is explained."""
+"""What an explainer is built with: a model, the layer, units, output, posterior, smoothing and engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,17 @@ from geh_explain.units.base import Units
 
 @dataclass(frozen=True)
 class ModelSetup:
-    """The arguments of :class:`~geh_explain.GEHExplainer`, checked; the same for all of its calls."""
+    """The arguments of :class:`~geh_explain.GEHExplainer`, checked; the same for all of its calls.
+
+    Attributes
+    ----------
+    model
+        The network, in any mode; a plain callable is wrapped into a module.
+    layer_ref
+        The layer whose output holds the units; its module is None at the inputs.
+    units, output, posterior, smooth, engine
+        As in :class:`~geh_explain.GEHExplainer`.
+    """
 
     model: nn.Module
     layer_ref: LayerRef
@@ -35,7 +45,20 @@ class ModelSetup:
     def read(
         self, inputs: Any, target: Target, additional_forward_args: Any, budget: int | None = None
     ) -> tuple[Points, Cut]:
-        """Read the data and cut the model at the layer; ``budget`` limits the bytes that data may take."""
+        """Read the data and cut the model at the layer.
+
+        Parameters
+        ----------
+        inputs, target, additional_forward_args
+            As in :meth:`~geh_explain.GEHExplainer.explain`.
+        budget
+            Bytes of memory that the user allows; a loader whose rows take more than a share of it is streamed.
+
+        Returns
+        -------
+        points, cut
+            All rows as batches that repeat themselves, and the model as a function of the units' shifts.
+        """
         device, dtype = device_and_dtype(self.model)
         at_inputs = self.layer_ref.module is None
         reader = Reader(floating_only=at_inputs, device=device, dtype=dtype, budget=budget)
