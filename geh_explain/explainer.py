@@ -28,7 +28,7 @@ from geh_explain.model.outputs import Output, check_output
 from geh_explain.model.unit_values import unit_factors
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.default import check_posterior
-from geh_explain.posterior.protocols import steady
+from geh_explain.posterior.protocols import fixed
 from geh_explain.results.interactions import Interactions
 from geh_explain.run.accumulate import PILOT_DRAWS
 from geh_explain.run.checkpoint import Checkpoint
@@ -308,7 +308,7 @@ class GEHExplainer(CloserLook):
             posterior = self._bench.posterior_of(cut, points)
             importance = learned_rates(cut)
             if importance is None:
-                with steady(posterior, self.model, seed):
+                with fixed(posterior, self.model, seed):
                     factors = np.abs(unit_factors(cut, points, scale, batch_size))
                 importance = factors * expected_gradients(cut, points, posterior, draws, batch_size, seed, progress)
             else:

@@ -16,7 +16,7 @@ from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.model.cut import Cut
 from geh_explain.model.outputs import Output
 from geh_explain.posterior import Posterior
-from geh_explain.posterior.protocols import steady
+from geh_explain.posterior.protocols import fixed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +101,7 @@ def diagnose(
 ) -> Diagnosis:
     """Predict with each draw, and compare with the targets."""
     targets = _targets(y, len(points))
-    with steady(posterior, cut.model, seed):
+    with fixed(posterior, cut.model, seed):
         point = _predictions(cut, points, targets, output, batch_size)
     found = []
     with tqdm(total=draws, desc="diagnosing", unit="draw", disable=not progress, leave=False) as bar:
@@ -126,7 +126,7 @@ def diagnose(
         warn(
             f"posterior={posterior!r}: {result.broken:.0%} of its draws err more than twice as much as the network "
             f"itself ({np.median(result.errors):.3g} against {result.point_error:.3g}), so that its intervals are "
-            "those of other functions; for a Laplace approximation use WeightSamples.from_laplace(la, linearised=True)."
+            "those of other functions; for a Laplace approximation use Laplace(la, linearised=True)."
         )
     return result
 

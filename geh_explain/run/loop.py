@@ -132,7 +132,7 @@ def _run_together(job: Job, seed: int, at_once: int, bar: Any) -> None:
         team, part = job.ranks.share(current.teams, len(job.points))
         if team < len(starts):
             some = range(starts[team], min(stop, starts[team] + block))
-            with job.posterior.together(job.cut.model, some, seed):
+            with job.posterior.batched(job.cut.model, some, seed):
                 job.engine.start(seed_of_draw(seed, some.start))
                 job.cut.outputs(job.points.first[:1])
                 current.own = _sums(job, bar, part, len(some))

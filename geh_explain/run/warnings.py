@@ -90,10 +90,13 @@ def unsettled(result: Interactions) -> list[str]:
 
 
 def _left_out(job: Job) -> str | None:
-    if not isinstance(job.posterior, MCDropout) or not job.posterior.left_out:
+    if not isinstance(job.posterior, MCDropout):
+        return None
+    classes = job.posterior.left_out(job.cut.model, lambda: job.cut.outputs(job.points.first[:1]))
+    if not classes:
         return None
     return (
-        f"posterior={job.posterior!r}: {', '.join(job.posterior.left_out)} drop in train mode only and do other things "
+        f"posterior={job.posterior!r}: {', '.join(classes)} drop in train mode only and do other things "
         "there too, so that their dropout is not drawn; call dropout in eval mode as well, with training=self.training."
     )
 

@@ -26,7 +26,7 @@ from geh_explain.model.outputs import Output
 from geh_explain.model.unit_values import unit_factors
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.default import default_posterior
-from geh_explain.posterior.protocols import steady
+from geh_explain.posterior.protocols import fixed
 from geh_explain.run.accumulate import PILOT_DRAWS, DrawAccumulator
 from geh_explain.run.checkpoint import Checkpoint, digest_points, versions
 from geh_explain.run.distributed import RankGroup
@@ -86,7 +86,7 @@ class Workbench:
             )
         _check_size(cut, budget)
         posterior = self.posterior_of(cut, points)
-        with steady(posterior, self.model, seed):
+        with fixed(posterior, self.model, seed):
             most = most_groups or min(MAX_GROUPS, max(2, budget // (112 * _pairs(cut))))
             collected = DrawAccumulator(*find_groups(cut, points, groups, batch_size, seed, most, budget))
             # A quarter of the memory is for what is kept of the draws, and as much for one chunk of work.
@@ -108,7 +108,7 @@ class Workbench:
 
     def run(self, job: Job, draws: int, scale: Any, batch_size: int | None, seed: int, progress: bool) -> None:
         """Compute all draws."""
-        with steady(job.posterior, self.model, seed):
+        with fixed(job.posterior, self.model, seed):
             job.collected.factors = unit_factors(job.cut, job.points, scale, batch_size)
 
         def adapt() -> None:
