@@ -14,7 +14,7 @@ from geh_explain.data.points import Points
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.model.cut import Cut
 from geh_explain.posterior import Posterior
-from geh_explain.posterior.protocols import enter_draws, steady
+from geh_explain.posterior.protocols import enter_draws, fixed
 from geh_explain.run.options import AnalysisOptions
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Diagnosis:
 def diagnose(cut: Cut, points: Points, posterior: Posterior, y: Any, options: AnalysisOptions) -> Diagnosis:
     """Predict with each draw, and compare with the targets ``y``, one per row."""
     targets = _targets(y, len(points))
-    with steady(posterior, cut.model, options.seed):
+    with fixed(posterior, cut.model, options.seed):
         point = _predictions(cut, points, targets, options.batch_size)
     predictions = []
     with (
@@ -116,7 +116,7 @@ def diagnose(cut: Cut, points: Points, posterior: Posterior, y: Any, options: An
         warn(
             f"posterior={posterior!r}: {result.broken:.0%} of its draws err more than twice as much as the network "
             f"itself ({np.median(result.errors):.3g} against {result.point_error:.3g}), so that its intervals are "
-            "those of other functions; for a Laplace approximation use WeightSamples.from_laplace(la, linearised=True)."
+            "those of other functions; for a Laplace approximation use Laplace(la, linearised=True)."
         )
     return result
 

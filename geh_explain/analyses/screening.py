@@ -15,7 +15,7 @@ from geh_explain.errors import GEHRuntimeError
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import check_scale, unit_moments
 from geh_explain.posterior import Posterior
-from geh_explain.posterior.protocols import enter_draws, steady
+from geh_explain.posterior.protocols import enter_draws, fixed
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.units.neurons import Neurons
 
@@ -27,7 +27,7 @@ def screen_units(cut: Cut, points: Points, posterior: Posterior, scale: Any, opt
         return 1 - rates
     factors = check_scale(scale, cut)
     if factors is None:
-        with steady(posterior, cut.model, options.seed):
+        with fixed(posterior, cut.model, options.seed):
             factors = unit_moments(cut, points, options.batch_size).std
     return np.abs(factors) * expected_gradients(cut, points, posterior, options)
 

@@ -187,7 +187,7 @@ class _DrawLoop:
             team, part = ranks.share(current.teams, len(plan.points))
             if team < len(starts):
                 numbers = range(starts[team], min(stop, starts[team] + block))
-                with plan.posterior.together(plan.cut.model, numbers, plan.options.seed):
+                with plan.posterior.batched(plan.cut.model, numbers, plan.options.seed):
                     plan.engine.begin_draw(seed_of_draw(plan.options.seed, numbers.start))
                     self._first_forward()
                     current.sums = self._sums(part, len(numbers))

@@ -23,7 +23,7 @@ from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments, check_scale
 from geh_explain.model.view import View
 from geh_explain.posterior import Posterior
-from geh_explain.posterior.protocols import steady
+from geh_explain.posterior.protocols import fixed
 from geh_explain.run.checkpoint import Checkpoint
 from geh_explain.run.distributed import RankGroup, find_rank_group
 from geh_explain.run.options import RunOptions
@@ -123,7 +123,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
     )
     _check_units(cut, points, budget)
     posterior = setup.posterior_for(cut, points)
-    with steady(posterior, setup.model, options.seed):
+    with fixed(posterior, setup.model, options.seed):
         profile = _first_pass(setup, cut, points, options, budget)
         groups = _find_groups(cut, points, options, profile.positions, budget)
         engine = _start_engine(setup, cut, points, profile, resources.limits(options, len(points)))

@@ -168,7 +168,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path):
         explainer.explain(rows(), checkpoint=7, progress=False)
     for content in ("{", "[1]", "[" * 100_000):
         (tmp_path / "run.json").write_text(content)
-        with pytest.raises(geh.GEHError, match=r"run\.json in it cannot be read"):
+        with pytest.raises(geh.GEHError, match=r"its run\.json cannot be read"):
             explainer.explain(rows(), checkpoint=tmp_path, progress=False)
 
 
