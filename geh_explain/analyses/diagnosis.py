@@ -1,4 +1,4 @@
-"""Does a posterior fit the data, draw by draw, and are its predictions as sure as they should be?"""
+"""Diagnosis of a posterior: how well each draw fits known targets, and whether predictions are calibrated."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.model.cut import Cut
@@ -19,29 +20,42 @@ from geh_explain.run.options import AnalysisOptions
 
 if TYPE_CHECKING:
     import pandas as pd
-from geh_explain._types import Floats
 
-#: Levels of the predictive intervals that are looked at.
+#: Levels of the predictive intervals whose coverage is measured.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-#: A draw is broken if it errs this many times as much as the network without draws.
+#: A draw counts as broken if its error exceeds that of the network without draws by this factor.
 _BROKEN = 2.0
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """How well the draws of a posterior fit.
+    """Errors and calibration of the draws of a posterior.
 
-    ``errors`` (K,) are those of the draws, ``error`` that of the mean of their predictions and ``point_error`` the
-    network's own: root mean squared errors, or cross-entropies for classes. ``levels`` and ``covered`` say which share
-    of the targets lies within the predictive intervals of each level, where the noise is taken from the
-    residuals of the mean prediction (regression), or how often the most probable class is right among the predictions
-    of each confidence (classification).
+    Errors are root mean squared errors for regression, and cross-entropies for classification.
 
+    Attributes
+    ----------
+    task
+        ``"regression"`` or ``"classification"``.
+    errors
+        Error of each draw (K,).
+    error
+        Error of the mean prediction over draws.
+    point_error
+        Error of the network without draws.
+    levels, covered
+        Regression: levels of predictive intervals, and the share of targets within each. The variance of an interval
+        is that of the draws plus that of the noise, which is estimated from the residuals of the mean prediction.
+        Classification: mean confidence of the predictions in five groups of increasing confidence, and the share of
+        correct ones in each. Calibrated predictions have ``covered`` close to ``levels``.
+
+    Examples
+    --------
     >>> import torch, geh_explain as geh
     >>> net, x = torch.nn.Linear(2, 1), torch.randn(30, 2)
     >>> explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
-    >>> found = explainer.diagnose(x, y=net(x).detach(), progress=False)
-    >>> found.task, found.broken
+    >>> diagnosis = explainer.diagnose(x, y=net(x).detach(), progress=False)
+    >>> diagnosis.task, diagnosis.broken
     ('regression', 0.0)
     """
 
@@ -54,11 +68,11 @@ class Diagnosis:
 
     @property
     def broken(self) -> float:
-        """The share of draws that err at least twice as much as the network itself."""
+        """Share of draws whose error is more than twice that of the network without draws."""
         return float(np.mean(self.errors > _BROKEN * max(self.point_error, 1e-12)))
 
     def calibration(self) -> pd.DataFrame:
-        """Return the shares beside what they should be."""
+        """Return a table with the columns nominal (what the share should be) and observed."""
         import pandas as pd
 
         return pd.DataFrame({"nominal": self.levels, "observed": self.covered})
@@ -88,7 +102,10 @@ class Diagnosis:
 
 
 def diagnose(cut: Cut, points: Points, posterior: Posterior, y: Any, options: AnalysisOptions) -> Diagnosis:
-    """Predict with each draw, and compare with the targets ``y``, one per row."""
+    """Predict with each draw, and compare with the targets ``y``, one per row.
+
+    Floating-point targets mean regression, integers classification. Warns if more than a tenth of the draws is broken.
+    """
     targets = _targets(y, len(points))
     with fixed(posterior, cut.model, options.seed):
         point = _predictions(cut, points, targets, options.batch_size)
@@ -102,15 +119,15 @@ def diagnose(cut: Cut, points: Points, posterior: Posterior, y: Any, options: An
             bar.update()
     if not predictions:
         raise GEHValueError(f"posterior={posterior!r} gave no draws.")
-    every = torch.stack(predictions)
+    stacked = torch.stack(predictions)
     task = "regression" if targets.is_floating_point() else "classification"
     calibrated = _intervals if task == "regression" else _confidence
     result = Diagnosis(
         task,
-        np.array([_error(each, targets) for each in every]),
-        _error(every.mean(dim=0), targets),
+        np.array([_error(prediction, targets) for prediction in stacked]),
+        _error(stacked.mean(dim=0), targets),
         _error(point, targets),
-        *calibrated(every, targets),
+        *calibrated(stacked, targets),
     )
     if result.broken > 0.1:
         warn(
@@ -122,6 +139,7 @@ def diagnose(cut: Cut, points: Points, posterior: Posterior, y: Any, options: An
 
 
 def _targets(y: Any, rows: int) -> Tensor:
+    """Return the targets (n,) as doubles or class indices."""
     values = y.detach().cpu() if isinstance(y, Tensor) else torch.tensor(np.asarray(y))
     values = values.reshape(-1) if values.numel() == rows else values
     if values.shape != (rows,):
@@ -157,18 +175,19 @@ def _predictions(cut: Cut, points: Points, targets: Tensor, batch_size: int | No
 
 
 def _error(predicted: Tensor, targets: Tensor) -> float:
+    """Return the root mean squared error of numbers, or the cross-entropy of class probabilities."""
     if targets.is_floating_point():
         return float((predicted - targets).square().mean().sqrt())
     return float(-predicted.gather(1, targets[:, None]).clamp_min(1e-12).log().mean())
 
 
-def _intervals(every: Tensor, targets: Tensor) -> tuple[Floats, Floats]:
+def _intervals(predictions: Tensor, targets: Tensor) -> tuple[Floats, Floats]:
     """Return levels, and the share of targets within the predictive intervals of each."""
     from scipy.special import ndtri
 
-    mean = every.mean(dim=0)
-    spread = every.var(dim=0, correction=0)
-    # What is left when the draws' own spread is taken off the residuals is noise.
+    mean = predictions.mean(dim=0)
+    spread = predictions.var(dim=0, correction=0)
+    # Squared residuals are the variance of the draws plus that of the noise.
     residuals = (targets - mean).square()
     noise = max(0.0, float((residuals - spread).mean()))
     ratio = (residuals / (spread + noise).clamp_min(1e-30)).sqrt().numpy()
@@ -176,9 +195,9 @@ def _intervals(every: Tensor, targets: Tensor) -> tuple[Floats, Floats]:
     return levels, np.array([float(np.mean(ratio <= ndtri((1 + level) / 2))) for level in levels])
 
 
-def _confidence(every: Tensor, targets: Tensor) -> tuple[Floats, Floats]:
+def _confidence(predictions: Tensor, targets: Tensor) -> tuple[Floats, Floats]:
     """Return the mean confidence of predictions in fifths, and how often they are right."""
-    best, chosen = every.mean(dim=0).max(dim=1)
+    best, chosen = predictions.mean(dim=0).max(dim=1)
     right = (chosen == targets).double().numpy()
     parts = np.array_split(np.argsort(best.numpy(), kind="stable"), min(5, len(right)))
     return np.array([float(best.numpy()[part].mean()) for part in parts]), np.array(

@@ -1,4 +1,7 @@
-"""Which of very many units are worth a closer look: one gradient per point and draw, whatever the number of units."""
+"""Screening: rank single units by their gradients, to choose which of very many units to explain.
+
+The cost is one gradient per point and draw, whatever the number of units.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ from geh_explain.units.neurons import Neurons
 
 
 def screen_units(cut: Cut, points: Points, posterior: Posterior, scale: Any, options: AnalysisOptions) -> Floats:
-    """Return how much each unit matters (D,): its scaled mean absolute gradient, or its learned rate of being kept."""
+    """Return the importance (D,) of each unit.
+
+    It is the scaled mean absolute gradient, or one minus the dropout rate that the model has learned for the unit.
+    """
     rates = learned_rates(cut)
     if rates is not None:
         return 1 - rates
@@ -68,9 +74,10 @@ def _absolute_gradients(cut: Cut, rows: Rows) -> Floats | float:
 
 
 def learned_rates(cut: Cut) -> Floats | None:
-    """Return the rate (D,) at which a model has learned to drop each input, if it says so.
+    """Return the dropout rate (D,) that a model has learned for each input, None if it has none.
 
-    A model says so by an attribute ``input_dropout_rates`` with one number per input.
+    A model with such rates has an attribute ``input_dropout_rates`` with one number per input, as
+    :class:`~geh_explain.bnn.HybridNet` does. Hidden units and grouped inputs have no such rates.
     """
     rates: Any = getattr(cut.model, "input_dropout_rates", None)
     if rates is None or cut.layer is not None or not isinstance(cut.units, Neurons):

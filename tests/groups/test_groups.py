@@ -8,7 +8,7 @@ from sklearn.datasets import make_blobs
 import geh_explain as geh
 from geh_explain.groups.grouping import from_labels, from_tree
 from geh_explain.groups.number import choose_group_number, rank_weighted_distances
-from geh_explain.groups.positions import sample
+from geh_explain.groups.positions import PositionSample
 from geh_explain.groups.tree import grow
 
 
@@ -122,13 +122,20 @@ def test_any_scikit_learn_clusterer_can_group_and_stays_unfitted() -> None:
     assert not hasattr(clusterer, "labels_")
 
 
+def sampled(pieces: list[np.ndarray]) -> np.ndarray:
+    sample = PositionSample(seed=0)
+    for piece in pieces:
+        sample.add(piece)
+    return sample.result()
+
+
 def test_a_sample_of_many_points_is_uniform_and_repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geh_explain.groups.positions.MAX_POINTS", 500)
     points = np.arange(20_000.0)[:, None]
-    chosen = sample(iter(np.array_split(points, 37)), seed=0)
+    chosen = sampled(np.array_split(points, 37))
     assert len(chosen) == len(np.unique(chosen)) == 500
     assert abs(chosen.mean() - 10_000) < 4 * 20_000 / np.sqrt(12 * 500)
-    assert np.array_equal(chosen, sample(iter(np.array_split(points, 37)), seed=0))
+    assert np.array_equal(chosen, sampled(np.array_split(points, 37)))
 
 
 def test_many_points_are_assigned_to_groups_found_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
