@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Sequence
 
 #: Characters per line of a page.
-_WIDTH = 118
+PAGE_WIDTH = 118
 
 
 def fill_paragraph(text: str) -> str:
     """Return ``text`` as one paragraph, with its lines broken at the width of a page."""
-    return textwrap.fill(" ".join(text.split()), _WIDTH)
+    return textwrap.fill(" ".join(text.split()), PAGE_WIDTH)
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
