@@ -1,4 +1,4 @@
-"""How long pictures and pages take: ``python -m benchmarks.pages`` (with a browser for the time to show)."""
+"""Times of figures and report pages: ``python -m benchmarks.plots`` (a browser is needed for the time to display)."""
 
 import shutil
 import tempfile
@@ -14,7 +14,8 @@ import geh_explain as geh
 from geh_explain.scores.draws import Draws
 
 
-def made_up(units: int, draws: int, groups: int = 10) -> geh.Interactions:
+def random_result(units: int, draws: int, groups: int = 10) -> geh.Interactions:
+    """Return a result with random scores."""
     rng = np.random.default_rng(0)
     pairs = units * (units - 1) // 2
     signed = rng.normal(rng.normal(size=pairs), 0.5, size=(draws, groups, pairs))
@@ -22,14 +23,15 @@ def made_up(units: int, draws: int, groups: int = 10) -> geh.Interactions:
     return geh.Interactions(Draws(signed, np.abs(signed).mean(1)), labels, names, list("abcdefghij"), {})
 
 
-def seconds(work: Callable[[], Any]) -> float:
+def time_once(call: Callable[[], Any]) -> float:
+    """Return the seconds of one call."""
     start = perf_counter()
-    work()
+    call()
     return perf_counter() - start
 
 
-def shown(path: Path) -> str:
-    """Return how long the browser takes until the page is drawn and listens."""
+def display_time(path: Path) -> str:
+    """Return the time until a browser has drawn the page and it reacts to input; "no browser" if there is none."""
     browser_path = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium"))), None)
     if browser_path is None:
         return "no browser"
@@ -50,10 +52,11 @@ def shown(path: Path) -> str:
 
 
 def main() -> None:
+    """Print the times of all figures of 50 units, and of pages of 50 and 500 units."""
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    result = made_up(50, 100)
+    result = random_result(50, 100)
     for name, arguments in {
         "heatmap": (),
         "intervals": (),
@@ -61,16 +64,16 @@ def main() -> None:
         "regions": (0, 1),
         "draws": (),
     }.items():
-        picture = getattr(result.plot, name)
-        took = min(seconds(lambda: picture(*arguments).figure.canvas.draw()) for _ in range(3))  # noqa: B023
-        print(f"{name}, 50 units: {took:.2f} s")
+        plot = getattr(result.plot, name)
+        seconds = min(time_once(lambda: plot(*arguments).figure.canvas.draw()) for _ in range(3))  # noqa: B023
+        print(f"{name}, 50 units: {seconds:.2f} s")
         plt.close("all")
     with tempfile.TemporaryDirectory() as folder:
         for units, draws in ((50, 100), (500, 20)):
-            result, path = made_up(units, draws), Path(folder) / f"{units}.html"
-            took = seconds(lambda: result.report(path))  # noqa: B023
+            result, path = random_result(units, draws), Path(folder) / f"{units}.html"
+            seconds = time_once(lambda: result.report(path))  # noqa: B023
             size = f"{path.stat().st_size / 1e6:.2f} MB"
-            print(f"page, {units} units: built in {took:.2f} s, {size}, shown in {shown(path)}")
+            print(f"page, {units} units: built in {seconds:.2f} s, {size}, displayed in {display_time(path)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The picture of growth: cost against points, draws and inputs, with fitted slopes."""
+"""Figure of the cost against points, draws and inputs, with fitted slopes."""
 
 from __future__ import annotations
 
@@ -7,44 +7,46 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import own
+from benchmarks import package_methods as ours
 from benchmarks.growth import REVERSE
 from benchmarks.results import Result
 from geh_explain.plots import palette
 
-COLOURS = {own.EXPLAIN: palette.SURE, own.EXPLAIN_EXACT: palette.UNSURE, REVERSE: palette.MARK}
-#: A slope is that of this many largest sizes: at small ones fixed costs hide it.
-FITTED = 3
+#: Colours of the lines.
+COLOURS = {ours.EXPLAIN: palette.SURE, ours.EXPLAIN_EXACT: palette.UNSURE, REVERSE: palette.MARK}
+#: Slopes are fitted to this many of the largest sizes; at smaller ones fixed costs dominate.
+FITTED_SIZES = 3
 
 
-def slope(curve: dict[int, float]) -> float:
-    """Return the power with which the cost grows over the largest sizes."""
-    sizes = sorted(curve)[-FITTED:]
+def fit_slope(curve: dict[int, float]) -> float:
+    """Return the exponent a of cost ~ size^a, fitted to the largest sizes."""
+    sizes = sorted(curve)[-FITTED_SIZES:]
     return float(np.polyfit(np.log(sizes), np.log([curve[size] for size in sizes]), 1)[0])
 
 
-def draw(results: list[Result], path: Path) -> None:
-    """Draw a panel for each case of growth."""
+def draw_growth(results: list[Result], path: Path) -> None:
+    """Draw one panel per case of growth and write the figure to ``path``; nothing if there is no such case."""
     import matplotlib.pyplot as plt
 
-    shown = [result for result in results if result.curves]
-    if not shown:
+    growing = [result for result in results if result.curves]
+    if not growing:
         return
-    figure, axes = plt.subplots(1, len(shown), figsize=(4.2 * len(shown), 3.9), layout="constrained", squeeze=False)
-    for ax, result in zip(axes[0], shown, strict=True):
-        _panel(ax, result)
+    figure, axes = plt.subplots(1, len(growing), figsize=(4.2 * len(growing), 3.9), layout="constrained", squeeze=False)
+    for ax, result in zip(axes[0], growing, strict=True):
+        _draw_panel(ax, result)
     axes[0, 0].set_ylabel("time, ms")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=160)
     plt.close(figure)
 
 
-def _panel(ax: Any, result: Result) -> None:
+def _draw_panel(ax: Any, result: Result) -> None:
+    """Draw the lines of one case on logarithmic axes."""
     from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
     for line, curve in result.curves.items():
         sizes, colour = sorted(curve), COLOURS.get(line, palette.LINE)
-        label = f"{line}: slope {slope(curve):.2f}"
+        label = f"{line}: slope {fit_slope(curve):.2f}"
         ax.plot(sizes, [1e3 * curve[size] for size in sizes], "o-", color=colour, ms=4, lw=1.6, label=label)
     ax.set(xscale="log", yscale="log", xlabel=result.axis)
     sizes = sorted({size for curve in result.curves.values() for size in curve})
@@ -53,10 +55,11 @@ def _panel(ax: Any, result: Result) -> None:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
+    # Whole decades: with fewer, the axis may have a single tick.
     low, high = ax.get_ylim()
     ax.set_ylim(10 ** np.floor(np.log10(low)), 10 ** np.ceil(np.log10(high)))
-    place, _, about = result.title.partition(": ")
-    ax.set_title(f"{place}\n", loc="left", fontsize=10.5, fontweight="bold")
-    ax.text(0, 1.03, about, transform=ax.transAxes, fontsize=8, color=palette.LINE)
+    heading, _, details = result.title.partition(": ")
+    ax.set_title(f"{heading}\n", loc="left", fontsize=10.5, fontweight="bold")
+    ax.text(0, 1.03, details, transform=ax.transAxes, fontsize=8, color=palette.LINE)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize=8)
