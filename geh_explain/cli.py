@@ -69,13 +69,13 @@ def _report(options: argparse.Namespace) -> Iterable[str]:
 
 
 def _show(options: argparse.Namespace) -> Iterable[str]:
-    from geh_explain.report.words import sentences
+    from geh_explain.report.text import summarise
     from geh_explain.results.interactions import Interactions
 
     result = Interactions.load(options.file)
     table = result.top(options.pairs, options.measure)
     width = shutil.get_terminal_size().columns
-    return [textwrap.fill(" ".join(sentences(result)), width), "", table.to_string(float_format="{:.4g}".format)]
+    return [textwrap.fill(" ".join(summarise(result)), width), "", table.to_string(float_format="{:.4g}".format)]
 
 
 def _study(options: argparse.Namespace) -> Iterable[str]:

@@ -33,7 +33,7 @@ from geh_explain.results.interactions import Interactions
 from geh_explain.run.accumulate import PILOT_DRAWS
 from geh_explain.run.checkpoint import Checkpoint
 from geh_explain.run.distributed import find_rank_group
-from geh_explain.run.record import describe, settings_of
+from geh_explain.run.record import RunRecord, describe, settings_of
 from geh_explain.run.warnings import notes_on, unsettled
 from geh_explain.run.workbench import Workbench
 from geh_explain.units.base import Units
@@ -204,7 +204,8 @@ class GEHExplainer(CloserLook):
             "warnings": notes,
         }
         grouping = job.collected.grouping
-        result = Interactions(job.collected.result(), grouping.labels, unit_names, grouping.names, settings)
+        record = RunRecord(**settings)
+        result = Interactions(job.collected.result(), grouping.labels, unit_names, grouping.names, record)
         notes += unsettled(result)
         for note in notes if ranks.first else ():
             warn(note)

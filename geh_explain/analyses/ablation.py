@@ -71,7 +71,7 @@ def check_pairs(
 
     Half of the ``pairs`` are the strongest, the others are drawn from the rest.
     """
-    score = result.scores(measure).pair_mean()
+    score = result.scores(measure).pair_mean
     chosen = _chosen(score, pairs, seed)
     score = score[chosen]
     first, second = (ends[chosen] for ends in np.triu_indices(len(result.names), 1))

@@ -174,9 +174,7 @@ def choose_pairs(result: Interactions, pairs: Any, measure: str) -> list[tuple[i
     """Return the units of the pairs asked for: the strongest so many, or those of a list."""
     first, second = np.triu_indices(len(result.names), 1)
     if isinstance(pairs, (int, np.integer)):
-        numbers = np.argsort(-result.scores(measure).pair_mean(), kind="stable")[
-            : check_int("pairs", pairs, 1)
-        ].tolist()
+        numbers = np.argsort(-result.scores(measure).pair_mean, kind="stable")[: check_int("pairs", pairs, 1)].tolist()
     elif isinstance(pairs, str) or not isinstance(pairs, Sequence):
         raise GEHTypeError(f"pairs={pairs!r} is not understood; give a number, or a list of pairs such as [(0, 3)].")
     elif not pairs or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
@@ -230,7 +228,7 @@ def _is_real(inputs: Any) -> bool:
 
 def _interval(result: Interactions, measure: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     scores = result.scores(measure)
-    if scores.count < 2:
+    if scores.n_draws < 2:
         unknown = np.full_like(scores.mean, np.nan)
         return unknown, unknown
     return scores.interval()

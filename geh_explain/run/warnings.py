@@ -11,7 +11,7 @@ from geh_explain.engines.zero import why_zero
 from geh_explain.posterior import MCDropout, PointEstimate
 from geh_explain.results.interactions import Interactions
 from geh_explain.run.plan import Job
-from geh_explain.statistics.reliability import reliability
+from geh_explain.statistics.reliability import split_half_reliability
 
 #: Below this reliability a ranking is not settled; of very few draws or pairs nothing is said.
 _SETTLED, _FEWEST_DRAWS, _FEWEST_UNITS = 0.8, 20, 5
@@ -78,14 +78,14 @@ def _recurrent_dropout(job: Job, chosen: bool) -> str | None:
 
 def unsettled(result: Interactions) -> list[str]:
     """Say so if more draws would give another ranking."""
-    if not result.settings["draws_kept"] or result.geh.count < _FEWEST_DRAWS or len(result.names) < _FEWEST_UNITS:
+    if not result.settings["draws_kept"] or result.geh.n_draws < _FEWEST_DRAWS or len(result.names) < _FEWEST_UNITS:
         return []
-    found = reliability(result.geh.draws)
+    found = split_half_reliability(result.geh.draws)
     if found >= _SETTLED:
         return []
     return [
-        f"draws={result.geh.count} do not settle the ranking (reliability {found:.2f} of 1): as many other draws would "
-        "order the pairs differently. Ask for more draws, and see result.monte_carlo()."
+        f"draws={result.geh.n_draws} do not settle the ranking (reliability {found:.2f} of 1): as many other draws "
+        "would order the pairs differently. Ask for more draws, and see result.monte_carlo()."
     ]
 
 

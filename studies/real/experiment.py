@@ -117,7 +117,7 @@ class Kept:
             for measure in MEASURES
         }
         shares["geh sign"] = float(np.mean(result.sign_p_values() < 1 - LEVEL))
-        return {**shares, "scaled": float((result.geh.pair_mean() * np.array(self.spread)).max())}
+        return {**shares, "scaled": float((result.geh.pair_mean * np.array(self.spread)).max())}
 
 
 def spread_of(X: pd.DataFrame) -> tuple[float, ...]:
@@ -180,10 +180,10 @@ def inject(task: tuple[Any, ...], folder: str | None = None) -> Record:
     names, spread = list(data.X.columns), np.array(spread_of(data.X))
     seen = pd.concat([part.X for part in Regression(data.X, y).split(SEED)[:2]])
     rankings = [
-        PairRanking("1-GEH", result.aeh.pair_mean(), names),
-        PairRanking("GEH", result.geh.pair_mean(), names),
-        PairRanking("1-GEH, scaled", result.aeh.pair_mean() * spread, names),
-        PairRanking("GEH, scaled", result.geh.pair_mean() * spread, names),
+        PairRanking("1-GEH", result.aeh.pair_mean, names),
+        PairRanking("GEH", result.geh.pair_mean, names),
+        PairRanking("1-GEH, scaled", result.aeh.pair_mean * spread, names),
+        PairRanking("GEH, scaled", result.geh.pair_mean * spread, names),
         baselines.nid(net, names=names),
         baselines.shap_trees(seen, y.loc[seen.index], trees=trees, seed=SEED, names=names),
         baselines.lasso(seen, y.loc[seen.index], names=names),

@@ -87,7 +87,7 @@ def _pairs(result: Interactions, test: PermutationTest) -> pd.DataFrame:
     ``test`` may be of scores that are multiplied by what makes pairs comparable; intervals are multiplied alike.
     """
     low, high = result.geh.pair_interval(0.95)
-    factor = test.observed.scores / np.maximum(result.geh.pair_mean(), 1e-300)
+    factor = test.observed.scores / np.maximum(result.geh.pair_mean, 1e-300)
     i, j = np.triu_indices(len(result.names), 1)
     found = pd.DataFrame(
         {
@@ -96,7 +96,7 @@ def _pairs(result: Interactions, test: PermutationTest) -> pd.DataFrame:
             "score": test.observed.scores,
             "low": low * factor,
             "high": high * factor,
-            "p_bayes": bayesian_p_value(result.geh.pair_mean(), result.geh.pair_std()),
+            "p_bayes": bayesian_p_value(result.geh.pair_mean, result.geh.pair_std),
             "p_sign": result.sign_p_values(),
             "p_permutation": test.p_values,
         }

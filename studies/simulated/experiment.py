@@ -131,8 +131,8 @@ def _ranked(
 def _scores(result: Interactions) -> dict[str, Any]:
     return {
         name: {
-            "mean": getattr(result, name).pair_mean().tolist(),
-            "std": getattr(result, name).pair_std().tolist(),
+            "mean": getattr(result, name).pair_mean.tolist(),
+            "std": getattr(result, name).pair_std.tolist(),
         }
         for name in MEASURES
     }
