@@ -63,7 +63,7 @@ def draw_intervals(
     labels = pair_labels(result.names, shown)
     row_height = 0.42 if draws_all or any("\n" in label for label in labels) else 0.3
     ax = axes_or_new(ax, (7, min(14.0, 1.5 + row_height * len(shown))))
-    rows = np.arange(len(shown))[::-1]
+    rows = np.arange(len(shown))[::-1]  # the strongest pair on top
     ax.axvline(0, color=palette.LINE, linewidth=0.8)
     for name, style in styles.items():
         _draw_measure(ax, result.scores(name), shown, rows, level, style)

@@ -148,8 +148,8 @@ def _marks(row: Spec, intervals: list[tuple[str, str, float]], title: str | None
 def _network(size_meaning: str) -> Spec:
     """Return the network of the units, whose coordinates lie on a circle of radius 1.
 
-    Edges have the fields of a pair, the coordinates x, y, x2 and y2 of both ends, sign, and certainty (1 - p). Nodes have
-    name, x, y and size, and for the name text_x, text_y and side. ``size_meaning`` is the title of the size.
+    Edges have the fields of a pair, the coordinates x, y, x2 and y2 of both ends, sign, and certainty (1 - p). Nodes
+    have name, x, y and size, and for the name text_x, text_y and side. ``size_meaning`` is the title of the size.
     """
     place = {"axis": None, "scale": {"domain": [-1.45, 1.45]}, "type": "quantitative"}
     return _chart(

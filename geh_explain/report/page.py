@@ -41,6 +41,7 @@ def write_page(
         raise GEHValueError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}; make it first.")
     if title is not None and not isinstance(title, str):
         raise GEHTypeError(f"title={title!r} must be text.")
+    # The whole page is built before the file is opened, so that an error leaves no partial file.
     content = build_content(result, level, main, surfaces, gallery)
     page = _fill_template(title or f"Interactions in {result.record.model}", result, level, content)
     path.write_text(page, encoding="utf-8")

@@ -80,9 +80,9 @@ def reading_guide(result: PairResult, level: float = 0.95) -> list[str]:
     if _has_intervals(result):
         paragraphs.append(
             f"Intervals contain {_percent(level)} of the posterior (thick lines: 50 %). A pair is significant if its "
-            "interval excludes 0. Scores are absolute values and never negative, so this rule is lenient. The p-value of "
-            "the sign rule is stricter: it tests whether the signed effect in some group differs from 0 by more than the "
-            "draws allow."
+            "interval excludes 0. Scores are absolute values and never negative, so this rule is lenient. The p-value "
+            "of the sign rule is stricter: it tests whether the signed effect in some group differs from 0 by more "
+            "than the draws allow."
         )
     if result.record.scale is None:
         paragraphs.append(

@@ -64,6 +64,7 @@ def pair_table(
         significant: Any = pd.array([pd.NA] * len(mean), dtype="boolean")
     else:
         low, high = scores.pair_interval(level)
+        # Scores are not negative, so an interval excludes 0 exactly if its low end is positive.
         p_value = bayesian_p_value(mean, std) if sign_p_values is None else sign_p_values
         if fdr is not None:
             significant = benjamini_hochberg(p_value, fdr)

@@ -76,6 +76,7 @@ class Scores:
         """Posterior standard deviation (P,), with divisor K - 1; NaN if there is a single draw."""
         if isinstance(self._draws, Moments):
             return self._draws.std
+        # NumPy would warn about the division by K - 1 = 0.
         if self.n_draws < 2:
             return np.full(self._draws.shape[1], np.nan)
         return np.asarray(self._draws.std(axis=0, ddof=1))
