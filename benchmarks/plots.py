@@ -11,6 +11,7 @@ import matplotlib
 import numpy as np
 
 import geh_explain as geh
+from geh_explain.run.record import RunRecord
 from geh_explain.scores.draws import Draws
 
 
@@ -20,7 +21,7 @@ def random_result(units: int, draws: int, groups: int = 10) -> geh.Interactions:
     pairs = units * (units - 1) // 2
     signed = rng.normal(rng.normal(size=pairs), 0.5, size=(draws, groups, pairs))
     labels, names = np.arange(1000) % groups, [f"unit {unit}" for unit in range(units)]
-    return geh.Interactions(Draws(signed, np.abs(signed).mean(1)), labels, names, list("abcdefghij"), {})
+    return geh.Interactions(Draws(signed, np.abs(signed).mean(1)), labels, names, list("abcdefghij"), RunRecord())
 
 
 def time_once(call: Callable[[], Any]) -> float:

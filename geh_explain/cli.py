@@ -85,13 +85,13 @@ def _report(options: argparse.Namespace) -> Iterable[str]:
 
 def _show(options: argparse.Namespace) -> Iterable[str]:
     """Return the summary of a saved result, wrapped to the terminal's width, and the table of its strongest pairs."""
-    from geh_explain.report.words import sentences
+    from geh_explain.report.text import summarise
     from geh_explain.results.interactions import Interactions
 
     result = Interactions.load(options.file)
     table = result.top(options.pairs, options.measure)
     width = shutil.get_terminal_size().columns
-    return [textwrap.fill(" ".join(sentences(result)), width), "", table.to_string(float_format="{:.4g}".format)]
+    return [textwrap.fill(" ".join(summarise(result)), width), "", table.to_string(float_format="{:.4g}".format)]
 
 
 #: Functions of the commands: parsed options to the lines that are printed.

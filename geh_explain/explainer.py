@@ -425,7 +425,7 @@ class GEHExplainer:
                     "kind."
                 )
             off = baseline_values(baseline, unit_moments(cut, points, batch_size).mean)
-            request = AblationRequest(result.names, result.scores(measure).pair_mean(), pairs, off)
+            request = AblationRequest(result.names, result.scores(measure).pair_mean, pairs, off)
             return check_pairs(cut, points, request, options)
 
     def surface(

@@ -79,17 +79,10 @@ class Diagnosis:
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the shares against what they should be, and return the axes."""
-        from geh_explain.plots import palette
-        from geh_explain.plots.axes import axes_or_new
+        from geh_explain.plots.calibration import draw_calibration
 
-        ax = axes_or_new(ax, (4, 4))
-        ax.plot([0, 1], [0, 1], color=palette.UNSURE, linestyle=":", linewidth=1)
-        ax.plot(self.levels, self.covered, "o-", color=palette.SURE)
-        ax.set_xlabel("predicted" if self.task == "classification" else "level of the predictive interval")
-        ax.set_ylabel("observed")
-        ax.set_aspect("equal")
-        ax.spines[["top", "right"]].set_visible(False)
-        return ax
+        xlabel = "predicted" if self.task == "classification" else "level of the predictive interval"
+        return draw_calibration(self.levels, self.covered, xlabel=xlabel, ax=ax)
 
     def __repr__(self) -> str:
         kind = "RMSE" if self.task == "regression" else "cross-entropy"

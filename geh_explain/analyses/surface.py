@@ -72,9 +72,9 @@ class Surface:
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the surface with the data on it, groups outlined in the colour of their effect; return the axes."""
-        from geh_explain.plots.surface import surface
+        from geh_explain.plots.surface import draw_surface
 
-        return surface(self, ax=ax)
+        return draw_surface(self, ax=ax)
 
 
 @dataclass(frozen=True)

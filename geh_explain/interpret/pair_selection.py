@@ -130,7 +130,7 @@ def _pair_numbers(result: PairResult, pairs: Any, scores: Scores) -> list[int]:
     if isinstance(pairs, (int, np.integer)):
         count = check_int("pairs", pairs, 1)
         # A stable sort keeps pairs with equal scores in row-major order.
-        strongest: list[int] = np.argsort(-scores.pair_mean(), kind="stable")[:count].tolist()
+        strongest: list[int] = np.argsort(-scores.pair_mean, kind="stable")[:count].tolist()
         return strongest
     if isinstance(pairs, str) or not isinstance(pairs, Sequence):
         raise GEHTypeError(f"pairs={pairs!r} is not supported; give a number, or a list of pairs such as [(0, 3)].")
@@ -142,7 +142,7 @@ def _pair_numbers(result: PairResult, pairs: Any, scores: Scores) -> list[int]:
 def _interval(scores: Scores) -> tuple[Floats, Floats]:
     """Return the ends (D, D) of the 95 % credible intervals, NaN if there is a single draw."""
     # Scores.interval raises an error for a single draw; a gallery is useful without intervals.
-    if scores.count < 2:
+    if scores.n_draws < 2:
         undefined = np.full_like(scores.mean, np.nan)
         return undefined, undefined
     return scores.interval()

@@ -17,7 +17,7 @@ from geh_explain.run.loop import DrawsDone
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.draws import DrawMoments, Draws
-from geh_explain.statistics.reliability import reliability
+from geh_explain.statistics.reliability import split_half_reliability
 
 #: Below this reliability more draws would change the ranking.
 _MIN_RELIABILITY = 0.8
@@ -109,7 +109,7 @@ def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> st
     if isinstance(draws, DrawMoments) or len(draws.signed) < _MIN_DRAWS or plan.cut.n_units < _MIN_UNITS:
         return None
     scores = draws.scores("geh", done.accumulator.grouping.sizes)
-    value = reliability(scores)
+    value = split_half_reliability(scores)
     if value >= _MIN_RELIABILITY:
         return None
     return (

@@ -133,7 +133,7 @@ class PermutationRecord:
             for measure in MEASURES
         }
         shares["geh sign"] = float(np.mean(result.sign_p_values() < 1 - LEVEL))
-        return {**shares, "scaled": float((result.geh.pair_mean() * np.array(self.factors)).max())}
+        return {**shares, "scaled": float((result.geh.pair_mean * np.array(self.factors)).max())}
 
 
 def scale_factors(X: pd.DataFrame) -> tuple[float, ...]:
@@ -211,10 +211,10 @@ def rank_injected_pair(task: tuple[Any, ...], folder: str | None = None) -> Reco
     # The baselines get the rows that the network was trained and stopped on.
     rows = pd.concat([part.X for part in Regression(data.X, y).split(SEED)[:2]])
     rankings = [
-        PairRanking("1-GEH", result.aeh.pair_mean(), names),
-        PairRanking("GEH", result.geh.pair_mean(), names),
-        PairRanking("1-GEH, scaled", result.aeh.pair_mean() * factors, names),
-        PairRanking("GEH, scaled", result.geh.pair_mean() * factors, names),
+        PairRanking("1-GEH", result.aeh.pair_mean, names),
+        PairRanking("GEH", result.geh.pair_mean, names),
+        PairRanking("1-GEH, scaled", result.aeh.pair_mean * factors, names),
+        PairRanking("GEH, scaled", result.geh.pair_mean * factors, names),
         baselines.nid(net, names=names),
         baselines.shap_trees(rows, y.loc[rows.index], trees=trees, seed=SEED, names=names),
         baselines.lasso(rows, y.loc[rows.index], names=names),

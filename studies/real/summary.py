@@ -102,7 +102,7 @@ def pair_table(result: Interactions, test: PermutationTest) -> pd.DataFrame:
     ``test`` may be of scaled scores; intervals are multiplied by the same factors.
     """
     low, high = result.geh.pair_interval(0.95)
-    factor = test.observed.scores / np.maximum(result.geh.pair_mean(), 1e-300)
+    factor = test.observed.scores / np.maximum(result.geh.pair_mean, 1e-300)
     i, j = np.triu_indices(len(result.names), 1)
     table = pd.DataFrame(
         {
@@ -111,7 +111,7 @@ def pair_table(result: Interactions, test: PermutationTest) -> pd.DataFrame:
             "score": test.observed.scores,
             "low": low * factor,
             "high": high * factor,
-            "p_bayes": bayesian_p_value(result.geh.pair_mean(), result.geh.pair_std()),
+            "p_bayes": bayesian_p_value(result.geh.pair_mean, result.geh.pair_std),
             "p_sign": result.sign_p_values(),
             "p_permutation": test.p_values,
         }

@@ -177,8 +177,8 @@ def _score_moments(result: Interactions) -> dict[str, Any]:
     """Return mean and standard deviation (P,) of each measure over the draws."""
     return {
         name: {
-            "mean": getattr(result, name).pair_mean().tolist(),
-            "std": getattr(result, name).pair_std().tolist(),
+            "mean": getattr(result, name).pair_mean.tolist(),
+            "std": getattr(result, name).pair_std.tolist(),
         }
         for name in MEASURES
     }

@@ -153,7 +153,7 @@ def test_networks_are_explained_with_the_groups_of_the_observed_one():
     )
     own = geh.GEHExplainer(network(X32, y32, seed=0)).explain(X32, groups=4, draws=5, progress=False)
     assert all(np.array_equal(labels, own.labels) for labels in seen)
-    np.testing.assert_allclose(test.observed.scores, own.aeh.pair_mean(), rtol=1e-5)
+    np.testing.assert_allclose(test.observed.scores, own.aeh.pair_mean, rtol=1e-5)
     assert [set(kept) for kept in test.kept] == 3 * [{"significant"}]
 
 

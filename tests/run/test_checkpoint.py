@@ -74,7 +74,7 @@ def same(a, b):
         np.testing.assert_array_equal(a.scores(measure).mean, b.scores(measure).mean)
         np.testing.assert_array_equal(a.scores(measure).std, b.scores(measure).std)
     np.testing.assert_array_equal(a.main.mean, b.main.mean)
-    assert a.geh.count == b.geh.count
+    assert a.geh.n_draws == b.geh.n_draws
 
 
 @pytest.mark.filterwarnings("ignore::geh_explain.GEHWarning")
@@ -226,9 +226,9 @@ def test_what_is_finished_at_ctrl_c_is_a_result(tmp_path):
     stopping = Stopping(network(), 30)
     with pytest.warns(geh.GEHWarning, match=r"the \d+ of 30 draws that were finished. explain\(checkpoint=...\) would"):
         part = geh.GEHExplainer(stopping).explain(rows(), **options)
-    assert 2 < part.geh.count < 30
-    np.testing.assert_array_equal(part.geh.draws, complete.geh.draws[: part.geh.count])
-    assert part.settings["draws"] == part.geh.count
+    assert 2 < part.geh.n_draws < 30
+    np.testing.assert_array_equal(part.geh.draws, complete.geh.draws[: part.geh.n_draws])
+    assert part.settings["draws"] == part.geh.n_draws
     assert stopping.net.training
     assert geh.Interactions.load(part.save(tmp_path / "part.npz")).table().equals(part.table())
 

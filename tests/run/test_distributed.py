@@ -72,7 +72,7 @@ try:
 except geh.GEHError as error:
     sys.stdout.write(f"{error}\\n")
 mine = geh.GEHExplainer(network()).explain(rows(seed=rank), groups=2, draws=4, progress=False, distributed=False)
-sys.stdout.write(f"alone {mine.geh.count}\\n")
+sys.stdout.write(f"alone {mine.geh.n_draws}\\n")
 """
 
 
