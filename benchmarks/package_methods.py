@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 import geh_explain as geh
 from benchmarks.timing import Method, Target, count_noun
 from geh_explain.engines import GroupSums
-from geh_explain.model.borrow import borrow
+from geh_explain.model.preserve import preserved
 from geh_explain.run.loop import _sums, run
 from geh_explain.run.plan import Job
 
@@ -84,7 +84,7 @@ def exact_targets(methods: dict[str, Method]) -> list[Target]:
 
 def prepare_job(explainer: geh.GEHExplainer, x: Tensor, target: int | None = None) -> Job:
     """Return the plan of a run over one group, after one draw that warms its engine up."""
-    with borrow(explainer.model):
+    with preserved(explainer.model):
         job = explainer._bench.prepare(x, target, None, groups=1, batch_size=None, seed=0)
         run(job, draws=1, seed=0, progress=False)
     return job

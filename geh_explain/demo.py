@@ -18,6 +18,17 @@ from geh_explain._types import Floats, Ints
 from geh_explain.explainer import GEHExplainer
 from geh_explain.results.interactions import Interactions
 
+__all__ = [
+    "Demonstration",
+    "digits_network",
+    "explain_digits",
+    "explain_friedman",
+    "friedman",
+    "friedman_network",
+    "run",
+    "train",
+]
+
 #: Rows of both data sets that are used for training; the others are explained.
 _FRIEDMAN_TRAIN = 5000
 _DIGITS_TRAIN = 1500

@@ -1,6 +1,7 @@
 """The layout of the package: what may import what, and how large things are. Read from the syntax trees."""
 
 import ast
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -152,13 +153,18 @@ def test_files_are_short():
     assert set(long) <= {"geh_explain.explainer"}, long
 
 
+def tokens(path):
+    with tokenize.open(path) as file:
+        return list(tokenize.generate_tokens(file.readline))
+
+
 def shares(paths):
     """Return the shares of non-blank lines that are docstrings, and comments."""
     lines = documented_lines = comments = 0
     for path in paths:
         text = path.read_text(encoding="utf-8").splitlines()
         lines += sum(bool(line.strip()) for line in text)
-        comments += sum(line.strip().startswith("#") for line in text)
+        comments += len({token.start[0] for token in tokens(path) if token.type == tokenize.COMMENT})
         for node in ast.walk(parse(path)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
                 first = node.body[0]

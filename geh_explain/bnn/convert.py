@@ -14,7 +14,7 @@ from geh_explain.bnn.concrete import ConcreteDropout
 from geh_explain.bnn.layers import LinearMap
 from geh_explain.data.reader import Reader
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
-from geh_explain.model.borrow import borrow, device_and_dtype
+from geh_explain.model.preserve import device_and_dtype, preserved
 
 #: Initial rates are kept this far from 0 and 1, where the logit of a rate is infinite and has no gradient.
 _RATE_MARGIN = 0.01
@@ -110,7 +110,7 @@ def _fed_layers(model: nn.Module, example: Any) -> dict[_DropoutNd, LinearMap | 
     device, dtype = device_and_dtype(model)
     rows = Reader(floating_only=False, device=device, dtype=dtype).read(example).first
     try:
-        with borrow(model), torch.no_grad():
+        with preserved(model), torch.no_grad():
             model(*rows.inputs)
     finally:
         for handle in handles:

@@ -18,7 +18,7 @@ from geh_explain.bnn.hybrid import HybridNet
 from geh_explain.bnn.trainer import Trainer, TrainingOptions
 from geh_explain.data.reader import Reader
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.model.borrow import borrow, device_and_dtype
+from geh_explain.model.preserve import device_and_dtype, preserved
 
 #: Fewer rows than this are not split into training and held-out rows.
 _MIN_ROWS = 10
@@ -139,7 +139,7 @@ def _count_outputs(model: nn.Module, X: Any) -> int:
         return model.outputs
     device, dtype = device_and_dtype(model)
     rows = Reader(device=device, dtype=dtype, argument="X").read(X).first[:1]
-    with borrow(model), torch.no_grad():
+    with preserved(model), torch.no_grad():
         out = model(*rows.inputs)
     if not isinstance(out, Tensor):
         raise GEHTypeError(f"model returns a {type(out).__name__}; fit takes networks that return one tensor.")

@@ -134,7 +134,7 @@ class Reader:
         """Yield the inputs of each batch of a loader, the same on every pass.
 
         Samplers, workers and augmentations draw from the global generators, so these are seeded at the start of a pass.
-        :func:`geh_explain.model.borrow.borrow` restores them; the loader's own generator is restored here.
+        :func:`geh_explain.model.preserve.preserved` restores them; the loader's own generator is restored here.
         """
         generator = getattr(loader, "generator", None)
         state = None if generator is None else generator.get_state()

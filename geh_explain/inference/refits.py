@@ -19,7 +19,7 @@ from geh_explain._version import __version__
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, GEHWarning
 from geh_explain.explainer import GEHExplainer
 from geh_explain.inference.jsonl import Record
-from geh_explain.model.borrow import global_generators
+from geh_explain.model.preserve import global_generators
 from geh_explain.scores.ranking import PairRanking
 
 #: Scores of one network on two machines agree to this relative tolerance.

@@ -23,8 +23,8 @@ from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, war
 from geh_explain.interpret.exemplar_set import Exemplars
 from geh_explain.interpret.responses import HiddenUnits, as_unit_set, check_finite, check_reduce, reduce_activations
 from geh_explain.interpret.top_candidates import TopCandidates
-from geh_explain.model.borrow import as_module, borrow, device_and_dtype
 from geh_explain.model.layers import Layer
+from geh_explain.model.preserve import as_module, device_and_dtype, preserved
 from geh_explain.units.base import Units
 
 #: Log density of inputs: called with the model's inputs (n, ...), returns (n,).
@@ -97,7 +97,7 @@ def exemplars(
         raise GEHTypeError(f"expert={expert!r} is not callable; give a function of inputs that returns log densities.")
     search = CandidateSearch(check_int("k", k, 1), reduce, lowest, expert, batch_size, progress)
     module = as_module(model)
-    with borrow(module):
+    with preserved(module):
         return search(HiddenUnits(module, layer, as_unit_set(units)), candidates).result()
 
 
@@ -129,7 +129,7 @@ class CandidateSearch:
 
     @torch.no_grad()
     def __call__(self, hidden: HiddenUnits, candidates: Any) -> TopCandidates:
-        """Search in one pass; ``borrow`` must hold the model."""
+        """Search in one pass; call it inside ``preserved(model)``."""
         check_reduce(self.reduce)
         batch_size = None if self.batch_size is None else check_int("batch_size", self.batch_size, 1)
         n_candidates = _length(candidates)

@@ -24,7 +24,7 @@ from geh_explain.interpret.gallery import Gallery, PairView
 from geh_explain.interpret.pair_selection import PairSelection, ScoredPair
 from geh_explain.interpret.responses import HiddenUnits
 from geh_explain.interpret.top_candidates import TopCandidates
-from geh_explain.model.borrow import borrow, device_and_dtype
+from geh_explain.model.preserve import device_and_dtype, preserved
 from geh_explain.units.base import Units
 from geh_explain.units.subset import Subset
 
@@ -72,7 +72,7 @@ def build_gallery(
     chosen = replace(hidden, units=Subset(involved, hidden.units))
     search = replace(search, keep_values=True)
     joint_search = search if joint is None else replace(search, argument="joint")
-    with borrow(hidden.model):
+    with preserved(hidden.model):
         top = search(chosen, candidates)
         # A unit set of None is known only after the search has run the model.
         _check_unit_set(selection.unit_set, top.units)
@@ -218,8 +218,8 @@ def _read_rows(model: nn.Module, candidates: Any, argument: str, numbers: NDArra
     device, dtype = device_and_dtype(model)
     order = [int(number) for number in numbers]
     inputs: dict[int, tuple[Tensor, ...]] = {}
-    # Loaders draw from the global random generators, which borrow() restores.
-    with borrow(model):
+    # Loaders draw from the global random generators, which preserved() restores.
+    with preserved(model):
         reader = Reader(floating_only=False, device=device, dtype=dtype, argument=argument)
         for rows in reader.stream(candidates, None):
             for number in {number for number in order if rows.start <= number < rows.start + len(rows)}:

@@ -1,6 +1,6 @@
 """The model as one function of unit shifts, and the guarantee that it is returned unchanged.
 
-Reading order: ``borrow`` (use a model and restore all of its state), ``layers`` (which tensor of which layer),
+Reading order: ``preserve`` (use a model and restore all of its state), ``layers`` (which tensor of which layer),
 ``outputs`` (which tensor of what the model returns), ``view`` (interception of torch calls above the layer), ``cut``
 (the model as a function of the shifts ``t`` of the units) and ``unit_values`` (means and standard deviations of the
 units).

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.model.borrow import CallableModel
+from geh_explain.model.preserve import CallableModel
 
 #: Layers that return a tuple whose first entry is their output; states or attention weights follow.
 _FIRST_IS_OUTPUT = (nn.RNNBase, nn.MultiheadAttention)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from geh_explain.errors import GEHTypeError
-from geh_explain.model.borrow import as_module, borrow, device_and_dtype
+from geh_explain.model.preserve import as_module, device_and_dtype, preserved
 from geh_explain.posterior.forward import replace_forward
 
 
@@ -77,5 +77,5 @@ def _delegate(model: nn.Module, member: nn.Module) -> Iterator[None]:
         with replace_forward(model, original):
             return member(*args, **kwargs)
 
-    with borrow(member), replace_forward(model, forward):
+    with preserved(member), replace_forward(model, forward):
         yield

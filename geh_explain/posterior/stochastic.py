@@ -49,7 +49,7 @@ class Stochastic:
 def _reseed_each_forward(model: nn.Module, seed: int) -> Iterator[None]:
     """Seed the global generators before every forward pass of ``model``.
 
-    The generators themselves are not restored here; :func:`geh_explain.model.borrow.borrow` does that.
+    The generators themselves are not restored here; :func:`geh_explain.model.preserve.preserved` does that.
     """
 
     def reseed(module: nn.Module, args: Any) -> None:

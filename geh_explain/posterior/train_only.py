@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from geh_explain.model.borrow import borrow
 from geh_explain.model.layers import tensors_in
+from geh_explain.model.preserve import preserved
 from geh_explain.posterior.dropout_kinds import DrawsMasks, path_rate
 from geh_explain.posterior.dropout_mode import DropoutMode
 from geh_explain.posterior.masks import MaskRecord
@@ -117,7 +117,7 @@ def _run(model: nn.Module, call: Callable[[], Any], modules: Sequence[nn.Module]
     """Run the model with ``modules`` in train mode and all others in eval mode."""
     record = MaskRecord(seeds=())
     buffers = [buffer.clone() for buffer in model.buffers()]
-    with borrow(model), torch.no_grad(), DropoutMode(record, everywhere=True):
+    with preserved(model), torch.no_grad(), DropoutMode(record, everywhere=True):
         for module in modules:
             module.training = True
         outputs = [tensor.clone() for tensor in tensors_in(call())]

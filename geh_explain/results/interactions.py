@@ -303,7 +303,7 @@ class Interactions:
         >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
         >>> explainer, x = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate()), torch.randn(100, 3)
         >>> result = explainer.explain(x, groups=2, progress=False)
-        >>> surface = explainer.surface(x, 0, 1, result=result, progress=False)
+        >>> surface = explainer.surface(x, pair=(0, 1), result=result, progress=False)
         >>> result.report(f"{tempfile.mkdtemp()}/page.html", surfaces=[surface]).stat().st_size < 1_200_000
         True
         """

@@ -11,10 +11,10 @@ from geh_explain.data.points import Points
 from geh_explain.data.reader import Reader
 from geh_explain.data.targets import Target
 from geh_explain.engines.base import Engine
-from geh_explain.model.borrow import device_and_dtype
 from geh_explain.model.cut import Cut
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output
+from geh_explain.model.preserve import device_and_dtype
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.default import default_posterior
 from geh_explain.units.base import Units

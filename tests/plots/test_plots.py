@@ -14,7 +14,7 @@ from synthetic import random_result, result_of, without_draws
 
 import geh_explain as geh
 from geh_explain.analyses.surface import Surface
-from geh_explain.groups.number import choose
+from geh_explain.groups.number import choose_group_number
 from geh_explain.plots import palette
 from geh_explain.plots.axes import wrap
 from geh_explain.plots.calibration import draw_calibration
@@ -290,7 +290,7 @@ def test_a_result_has_no_plots_of_other_objects() -> None:
 
 
 def test_the_curve_of_group_numbers_is_drawn_with_the_choice() -> None:
-    choice = choose(np.abs(np.random.default_rng(0).normal(size=(12, 6))))
+    choice = choose_group_number(np.abs(np.random.default_rng(0).normal(size=(12, 6))))
     axes = choice.plot()
     curve, chosen = axes.lines
     assert curve.get_xdata() == pytest.approx(np.arange(2, 13))

@@ -23,7 +23,7 @@ from synthetic import result_of
 
 import geh_explain as geh
 from geh_explain.analyses.surface import Surface
-from geh_explain.groups.number import choose
+from geh_explain.groups.number import choose_group_number
 from geh_explain.inference import PermutationTest
 from geh_explain.interpret.ascent.maximisation import Maximised
 from geh_explain.interpret.exemplar_search import Exemplars
@@ -105,7 +105,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     ),
     "regions": on_axes(lambda ax: result(6).plot.regions("age", "x4", ax=ax)),
     "draws": on_axes(lambda ax: result().plot.draws(pairs=5, ax=ax), RIGHT),
-    "delta": on_axes(lambda ax: choose(np.abs(np.sin(np.arange(60.0).reshape(10, 6)))).plot(ax=ax)),
+    "delta": on_axes(lambda ax: choose_group_number(np.abs(np.sin(np.arange(60.0).reshape(10, 6)))).plot(ax=ax)),
     "null": on_axes(
         lambda ax: PermutationTest(PairRanking("GEH", [2.0, 1.0, 0.5], list("abc")), np.sin(np.arange(50.0)) ** 2).plot(
             ax=ax

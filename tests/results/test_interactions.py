@@ -181,5 +181,5 @@ def test_names_cannot_smuggle_markup_into_a_notebook() -> None:
 def test_a_posterior_cannot_smuggle_markup_into_a_notebook() -> None:
     explainer = geh.GEHExplainer(Weighted(), posterior=geh.posterior.WeightSamples(lambda k: {"w": torch.rand(2)}))
     page = explainer.explain(POINTS, groups=SIDES, draws=2, progress=False)._repr_html_()
-    assert "<function" not in page
-    assert "&lt;function" in page
+    assert "<lambda" not in page
+    assert "&lt;lambda" in page

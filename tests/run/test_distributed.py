@@ -109,7 +109,7 @@ class Dying(geh.posterior.MCDropout):
                 open(folder + "/died", "w").close()
                 os.kill(os.getpid(), signal.SIGKILL)
             yield draw
-    together = None
+    batched = None
 
 Dying.__name__ = "Dying"
 asked = {"draws": 20, "groups": 2, "batch_size": 50, "progress": False, "checkpoint": folder}

@@ -33,8 +33,8 @@ from geh_explain.interpret.ascent.gradient_ascent import (
 from geh_explain.interpret.ascent.objectives import Objective, parse_objectives
 from geh_explain.interpret.ascent.preactivations import as_rows, unit_values
 from geh_explain.interpret.responses import HiddenUnits, check_reduce, report_dead
-from geh_explain.model.borrow import as_module, borrow, device_and_dtype
 from geh_explain.model.layers import Layer
+from geh_explain.model.preserve import as_module, device_and_dtype, preserved
 from geh_explain.plots.exemplars import draw_maximised
 from geh_explain.units.base import Units
 
@@ -227,8 +227,8 @@ def maximise(
         Penalty(l2, image_options.tv),
         image_options.blur,
     )
-    with borrow(module):
-        # Gradients are needed in the inputs only; borrow() restores requires_grad.
+    with preserved(module):
+        # Gradients are needed in the inputs only; preserved() restores requires_grad.
         for parameter in module.parameters():
             parameter.requires_grad_(False)
         cut = HiddenUnits(module, layer, unit_set).cut(as_rows(template.expand(2, *shape)), "shape")

@@ -1,7 +1,8 @@
 """Use a user's model and restore everything about it afterwards, whatever happens in between.
 
 Explaining changes the modes of modules, the precision of parameters, buffers that a forward writes to, the backends of
-torch and the global random generators. Each of these has its own context below, and :func:`borrow` enters all of them.
+torch and the global random generators. Each of these has its own context below;
+:func:`preserved` enters all of them.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def as_module(model: Any) -> nn.Module:
 
 
 def device_and_dtype(model: nn.Module) -> tuple[torch.device | None, torch.dtype | None]:
-    """Return the device and precision in which inputs must be passed to the model inside :func:`borrow`.
+    """Return the device and precision in which inputs must be passed to the model inside :func:`preserved`.
 
     These are those of its first floating-point parameter or buffer, with single for half precision; both are None if
     the model has no such tensor.
@@ -92,7 +93,7 @@ def half_precision(model: nn.Module) -> torch.dtype | None:
 
 
 @contextmanager
-def borrow(model: nn.Module) -> Iterator[None]:
+def preserved(model: nn.Module) -> Iterator[None]:
     """Hold the model in eval mode, with twice differentiable kernels; restore it and the global state on exit.
 
     Inside the context gradients are enabled and autocast is off, whatever the caller's mode. Half-precision parameters
@@ -101,7 +102,7 @@ def borrow(model: nn.Module) -> Iterator[None]:
     exception. Other threads wait at the entry.
 
     >>> net = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train()
-    >>> with borrow(net):
+    >>> with preserved(net):
     ...     print(net.training)
     False
     >>> net.training
