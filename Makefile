@@ -1,61 +1,81 @@
 PYTHON ?= python3
-BIN := .venv/bin
+# Virtual environments have another folder of programs on Windows.
+PROGRAMS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN := .venv/$(PROGRAMS)
 READY := .venv/ready
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-long test-min test-zoo docs lint format bench pictures studies studies-quick clean
+.PHONY: demo help test test-long test-min test-newest test-zoo coverage lint format docs pictures bench studies studies-quick dist clean
 
 demo: $(READY)  ## train two small networks, explain them, draw the results
 	$(BIN)/geh-explain demo
 
-test: $(READY)  ## run the tests, docstring examples included
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test-long: $(READY)  ## fuzzed files, kills, random networks, a soak, budgets of memory
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/long --timeout 3600
+test: $(READY)  ## run the tests and the docstring examples
+	$(PYTEST) $(PARALLEL)
 
-test-min:  ## run the tests with the oldest versions of what we depend on (torch stays as it is)
+test-long: $(READY)  ## run the long tests: fuzzed files, killed processes, random networks, soak, memory budgets (half an hour)
+	$(PYTEST) tests/long --timeout 3600
+
+test-min:  ## run the tests with the oldest supported versions of the dependencies (torch as in constraints.txt)
 	$(PYTHON) -m venv .venv-min
-	.venv-min/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-min.txt -e ".[vision]" pytest pytest-timeout hypothesis
-	OMP_NUM_THREADS=1 .venv-min/bin/python -m pytest tests geh_explain --ignore tests/long --ignore tests/test_documentation.py
+	.venv-min/$(PROGRAMS)/python $(PIP_INSTALL) -c constraints-min.txt -e ".[vision]" pytest pytest-timeout hypothesis
+	OMP_NUM_THREADS=1 .venv-min/$(PROGRAMS)/python -m pytest tests geh_explain --ignore tests/long --ignore tests/test_documentation.py
 
-docs: $(READY)  ## build the documentation into build/docs, run all examples, and look at the site
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
-	$(BIN)/python -m pytest docs/check_site.py
+test-newest:  ## run the tests with the newest versions of torch and all other dependencies (no constraints)
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/$(PROGRAMS)/python $(PIP_INSTALL) --upgrade --upgrade-strategy eager -e ".[dev]"
+	OMP_NUM_THREADS=1 .venv-newest/$(PROGRAMS)/python -m pytest $(PARALLEL)
 
-test-zoo: $(READY)  ## explain every classification family of torchvision, and write docs/architectures.md
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[zoo]"
+test-zoo: $(READY)  ## explain every classification family of torchvision and write docs/architectures.md
+	$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e ".[zoo]"
 	GEH_EXPLAIN_ZOO=1 $(BIN)/python -m pytest tests/test_zoo.py tests/test_onnx.py --timeout 1800
+
+coverage: $(READY)  ## run the tests and print the statement and branch coverage of the package
+	$(PYTEST) $(PARALLEL) --cov --cov-report term-missing:skip-covered
 
 lint: $(READY)  ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(READY)
+format: $(READY)  ## format the code and fix what can be fixed automatically
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)  ## time the engines against their rivals, as ratios, and write docs/benchmarks.md
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
-	$(BIN)/python -m benchmarks
+docs: $(READY)  ## build the documentation into build/docs, run all examples, and check the site
+	$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e ".[docs]"
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
+	$(BIN)/python -m pytest docs/check_site.py
 
-pictures: $(READY)  ## make the pictures of docs/pictures.md, by running it (with a browser for the page's)
+pictures: $(READY)  ## draw the figures of docs/pictures.md by running it (those of the report need a browser)
 	$(BIN)/python docs/pictures.py
 
-studies: $(READY)  ## run the studies (each under an hour; they go on where they were interrupted) and write their pages
-	$(BIN)/geh-explain study simulated --docs docs
-	$(BIN)/geh-explain study mnist --docs docs
-	$(BIN)/geh-explain study real --docs docs
+bench: $(READY)  ## time the engines and other methods, as ratios, and write docs/benchmarks.md
+	$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e ".[bench]"
+	$(BIN)/python -m benchmarks
+
+studies: $(READY)  ## run the studies (each under an hour; interrupted ones resume) and write their pages
+	$(BIN)/python -m studies simulated --docs docs
+	$(BIN)/python -m studies mnist --docs docs
+	$(BIN)/python -m studies real --docs docs
 
 studies-quick: $(READY)  ## run small versions of the studies that need no download, in minutes, into study_output
-	$(BIN)/geh-explain study simulated --quick
-	$(BIN)/geh-explain study mnist --quick
+	$(BIN)/python -m studies simulated --quick
+	$(BIN)/python -m studies mnist --quick
 
-clean:
-	rm -rf .venv .venv-min demo_output study_output build dist docs/gallery *.egg-info
+dist: $(READY)  ## build wheel and source distribution into dist
+	$(BIN)/python $(PIP_INSTALL) build
+	$(BIN)/python -m build
+
+clean:  ## remove environments, caches and everything that was built
+	rm -rf .venv .venv-min .venv-newest .coverage demo_output study_output build dist docs/gallery *.egg-info
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e ".[dev]"
 	touch $@

@@ -1,1 +1,1 @@
-"""Timings of the package against its rivals, as ratios within one run: ``python -m benchmarks``."""
+"""Timings of the package and of other methods, as ratios within one run: ``python -m benchmarks``."""

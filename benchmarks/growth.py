@@ -1,4 +1,4 @@
-"""How the cost grows with points, draws and inputs: the same contestants at doubled sizes."""
+"""Cases of growth: the same methods at doubled numbers of points, draws and inputs."""
 
 from __future__ import annotations
 
@@ -10,111 +10,120 @@ from dataclasses import replace
 from functools import partial
 
 import geh_explain as geh
-from benchmarks import own
+from benchmarks import package_methods as ours
 from benchmarks.networks import mlp, table
-from benchmarks.rivals import of_inputs, rival, vmap_reverse
-from benchmarks.timing import Case, Contestant, Target, returned
+from benchmarks.timing import Case, Method, Target, returned_cost
+from benchmarks.torch_hessians import input_problem, torch_method, vmap_reverse
 
+#: Name of the line of torch.
 REVERSE = "vmap(jacrev(jacrev))"
-#: Twice the points or draws may take this many times as long.
-DOUBLED = 2.1
-#: Four times the points or draws may take this many times the memory.
-CONSTANT = 1.2
+#: Largest ratio of times for twice the points or draws.
+MAX_DOUBLING_RATIO = 2.1
+#: Largest ratio of peak memory for four times the points or draws.
+MAX_MEMORY_RATIO = 1.2
 
-#: Makes the contestants of one size, one for each line.
-Lines = Callable[[int], dict[str, Contestant]]
+#: Returns the methods of one size, one per line.
+MethodsOfSize = Callable[[int], dict[str, Method]]
 
 
-def _sweep(title: str, axis: str, letter: str, sizes: Sequence[int], lines: Lines, *, limit: float | None) -> Case:
-    """Return the case of all ``sizes``, each twice the one before."""
-    contestants: dict[str, Contestant] = {}
+def _sweep(title: str, axis: str, sizes: Sequence[int], methods_of: MethodsOfSize, limit: float | None) -> Case:
+    """Return the case of all ``sizes``, each twice the previous one.
+
+    ``axis`` is the label of the x axis, which ends with the letter of the size, such as "points N". ``limit`` is the
+    largest ratio of costs from one size to the next; None for no target.
+    """
+    letter = axis[-1]
+    methods: dict[str, Method] = {}
     curves: dict[str, dict[int, str]] = {}
     for size in sizes:
-        for line, contestant in lines(size).items():
+        for line, method in methods_of(size).items():
             name = f"{line}, {letter} = {size:,}"
-            contestants[name] = contestant
+            # Answers are compared among the methods of one size.
+            methods[name] = replace(method, job=str(size))
             curves.setdefault(line, {})[size] = name
-    own_names = list(curves[own.EXPLAIN].values())
-    doubled = itertools.pairwise(own_names)
-    targets = [] if limit is None else [Target(twice, (once,), limit) for once, twice in doubled]
-    for size, name in curves.get(own.EXPLAIN_EXACT, {}).items():
-        targets.append(Target(curves[own.EXPLAIN][size], (name,), own.NEVER_SLOWER))
-    return Case(title, contestants, own_names[0], targets, axis=axis, curves=curves)
+    explain_names = list(curves[ours.EXPLAIN].values())
+    doublings = itertools.pairwise(explain_names)
+    targets = [] if limit is None else [Target(twice, (once,), limit) for once, twice in doublings]
+    for size, name in curves.get(ours.EXPLAIN_EXACT, {}).items():
+        targets.append(Target(curves[ours.EXPLAIN][size], (name,), ours.MAX_RATIO_TO_EXACT))
+    return Case(title, methods, explain_names[0], targets, axis=axis, curves=curves)
 
 
 def growth_points() -> Case:
-    """Double the points."""
+    """Return the case of growth with the points."""
     model = mlp(8)
     make = partial(geh.GEHExplainer, model)
 
-    def lines(size: int) -> dict[str, Contestant]:
+    def methods_of(size: int) -> dict[str, Method]:
         x = table(size, 8)
-        found = {**own.explaining(make, x, 200), REVERSE: rival(vmap_reverse, of_inputs(model, x), 200)}
-        return _of_job(found, size)
+        return {
+            **ours.explain_methods(make, x, 200),
+            REVERSE: torch_method(vmap_reverse, input_problem(model, x), 200),
+        }
 
     title = "Growth with the points: 8 inputs, hidden 100-100-100, one draw"
-    return _sweep(title, "points N", "N", (1000, 2000, 4000, 8000, 16000), lines, limit=DOUBLED)
+    return _sweep(title, "points N", (1000, 2000, 4000, 8000, 16000), methods_of, MAX_DOUBLING_RATIO)
 
 
 def growth_draws() -> Case:
-    """Double the draws."""
+    """Return the case of growth with the draws."""
     x = table(154, 8)
 
-    def lines(size: int) -> dict[str, Contestant]:
-        found = {}
-        for name, engine in ((own.EXPLAIN, "auto"), (own.EXPLAIN_EXACT, "exact")):
+    def methods_of(size: int) -> dict[str, Method]:
+        methods = {}
+        for name, engine in ((ours.EXPLAIN, "auto"), (ours.EXPLAIN_EXACT, "exact")):
             explainer = geh.GEHExplainer(mlp(8, (30,), dropout=0.1), engine=engine)
             explain = partial(explainer.explain, x, groups=1, draws=size, progress=False)
-            found[name] = Contestant(explain, partial(own.answer_of, explain))
-        return _of_job(found, size)
+            methods[name] = Method(explain, partial(ours.answer_of, explain))
+        return methods
 
     title = "Growth with the draws: 8 inputs, hidden 30 with dropout, 154 points"
-    return _sweep(title, "draws K", "K", (25, 50, 100, 200, 400), lines, limit=DOUBLED)
+    return _sweep(title, "draws K", (25, 50, 100, 200, 400), methods_of, MAX_DOUBLING_RATIO)
 
 
-def growth_inputs(most_exact: int = 256) -> Case:
-    """Double the inputs."""
+def growth_inputs(max_exact: int = 256) -> Case:
+    """Return the case of growth with the inputs; above ``max_exact`` of them only explain() is timed."""
 
-    def lines(size: int) -> dict[str, Contestant]:
+    def methods_of(size: int) -> dict[str, Method]:
         model, x = mlp(size), table(200, size)
-        found = own.explaining(partial(geh.GEHExplainer, model), x, 4)
-        if size > most_exact:
-            del found[own.EXPLAIN_EXACT]
+        methods = ours.explain_methods(partial(geh.GEHExplainer, model), x, 4)
+        if size > max_exact:
+            del methods[ours.EXPLAIN_EXACT]
         else:
-            found[REVERSE] = rival(vmap_reverse, of_inputs(model, x), 4)
-        return _of_job(found, size)
+            methods[REVERSE] = torch_method(vmap_reverse, input_problem(model, x), 4)
+        return methods
 
     title = "Growth with the inputs: hidden 100-100-100, 200 points, one draw"
-    return _sweep(title, "inputs D", "D", (8, 16, 32, 64, 128, 256, 512, 1024), lines, limit=None)
+    return _sweep(title, "inputs D", (8, 16, 32, 64, 128, 256, 512, 1024), methods_of, None)
 
 
-def memory() -> Case:
-    """Multiply points and draws by four, and measure the peak of memory."""
-    contestants = {
-        "N = 20,000": _peak(20_000, 1),
-        "N = 80,000": _peak(80_000, 1),
-        "K = 200": _peak(1000, 200),
-        "K = 800": _peak(1000, 800),
+def growth_memory() -> Case:
+    """Return the case of peak memory at four times the points and four times the draws."""
+    methods = {
+        "N = 20,000": _peak_memory(20_000, 1),
+        "N = 80,000": _peak_memory(80_000, 1),
+        "K = 200": _peak_memory(1000, 200),
+        "K = 800": _peak_memory(1000, 800),
     }
     return Case(
         title="Peak memory above that of a tiny run: 8 inputs, hidden 100-100-100",
-        contestants=contestants,
+        methods=methods,
         reference="N = 20,000",
-        targets=[Target("N = 80,000", ("N = 20,000",), CONSTANT), Target("K = 800", ("K = 200",), CONSTANT)],
+        targets=[
+            Target("N = 80,000", ("N = 20,000",), MAX_MEMORY_RATIO),
+            Target("K = 800", ("K = 200",), MAX_MEMORY_RATIO),
+        ],
         notes=[
-            "each run in a process of its own, which first explains ten points; the data are there before",
-            "pieces of freed memory that the C library keeps come and go by tens of MB, however many draws there are",
+            "each run has its own process, which makes the data and explains ten points before memory is measured",
+            "the freed memory that the C library retains varies by tens of MB, whatever the number of draws",
         ],
         unit="MB",
-        meter=returned,
+        meter=returned_cost,
         rounds=2,
     )
 
 
-def _peak(points: int, draws: int) -> Contestant:
+def _peak_memory(points: int, draws: int) -> Method:
+    """Return a method that runs in a fresh process and returns its peak memory in megabytes."""
     command = [sys.executable, "-m", "benchmarks.memory", str(points), str(draws)]
-    return Contestant(lambda: float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-
-
-def _of_job(contestants: dict[str, Contestant], size: int) -> dict[str, Contestant]:
-    return {name: replace(contestant, job=str(size)) for name, contestant in contestants.items()}
+    return Method(lambda: float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))

@@ -1,84 +1,93 @@
-"""The page docs/benchmarks.md, from results."""
+"""Markdown page docs/benchmarks.md, from results."""
 
 from __future__ import annotations
 
 import textwrap
 
-from benchmarks.picture import FITTED
-from benchmarks.report import TARGET_HEADS, costs, markdown, method, notes, verdict_cells
+from benchmarks.formatting import TARGET_HEADS, collect_notes, cost_table, describe_timing, verdict_cells
+from benchmarks.growth_figure import FITTED_SIZES
 from benchmarks.results import Result
-from benchmarks.timing import counted
+from benchmarks.timing import count_noun
+from studies.text import PAGE_WIDTH, fill_paragraph, markdown_table
 
-HOW = """Each case is one job done by several contestants. Before anything is timed, all those that compute the
+#: How costs are measured.
+PROCEDURE = """Each case is one job that several methods do. Before anything is timed, all methods that compute the
 second derivatives must give the same answer (AEH and EAH, to a ten-thousandth of the largest entry). Then they run in
-turns, A, B, C, A, B, C, so that whatever else the machine does hits all of them alike; a turn of a quick contestant
-is its best run within a fifth of a second. The best round decides, the range beside it holds eight of ten rounds'
-ratios."""
-WHO = """- **explain()**: the whole call as users make it, with `groups=1` and one draw: reading, checks, regions,
+turns, A, B, C, A, B, C, so that other load on the machine affects all of them; a turn of a fast method is its best run
+within a fifth of a second. Ratios are those of the best rounds; the range beside them contains the ratios of eight
+rounds of ten."""
+#: What the names of the methods mean.
+METHODS = """- **explain()**: the whole call as users make it, with `groups=1` and one draw: reading, checks, groups,
 choice of engine, result.
 - **explain(), exact engine**: the same with `engine="exact"`, two backward passes.
-- **per draw of 20**: a twentieth of explain() over 20 draws. What is done once per call is spread over the draws, as it
-is in real use.
-- **bare engine**: the sums alone, with nothing around them: the like of what rivals are timed for.
-- **vmap(hessian), vmap(jacrev(jacrev)), double backward**: bare local Hessians by torch, of frozen weights, in the
-chunks that suit them; they need not even sum.
+- **per draw of 20**: a twentieth of explain() over 20 draws. The fixed cost of a call is spread over the draws, as in
+real use.
+- **bare engine**: only the sums over the points, comparable with what the methods of torch are timed for.
+- **vmap(hessian), vmap(jacrev(jacrev)), double backward**: bare local Hessians by torch, of frozen weights, in chunks
+of the best size; they are not even summed.
 - **notebook loop**: point by point and column by column, as in the paper's reference notebook.
-- **shapiq, SHAP, integrated Hessians**: other kinds of interactions, there for what a point costs."""
-FOOT = (
+- **shapiq, SHAP, integrated Hessians**: other kinds of interactions, for the cost of one point."""
+#: Last line of the page.
+FOOTER = (
     "*Written by `make bench`, numbers in [benchmarks.json](benchmarks.json). One case: `python -m benchmarks mlp-8`.*"
 )
 
 
-def page(results: list[Result]) -> str:
-    """Return the page."""
-    blocks = ["# Benchmarks", _fill(HOW), _list(WHO), *map(_fill, _where(results))]
-    blocks += ["## Targets", *_targets(results, False), "### The engine chosen, against the exact one"]
-    blocks += [*_targets(results, True)]
+def build_page(results: list[Result]) -> str:
+    """Return the page as Markdown."""
+    blocks = [
+        "# Benchmarks",
+        fill_paragraph(PROCEDURE),
+        _fill_list(METHODS),
+        *map(fill_paragraph, _environments(results)),
+    ]
+    blocks += ["## Targets", *_targets(results, against_exact=False)]
+    blocks += ["### The engine chosen, against the exact one", *_targets(results, against_exact=True)]
     if any(result.curves for result in results):
         blocks += [
             "## Growth",
-            _fill(f"Best times, on logarithmic axes; slopes are those of the {FITTED} largest sizes."),
+            fill_paragraph(f"Best times, on logarithmic axes; slopes are those of the {FITTED_SIZES} largest sizes."),
             "![Time against points, draws and inputs](images/benchmarks.png)",
         ]
     blocks += ["## Cases"]
     for result in results:
-        blocks += [f"### {result.key}", _fill(f"{result.title}. {method(result)}."), markdown(*costs(result))]
-        blocks += [_list("\n".join(f"- {note}." for note in notes(result)))] if notes(result) else []
-    return "\n\n".join([*blocks, FOOT]) + "\n"
+        timing = fill_paragraph(f"{result.title}. {describe_timing(result)}.")
+        blocks += [f"### {result.key}", timing, markdown_table(*cost_table(result))]
+        notes = collect_notes(result)
+        blocks += [_fill_list("\n".join(f"- {note}." for note in notes))] if notes else []
+    return "\n\n".join([*blocks, FOOTER]) + "\n"
 
 
-def _targets(results: list[Result], exact: bool) -> list[str]:
-    """Return how many targets are met, and their table: those against our own exact engine, or all others."""
-    shown = [
+def _targets(results: list[Result], *, against_exact: bool) -> list[str]:
+    """Return the number of targets that are met, and their table: those against the exact engine, or all others."""
+    chosen = [
         (result.key, verdict)
         for result in results
         for verdict in result.verdicts
-        if ("exact engine" in verdict.rival) is exact
+        if ("exact engine" in verdict.alternative) is against_exact
     ]
-    met = sum(verdict.met for _, verdict in shown)
-    rows = [_marked([key, *verdict_cells(verdict)]) for key, verdict in shown]
-    return [f"{met} of {len(shown)} are met.", markdown(["case", *TARGET_HEADS], rows)]
+    met = sum(verdict.met for _, verdict in chosen)
+    rows = [_mark_missed([key, *verdict_cells(verdict)]) for key, verdict in chosen]
+    return [f"{met} of {len(chosen)} are met.", markdown_table(["case", *TARGET_HEADS], rows)]
 
 
-def _where(results: list[Result]) -> list[str]:
-    """Say on what the numbers were measured, and when."""
-    places = list({tuple(result.where.items()): result.where for result in results}.values())
-    words = [
-        f"Python {place['python']}, torch {place['torch']}, {counted(place['threads'], 'thread')}, "
-        f"{place['processor']}, {place['date']}."
-        for place in places
+def _environments(results: list[Result]) -> list[str]:
+    """Return one paragraph per environment of the runs: versions, threads, processor and date."""
+    environments = list({tuple(result.environment.items()): result.environment for result in results}.values())
+    paragraphs = [
+        f"Python {run['python']}, torch {run['torch']}, {count_noun(run['threads'], 'thread')}, {run['processor']}, "
+        f"{run['date']}."
+        for run in environments
     ]
-    return words if len(words) < 2 else ["The cases come from several runs.", *words]
+    return paragraphs if len(paragraphs) < 2 else ["The cases come from several runs.", *paragraphs]
 
 
-def _marked(row: list[str]) -> list[str]:
+def _mark_missed(row: list[str]) -> list[str]:
+    """Return a row with its last cell in bold if the target is missed."""
     return [*row[:-1], f"**{row[-1]}**" if row[-1] == "missed" else row[-1]]
 
 
-def _fill(block: str) -> str:
-    return textwrap.fill(" ".join(block.split()), 118)
-
-
-def _list(block: str) -> str:
+def _fill_list(block: str) -> str:
+    """Return a list of items that start with "- ", each broken at the width of the page."""
     items = block.removeprefix("- ").split("\n- ")
-    return "\n".join(textwrap.fill("- " + " ".join(item.split()), 118, subsequent_indent="  ") for item in items)
+    return "\n".join(textwrap.fill("- " + " ".join(item.split()), PAGE_WIDTH, subsequent_indent="  ") for item in items)

@@ -1,7 +1,7 @@
-"""How much faster are several processes, and what would a thousand do? ``python -m benchmarks.ranks``.
+"""Speed-up by several processes, measured for two and predicted for up to 1,000: ``python -m benchmarks.ranks``.
 
-One process and two are timed in turns, each process with one thread. The rest is arithmetic: rounds are those that
-:class:`geh_explain.ranks.Ranks` makes, a draw takes what it takes, and its sums are sent from rank to rank.
+One process and two are timed in turns, each process with one thread. The prediction assumes a time per draw, a time per
+message, and the rounds of :class:`geh_explain.run.distributed.RankGroup`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from pathlib import Path
 
 from geh_explain.run.distributed import RankGroup
 
+#: Rounds of the measurement; the best one counts.
 ROUNDS = 3
-WORK = """
+#: The script that each process runs; it prints its seconds.
+SCRIPT = """
 import time, torch
 from torch import nn
 import geh_explain as geh
@@ -32,11 +34,11 @@ print("seconds", time.perf_counter() - start)
 """
 
 
-def seconds(processes: int) -> float:
-    """Return how long the slowest process took."""
+def measure_seconds(processes: int) -> float:
+    """Return the seconds of the slowest of ``processes`` processes that share one call."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "work.py"
-        script.write_text(WORK)
+        script.write_text(SCRIPT)
         launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
         done = subprocess.run(
             [sys.executable, *(launch if processes > 1 else []), str(script)],
@@ -48,26 +50,35 @@ def seconds(processes: int) -> float:
     return max(float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("seconds"))
 
 
-def predicted(size: int, draws: int, draw: float, once: float, megabytes: float, bandwidth: float) -> float:
-    """Return the seconds of a run by ``size`` ranks: ``draw`` seconds a draw, ``once`` seconds of first looks.
+def predict_seconds(size: int, draws: int, draw: float, setup: float, megabytes: float, bandwidth: float) -> float:
+    """Return the predicted seconds of a run by ``size`` ranks.
 
-    Sums of ``megabytes`` go through a tree of ranks at ``bandwidth`` megabytes a second, with a millisecond at each
-    level, once for each draw, and twice where several ranks share it.
+    Parameters
+    ----------
+    size
+        Number of ranks.
+    draws, draw
+        Number of draws, and the seconds of one draw on one rank.
+    setup
+        Seconds before the first draw, which every rank spends.
+    megabytes, bandwidth
+        Size of the sums of a draw, and megabytes per second. They pass through a tree of ranks, with a millisecond per
+        level: once per draw, and twice where several ranks share a draw.
     """
-    total, left = once, draws
+    total, remaining = setup, draws
     send = math.log2(size) * (1e-3 + megabytes / bandwidth) if size > 1 else 0.0
-    while left > 0:
-        teams = RankGroup(0, size).teams(left)
+    while remaining > 0:
+        teams = RankGroup(0, size).teams(remaining)
         total += draw * teams / size + teams * send * (1 if teams == size else 2)
-        left -= teams
+        remaining -= teams
     return total
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the measured speed-up and the table of predictions."""
     one, two = float("inf"), float("inf")
     for _ in range(ROUNDS):
-        one, two = min(one, seconds(1)), min(two, seconds(2))
+        one, two = min(one, measure_seconds(1)), min(two, measure_seconds(2))
     print(f"one process {one:.2f} s, two {two:.2f} s: {one / two:.2f} times as fast\n")
     units, groups = 200, 10
     megabytes = 8 * ((groups + 1) * units * (units - 1) // 2 + groups * units) / 1e6
@@ -76,7 +87,7 @@ def main() -> None:
     for size in (1, 2, 8, 64, 100, 200, 400, 1000):
         cells = []
         for draw in (1.0, 60.0):
-            alone, shared = (predicted(each, 400, draw, 5.0, megabytes, 1000.0) for each in (1, size))
+            alone, shared = (predict_seconds(ranks, 400, draw, 5.0, megabytes, 1000.0) for ranks in (1, size))
             cells += [f"{shared:,.0f} s", f"{alone / shared:,.1f}x"]
         print(f"| {size:,} | " + " | ".join(cells) + " |")
 

@@ -50,7 +50,7 @@ la.optimize_prior_precision(method="marglik", n_steps=20)
 # By default the draws are those of the *linearised* network, for which the approximation is meant. They fit new data
 # about as well as the network itself.
 
-explainer = geh.GEHExplainer(net, posterior=geh.posterior.WeightSamples.from_laplace(la))
+explainer = geh.GEHExplainer(net, posterior=geh.posterior.Laplace(la))
 print(explainer.diagnose(x_test, y=y_test, progress=False))
 
 # %%

@@ -1,4 +1,4 @@
-"""Which pairs of inputs, or of hidden units, act together in a trained network, and how sure are we?
+"""Which pairs of inputs, or of hidden units, interact in a trained network, how strongly, and with what uncertainty?
 
 >>> import torch, geh_explain as geh
 >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] + x[:, 2], posterior=geh.posterior.PointEstimate())
@@ -6,17 +6,23 @@
 [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
 """
 
-from geh_explain import baselines, bnn, datasets, engines, errors, inference, interpret, posterior, units
+from geh_explain import baselines, bnn, datasets, demo, engines, errors, inference, interpret, posterior, units
 from geh_explain._version import __version__
+from geh_explain.analyses.ablation import AblationCheck
 from geh_explain.analyses.diagnosis import Diagnosis
+from geh_explain.analyses.surface import Surface
 from geh_explain.errors import GEHError, GEHWarning
 from geh_explain.explainer import GEHExplainer
 from geh_explain.groups.number import GroupChoice
 from geh_explain.model.layers import Layer
 from geh_explain.results.interactions import Interactions
+from geh_explain.results.plotting import Plots
+from geh_explain.scores.main_effects import MainEffects
+from geh_explain.scores.pair_scores import Scores
 from geh_explain.scores.ranking import PairRanking
 
 __all__ = [
+    "AblationCheck",
     "Diagnosis",
     "GEHError",
     "GEHExplainer",
@@ -24,11 +30,16 @@ __all__ = [
     "GroupChoice",
     "Interactions",
     "Layer",
+    "MainEffects",
     "PairRanking",
+    "Plots",
+    "Scores",
+    "Surface",
     "__version__",
     "baselines",
     "bnn",
     "datasets",
+    "demo",
     "engines",
     "errors",
     "inference",

@@ -1,4 +1,9 @@
-"""TODO."""
+"""Short hashes of values: models, posteriors, arrays and containers of them.
+
+A checkpoint stores the hash of everything its draws depend on, and refuses to resume a run in which any of it
+differs. The hash covers contents and types, not identity: two networks with equal weights and equal settings have the
+same hash.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +16,48 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-#: What is told apart by how it looks.
-_PLAIN = (
-    *(str, bytes, int, float, bool, complex, type(None), range, FunctionType, MethodType, type),
-    *(torch.dtype, torch.device),
-)
+#: Hexadecimal digits of a hash: 64 bits, which makes accidental collisions negligible.
+_LENGTH = 16
+#: Types hashed by their qualified name.
+_BY_NAME = (FunctionType, MethodType, type)
+#: Types hashed by repr().
+_BY_REPR = (str, bytes, int, float, bool, complex, type(None), range, torch.dtype, torch.device)
 
 
-def short(value: Any) -> Any:
-    """Return a plain value as it is, anything else by its :func:`digest`."""
-    return value if isinstance(value, (str, int, float, bool, type(None))) else digest(value)
+def digest(*values: Any) -> str:
+    """Return 16 hexadecimal digits of the SHA-256 hash of the values' contents.
 
-
-def digest(value: Any) -> str:
-    """Return a short name for the contents of a value: numbers, arrays, modules, and objects made of them.
+    Tensors and arrays are hashed by dtype, shape and bytes; modules by the names, types and plain settings of their
+    parts and by their state dict; mappings, lists, tuples and objects with a ``__dict__`` by their entries; functions
+    and classes by their qualified name. Of any other value only the type is hashed.
 
     >>> digest({"a": [1, 2.0]}) == digest({"a": [1, 2.0]}) != digest({"a": [1, 2.5]})
     True
+    >>> len(digest(torch.zeros(3), torch.ones(2)))
+    16
     """
     state = hashlib.sha256()
-    _feed(state, value)
-    return state.hexdigest()[:16]
+    for value in values:
+        _feed(state, value)
+    return state.hexdigest()[:_LENGTH]
 
 
-def _feed(state: Any, value: Any, above: frozenset[int] = frozenset()) -> None:
-    """Feed a hash with a value, which is a part of those ``above``; of what it does not know it takes the type only."""
+def digest_unless_plain(value: Any) -> Any:
+    """Return a str, number, bool or None unchanged, anything else as its :func:`digest`.
+
+    Messages that compare two runs can then show plain settings as the user wrote them.
+
+    >>> digest_unless_plain("std"), len(digest_unless_plain([1, 2]))
+    ('std', 16)
+    """
+    return value if isinstance(value, (str, int, float, bool, type(None))) else digest(value)
+
+
+def _feed(state: Any, value: Any, ancestors: frozenset[int] = frozenset()) -> None:
+    """Update the hash ``state`` with a value.
+
+    ``ancestors`` are the ids of the containers around it; a container inside itself is not entered again.
+    """
     state.update(type(value).__qualname__.encode())
     if isinstance(value, Tensor):
         value = value.detach().cpu().contiguous()
@@ -43,26 +65,32 @@ def _feed(state: Any, value: Any, above: frozenset[int] = frozenset()) -> None:
         state.update(value.reshape(-1).view(torch.uint8).numpy().data if value.numel() else b"")
     elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
         state.update(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
-    elif isinstance(value, (FunctionType, MethodType, type)):
+    elif isinstance(value, _BY_NAME):
         state.update(f"{value.__module__}.{value.__qualname__}".encode())
-    elif isinstance(value, _PLAIN):
+    elif isinstance(value, _BY_REPR):
         state.update(repr(value).encode())
-    elif id(value) not in above:
+    elif id(value) not in ancestors:
         for part in _parts(value):
-            _feed(state, part, above | {id(value)})
+            _feed(state, part, ancestors | {id(value)})
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yield what an object is made of."""
+    """Yield the parts of a module, container or object that its hash covers."""
     if isinstance(value, nn.Module):
         for name, module in value.named_modules():
-            plain = {key: each for key, each in vars(module).items() if isinstance(each, _PLAIN) and key[0] != "_"}
-            plain.pop("training", None)
-            yield name, type(module), plain
+            settings = {
+                key: setting
+                for key, setting in vars(module).items()
+                if isinstance(setting, (*_BY_NAME, *_BY_REPR)) and key[0] != "_"
+            }
+            # The explainer sets the mode itself, so it does not affect the draws.
+            settings.pop("training", None)
+            yield name, type(module), settings
         yield dict(value.state_dict(keep_vars=True))
     elif isinstance(value, Mapping):
         yield from value.items()
     elif isinstance(value, (list, tuple)):
         yield from value
+    # The state of a generator changes with every use, so only its type is hashed.
     elif hasattr(value, "__dict__") and not isinstance(value, torch.Generator):
         yield from vars(value).items()

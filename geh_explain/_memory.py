@@ -1,23 +1,32 @@
-"""How much memory may be used, and how many rows fit into it."""
+"""Memory: how much is free, how much of it a run and one chunk of rows may use, and when the C heap returns it.
+
+The budgets are in bytes. Chunk sizes follow from them, and the order of summation follows from chunk sizes, so budgets
+are constants wherever memory is plentiful: the same call then gives bit-identical results on another day.
+"""
 
 from __future__ import annotations
 
 import ctypes
-import numbers
 import os
 from contextlib import suppress
 from typing import Any
 
 import torch
 
-from geh_explain.errors import GEHValueError
+from geh_explain._validation import check_positive
 
-#: Bytes one chunk of work may take: enough to keep the cores busy, little beside a model's own needs.
+#: Upper limit of one chunk of work: large enough to keep the cores busy, small next to the model's own needs.
 CHUNK_BYTES = 512 * 2**20
+#: Free memory that is assumed where the system does not report it.
+_ASSUMED_FREE = 2 * 2**30
 
 
 def free_bytes(device: torch.device) -> int:
-    """Return the free memory of ``device`` in bytes (2 GB where the system does not tell)."""
+    """Return the free memory of ``device`` in bytes.
+
+    For the CPU this is ``MemAvailable`` of ``/proc/meminfo``, else the number of free pages, else 2 GB where the system
+    reports neither.
+    """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     try:
@@ -28,36 +37,45 @@ def free_bytes(device: torch.device) -> int:
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
-        return 2 * 2**30
+        return _ASSUMED_FREE
 
 
 def budget_bytes(memory: Any) -> int:
-    """Return how many bytes ``memory`` (in GB) allows; None allows half of what is free."""
+    """Return the budget of a run in bytes; ``memory`` is in GB, and None means half of the free memory.
+
+    >>> budget_bytes(1.5)
+    1500000000
+    """
     if memory is None:
         return free_bytes(torch.device("cpu")) // 2
-    if isinstance(memory, bool) or not isinstance(memory, numbers.Real) or not 0 < float(memory) < float("inf"):
-        raise GEHValueError(f"memory={memory!r} must be a positive number of GB, or None for half of what is free.")
-    return int(float(memory) * 1e9)
+    return int(check_positive("memory", memory, "a positive number of GB, or None for half of what is free") * 1e9)
 
 
 def chunk_bytes(device: torch.device, memory: int | None = None) -> int:
-    """Return the budget of one chunk: a constant where memory is plentiful, so that runs repeat exactly.
+    """Return the budget of one chunk of rows in bytes.
 
-    ``memory`` is what the user allows in all, in bytes.
+    It is :data:`CHUNK_BYTES`, or a quarter of the available memory where that is less. ``memory`` is the budget of the
+    whole run in bytes; None takes the free memory of ``device`` instead.
     """
     return min(CHUNK_BYTES, (free_bytes(device) if memory is None else memory) // 4)
 
 
 def reuse_heap() -> None:
-    """Let the C library keep freed memory for reuse, up to 62 MB, as its own heuristic allows.
+    """Make the C library keep up to 62 MB of freed memory for reuse.
 
-    By default it gives every large block back at once, and fresh pages cost more than what is computed in them. It
-    learns better from the first large block that is freed.
+    By default glibc returns every large block to the system at once, and faulting in fresh pages costs more than the
+    computation on them. When a block of at most 32 MB is freed, glibc raises two thresholds: blocks of up to that size
+    come from the heap from then on, and the heap keeps up to twice that size. Freeing one block of 31 MB does it.
     """
     torch.empty(31 * 2**20, dtype=torch.uint8)
 
 
 def trim_heap() -> None:
-    """Give freed memory back to the system; kept for long, it falls into pieces too small to be used again."""
-    with suppress(AttributeError, OSError, TypeError):  # another C library
+    """Return freed memory to the system.
+
+    Over a long run the freed blocks that :func:`reuse_heap` keeps become fragmented: too small to be used again, but
+    still counted as used.
+    """
+    # C libraries other than glibc have no malloc_trim.
+    with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)

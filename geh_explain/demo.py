@@ -1,31 +1,82 @@
-"""The main job on data that need no download: train a small network, explain it, draw it."""
+"""Demonstration on data that need no download: train a small network, explain it, draw and save the result.
+
+``geh-explain demo`` runs :func:`run`. The documentation uses :func:`friedman` as its trained network.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from geh_explain._types import Floats, Ints
 from geh_explain.explainer import GEHExplainer
 from geh_explain.results.interactions import Interactions
 
+__all__ = [
+    "Demonstration",
+    "digits_network",
+    "explain_digits",
+    "explain_friedman",
+    "friedman",
+    "friedman_network",
+    "run",
+    "train",
+]
+
+#: Rows of both data sets that are used for training; the others are explained.
+_FRIEDMAN_TRAIN = 5000
+_DIGITS_TRAIN = 1500
+_BATCH_SIZE = 128
+
+
+class Demonstration(NamedTuple):
+    """The outcome of one demonstration.
+
+    Attributes
+    ----------
+    result : Interactions
+        What the explainer returned.
+    note : str
+        How well the network fits, in one line.
+    report_parts : dict
+        Further arguments of ``result.report``: surfaces or a gallery.
+    """
+
+    result: Interactions
+    note: str
+    report_parts: dict[str, Any]
+
 
 def friedman_network(features: int = 10) -> nn.Sequential:
-    """Return an untrained dropout network for Friedman's function."""
+    """Return an untrained MLP with dropout for tables of this many features.
+
+    >>> friedman_network()(torch.zeros(5, 10)).shape
+    torch.Size([5, 1])
+    """
     return nn.Sequential(
-        *(nn.Linear(features, 128), nn.GELU(), nn.Dropout(0.1)),
-        *(nn.Linear(128, 128), nn.GELU(), nn.Dropout(0.1)),
+        nn.Linear(features, 128),
+        nn.GELU(),
+        nn.Dropout(0.1),
+        nn.Linear(128, 128),
+        nn.GELU(),
+        nn.Dropout(0.1),
         nn.Linear(128, 1),
     )
 
 
 def digits_network() -> nn.Sequential:
-    """Return an untrained convolutional dropout network for 8 x 8 digits."""
-    parts: dict[str, nn.Module] = {
+    """Return an untrained convolutional network with dropout for images (n, 1, 8, 8) of digits.
+
+    >>> digits_network()(torch.zeros(5, 1, 8, 8)).shape
+    torch.Size([5, 10])
+    """
+    layers: dict[str, nn.Module] = {
         "conv1": nn.Conv2d(1, 12, 3, padding=1),
         "act1": nn.GELU(),
         "pool1": nn.AvgPool2d(2),
@@ -39,19 +90,42 @@ def digits_network() -> nn.Sequential:
         "fc2": nn.Linear(32, 10),
     }
     net = nn.Sequential()
-    for name, part in parts.items():
-        net.add_module(name, part)
+    for name, layer in layers.items():
+        net.add_module(name, layer)
     return net
 
 
 def train(net: nn.Module, x: Tensor, y: Tensor, loss: nn.Module, *, epochs: int, seed: int, progress: bool) -> None:
-    """Fit ``net`` with AdamW and a cosine schedule, reproducibly."""
+    """Train ``net`` in place with AdamW and a cosine schedule, and leave it in eval mode.
+
+    Parameters
+    ----------
+    net
+        The network.
+    x, y
+        Inputs and targets as the loss takes them, of the same number of rows.
+    loss
+        Module of (outputs, targets) that returns a scalar.
+    epochs
+        Passes over the rows, in batches of 128.
+    seed
+        Seed of the order of the rows. Dropout uses the global generator.
+    progress
+        Show a progress bar.
+
+    Examples
+    --------
+    >>> net, x = friedman_network(2), torch.rand(300, 2)
+    >>> train(net, x, x[:, :1], nn.MSELoss(), epochs=2, seed=0, progress=False)
+    >>> net.training
+    False
+    """
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
     net.train()
     for _ in tqdm(range(epochs), desc="training", unit="epoch", disable=not progress, leave=False):
-        for batch in torch.split(torch.randperm(len(x), generator=generator), 128):
+        for batch in torch.split(torch.randperm(len(x), generator=generator), _BATCH_SIZE):
             optimiser.zero_grad()
             loss(net(x[batch]), y[batch]).backward()
             optimiser.step()
@@ -60,29 +134,52 @@ def train(net: nn.Module, x: Tensor, y: Tensor, loss: nn.Module, *, epochs: int,
 
 
 def friedman(seed: int = 0, progress: bool = True) -> tuple[nn.Sequential, Tensor, Tensor]:
-    """Train a network on Friedman's first function; return it with test inputs (1000, 10) and targets (1000, 1).
+    """Train a network on Friedman's first function, and return it with test data.
 
-    Of the ten features five matter, and x0 and x1 alone interact, as 10 sin(pi x0 x1).
+    The function is ``10 sin(pi x0 x1) + 20 (x2 - 1/2)^2 + 10 x3 + 5 x4`` plus noise of variance 1. Of its ten features
+    five matter, and x0 and x1 are the only pair that interacts.
+
+    Parameters
+    ----------
+    seed
+        Decides on data, initial weights and training.
+    progress
+        Show a progress bar.
+
+    Returns
+    -------
+    net : nn.Sequential
+        The trained network in eval mode, with outputs in units of the target.
+    x, y : Tensor
+        Test inputs (1000, 10) and targets (1000, 1).
+
+    Examples
+    --------
+    >>> net, x, y = friedman(progress=False)  # doctest: +SKIP
+    >>> net(x).shape  # doctest: +SKIP
+    torch.Size([1000, 1])
     """
     from sklearn.datasets import make_friedman1
 
     inputs, values = make_friedman1(n_samples=6000, n_features=10, noise=1.0, random_state=seed)
     x = torch.as_tensor(inputs, dtype=torch.float32)
     y = torch.as_tensor(values, dtype=torch.float32)[:, None]
-    mean, std = y[:5000].mean(), y[:5000].std()
+    x_train, x_test = x[:_FRIEDMAN_TRAIN], x[_FRIEDMAN_TRAIN:]
+    y_train, y_test = y[:_FRIEDMAN_TRAIN], y[_FRIEDMAN_TRAIN:]
+    mean, std = y_train.mean(), y_train.std()
     torch.manual_seed(seed)
     net = friedman_network()
-    train(net, x[:5000], (y[:5000] - mean) / std, nn.MSELoss(), epochs=60, seed=seed, progress=progress)
-    last = net[-1]
-    assert isinstance(last, nn.Linear)
-    with torch.no_grad():  # let the last layer speak in units of y
+    train(net, x_train, (y_train - mean) / std, nn.MSELoss(), epochs=60, seed=seed, progress=progress)
+    *_, last = (module for module in net if isinstance(module, nn.Linear))
+    # The last layer takes up the scale of the target, so that the network's outputs have its units.
+    with torch.no_grad():
         last.weight.mul_(std)
         last.bias.mul_(std).add_(mean)
-    return net, x[5000:], y[5000:]
+    return net, x_test, y_test
 
 
-def explain_friedman(seed: int, progress: bool) -> tuple[Interactions, str, dict[str, Any]]:
-    """Explain the network trained on Friedman's function, compare with the truth, and look at the strongest pairs."""
+def explain_friedman(seed: int, progress: bool) -> Demonstration:
+    """Explain a network trained on Friedman's function; the note compares its strongest pair with the truth."""
     net, x, y = friedman(seed, progress)
     explainer = GEHExplainer(net)
     result = explainer.explain(x, draws=100, seed=seed, progress=progress)
@@ -91,53 +188,77 @@ def explain_friedman(seed: int, progress: bool) -> tuple[Interactions, str, dict
         error = float((net(x) - y).pow(2).mean().sqrt())
     truth = _true_interaction(x.double().numpy(), result.labels)
     note = f"test error {error:.2f}, of which noise 1.00; true GEH of (x0, x1) here: {truth:.1f}, of all other pairs: 0"
-    return result, note, {"surfaces": surfaces}
+    return Demonstration(result, note, {"surfaces": surfaces})
 
 
-def _true_interaction(inputs: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> float:
-    """Return the GEH of (x0, x1) in 10 sin(pi x0 x1), from its second derivative."""
-    angle = np.pi * inputs[:, 0] * inputs[:, 1]
-    local = 10 * np.pi * (np.cos(angle) - angle * np.sin(angle))
-    return float(np.abs(np.bincount(labels, weights=local)).sum() / len(labels))
+def explain_digits(seed: int, progress: bool) -> Demonstration:
+    """Explain which channels of a hidden convolution interact in the score of the right digit.
 
-
-def explain_digits(seed: int, progress: bool) -> tuple[Interactions, str, dict[str, Any]]:
-    """Explain which channels of a hidden convolution act together in the score of the right digit, and on what."""
+    The gallery shows the training images that activate the strongest pairs.
+    """
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     order = np.random.default_rng(seed).permutation(len(digits.target))
     x = torch.as_tensor(digits.images[order], dtype=torch.float32)[:, None] / 16
     y = torch.as_tensor(digits.target[order])
+    x_train, x_test = x[:_DIGITS_TRAIN], x[_DIGITS_TRAIN:]
+    y_train, y_test = y[:_DIGITS_TRAIN], y[_DIGITS_TRAIN:]
     torch.manual_seed(seed)
     net = digits_network()
-    train(net, x[:1500], y[:1500], nn.CrossEntropyLoss(), epochs=25, seed=seed, progress=progress)
+    train(net, x_train, y_train, nn.CrossEntropyLoss(), epochs=25, seed=seed, progress=progress)
     with torch.no_grad():
-        accuracy = float((net(x[1500:]).argmax(1) == y[1500:]).float().mean())
+        accuracy = float((net(x_test).argmax(1) == y_test).float().mean())
     explainer = GEHExplainer(net, layer="conv2")
-    result = explainer.explain(x[1500:], target=y[1500:], draws=50, scale="std", seed=seed, progress=progress)
-    gallery = explainer.interpret(result, x[:1500], pairs=3, ascent=False, progress=progress)
-    return result, f"test accuracy {accuracy:.1%}", {"gallery": gallery}
+    result = explainer.explain(x_test, target=y_test, draws=50, scale="std", seed=seed, progress=progress)
+    gallery = explainer.interpret(result, x_train, pairs=3, ascent=False, progress=progress)
+    return Demonstration(result, f"test accuracy {accuracy:.1%}", {"gallery": gallery})
+
+
+#: Title, name of the files, and function of each demonstration.
+_DEMONSTRATIONS: tuple[tuple[str, str, Callable[[int, bool], Demonstration]], ...] = (
+    ("Inputs: a dropout network trained on Friedman's function of ten features", "friedman", explain_friedman),
+    ("Hidden units: channels of a convolution in a network that reads digits", "digits", explain_digits),
+)
 
 
 def run(folder: Path, seed: int = 0, progress: bool = True) -> list[str]:
-    """Run both demonstrations, write figures, results and pages to ``folder``, and return what to print."""
+    """Run both demonstrations, write figures, results and pages to ``folder``, and return the lines to print.
+
+    Parameters
+    ----------
+    folder
+        Where files are written; it is created.
+    seed
+        Decides on data, training and draws.
+    progress
+        Show progress bars.
+
+    Examples
+    --------
+    >>> lines = run(Path("demo_output"), progress=False)  # doctest: +SKIP
+    """
     import matplotlib
 
+    # Files only: no window, and no display needed.
     matplotlib.use("Agg")
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
-    for title, name, explain in (
-        ("Inputs: a dropout network trained on Friedman's function of ten features", "friedman", explain_friedman),
-        ("Hidden units: channels of a convolution in a network that reads digits", "digits", explain_digits),
-    ):
-        result, note, parts = explain(seed, progress)
-        lines += [f"\n{title}\n{'-' * len(title)}", note, repr(result)]
+    for title, name, explain in _DEMONSTRATIONS:
+        shown = explain(seed, progress)
+        lines += [f"\n{title}\n{'-' * len(title)}", shown.note, repr(shown.result)]
         for picture in ("heatmap", "intervals"):
             path = folder / f"{name}_{picture}.png"
-            axes = getattr(result.plot, picture)()
+            axes = getattr(shown.result.plot, picture)()
             axes.figure.savefig(path, dpi=120)
             lines.append(f"figure: {path}")
-        lines.append(f"result: {result.save(folder / f'{name}.npz')}")
-        lines.append(f"page: {result.report(folder / f'{name}.html', title=title, **parts)}")
+        lines.append(f"result: {shown.result.save(folder / f'{name}.npz')}")
+        lines.append(f"page: {shown.result.report(folder / f'{name}.html', title=title, **shown.report_parts)}")
     return lines
+
+
+def _true_interaction(inputs: Floats, labels: Ints) -> float:
+    """Return the true GEH of (x0, x1) at these points and groups, from d2/dx0dx1 of 10 sin(pi x0 x1)."""
+    angle = np.pi * inputs[:, 0] * inputs[:, 1]
+    local = 10 * np.pi * (np.cos(angle) - angle * np.sin(angle))
+    return float(np.abs(np.bincount(labels, weights=local)).sum() / len(labels))

@@ -25,11 +25,14 @@ from geh_explain.engines.smoothing.sharpness import check_smooth
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.number import GroupChoice
-from geh_explain.interpret.exemplar_search import Search
-from geh_explain.interpret.gallery import Gallery, build_gallery, check_ascent, choose_pairs
-from geh_explain.model.borrow import as_module, borrow, half_precision
+from geh_explain.interpret.exemplar_search import CandidateSearch
+from geh_explain.interpret.gallery import Gallery
+from geh_explain.interpret.gallery_building import ascent_options, build_gallery
+from geh_explain.interpret.pair_selection import choose_pairs
+from geh_explain.interpret.responses import HiddenUnits
 from geh_explain.model.layers import Layer, find_layer
 from geh_explain.model.outputs import Output, check_output
+from geh_explain.model.preserve import as_module, half_precision, preserved
 from geh_explain.model.unit_values import unit_moments
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.default import check_posterior
@@ -219,7 +222,7 @@ class GEHExplainer:
             distributed=distributed,
         )
         half = half_precision(self.model)
-        with borrow(self.model):
+        with preserved(self.model):
             plan = make_plan(self._setup, inputs, options)
             claim_run(self._setup, plan)
             unit_names = plan.cut.unit_names(names)
@@ -284,7 +287,7 @@ class GEHExplainer:
             max_groups=max_groups,
             pilot_draws=draws,
         )
-        with borrow(self.model):
+        with preserved(self.model):
             accumulator = run_draws(make_plan(self._setup, inputs, options)).accumulator
         assert accumulator.choice is not None
         return accumulator.choice
@@ -327,7 +330,7 @@ class GEHExplainer:
         """
         check_int("keep", keep, 1)
         options = AnalysisOptions(draws, batch_size, seed, progress)
-        with borrow(self.model):
+        with preserved(self.model):
             points, cut = self._setup.read(inputs, target, additional_forward_args)
             posterior = self._setup.posterior_for(cut, points)
             importance = screen_units(cut, points, posterior, scale, options)
@@ -366,7 +369,7 @@ class GEHExplainer:
         (10,)
         """
         options = AnalysisOptions(draws, batch_size, seed, progress)
-        with borrow(self.model):
+        with preserved(self.model):
             points, cut = self._setup.read(inputs, target, additional_forward_args)
             return diagnose(cut, points, self._setup.posterior_for(cut, points), y, options)
 
@@ -414,7 +417,7 @@ class GEHExplainer:
         self._check_result(result)
         check_int("pairs", pairs, 3)
         options = AnalysisOptions(1, batch_size, seed, progress)
-        with borrow(self.model):
+        with preserved(self.model):
             points, cut = self._setup.read(inputs, target, additional_forward_args)
             if cut.n_units != len(result.names):
                 raise GEHValueError(
@@ -422,7 +425,7 @@ class GEHExplainer:
                     "kind."
                 )
             off = baseline_values(baseline, unit_moments(cut, points, batch_size).mean)
-            request = AblationRequest(result.names, result.scores(measure).pair_mean(), pairs, off)
+            request = AblationRequest(result.names, result.scores(measure).pair_mean, pairs, off)
             return check_pairs(cut, points, request, options)
 
     def surface(
@@ -476,7 +479,7 @@ class GEHExplainer:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise GEHTypeError(f"pair={pair!r} must be two units, by name or index, such as pair=(0, 1).")
         options = AnalysisOptions(draws, batch_size, seed, progress)
-        with borrow(self.model):
+        with preserved(self.model):
             points, cut = self._setup.read(inputs, target, additional_forward_args)
             names = cut.unit_names(None if result is None else result.names)
             first, second = (find_unit(unit, names) for unit in pair)
@@ -546,14 +549,13 @@ class GEHExplainer:
         torch.Size([2, 9, 3])
         """
         self._check_result(result)
-        search = Search(check_int("k", k, 1), reduce, batch_size=batch_size, progress=progress)
-        painting = check_ascent(ascent, {"reduce": reduce, "seed": check_int("seed", seed, 0), "progress": progress})
-        chosen = choose_pairs(result, pairs, measure)
+        search = CandidateSearch(check_int("k", k, 1), reduce, batch_size=batch_size, progress=progress)
+        options = ascent_options(ascent, {"reduce": reduce, "seed": check_int("seed", seed, 0), "progress": progress})
+        selection = choose_pairs(result, pairs, measure)
         ref = self._setup.layer_ref
         layer = None if ref.module is None else Layer(ref.module, ref.pick, ref.call)
-        return build_gallery(
-            self.model, layer, self._setup.units, result, candidates, joint, chosen, measure, search, painting
-        )
+        hidden = HiddenUnits(self.model, layer, self._setup.units)
+        return build_gallery(hidden, selection, candidates, joint, search, options)
 
     def _check_result(self, result: Any) -> None:
         """Raise unless ``result`` is about the layer of this explainer."""

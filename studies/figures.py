@@ -1,4 +1,4 @@
-"""What the studies' pictures share."""
+"""Figures of the studies: panels in one style, saved to files."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from typing import Any
 
 from geh_explain.plots import palette
 
-#: Colours that colour-blind readers can tell apart (Okabe and Ito).
+#: Colours that colour-blind readers can distinguish (Okabe and Ito), in the order in which lines use them.
 COLOURS = (palette.SURE, palette.MARK, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", palette.LINE)
 
 
-def panels(rows: int, columns: int, size: tuple[float, float], sharey: bool = False) -> tuple[Any, Any]:
-    """Return a figure, and its axes (rows, columns)."""
+def use_file_backend() -> None:
+    """Let matplotlib draw into files only: workers have no display."""
     import matplotlib
 
     matplotlib.use("Agg")
+
+
+def create_panels(rows: int, columns: int, size: tuple[float, float], sharey: bool = False) -> tuple[Any, Any]:
+    """Return a matplotlib figure of ``size`` inches and its axes, an array (rows, columns)."""
+    use_file_backend()
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False, sharey=sharey)
@@ -24,11 +29,11 @@ def panels(rows: int, columns: int, size: tuple[float, float], sharey: bool = Fa
     return figure, axes
 
 
-def save(figure: Any, path: Path) -> Path:
-    """Write a figure to a file, close it, and return the path."""
+def save_figure(figure: Any, path: Path, dpi: int = 130) -> Path:
+    """Write a figure to ``path``, close it, and return the path; missing folders are created."""
     import matplotlib.pyplot as plt
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=dpi)
     plt.close(figure)
     return path

@@ -1,4 +1,4 @@
-"""Wrong arguments end in words: the argument, what was given, and the way out."""
+"""Errors for wrong arguments: their type, and a message with the argument, the value and what to do."""
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from geh_explain.units.subset import Subset
 pytestmark = pytest.mark.usefixtures("seeded")
 
 
-def test_every_error_is_also_one_of_the_usual_kinds():
+def test_every_error_is_also_a_builtin_error():
     kinds = [
         value for value in vars(geh.errors).values() if isinstance(value, type) and issubclass(value, geh.GEHError)
     ]
@@ -137,7 +137,7 @@ def test_a_wrong_scale_is_refused(call, kind, words):
         call()
 
 
-# What an explainer is made with
+# Arguments of GEHExplainer
 
 
 def made_with(layer=None, **options):

@@ -136,7 +136,7 @@ def test_the_version_is_the_same_wherever_it_stands():
     citation = (ROOT / "CITATION.cff").read_text()
     assert re.findall(r"^version: (\S+)$", citation, re.MULTILINE) == [geh.__version__]
     project = (ROOT / "pyproject.toml").read_text()
-    assert 'version = { attr = "geh_explain.version.__version__" }' in project
+    assert 'version = { attr = "geh_explain._version.__version__" }' in project
     assert re.search(r'^version = "', project, re.MULTILINE) is None
     try:
         installed = importlib.metadata.version("geh-explain")

@@ -1,4 +1,4 @@
-"""torchvision imports also where its compiled operators do not fit, and its models are explained."""
+"""torchvision imports also where its compiled operators do not match torch, and its models are explained."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def test_declarations_are_made_only_where_the_import_fails_for_their_lack(monkey
         vision.torchvision.__wrapped__("models")
 
 
-def test_a_missing_torchvision_is_said_to_be_missing():
+def test_a_missing_torchvision_is_an_error_with_the_way_out():
     code = (
         "import sys; sys.modules['torchvision'] = None\n"
         "import geh_explain as geh\nfrom geh_explain.vision import torchvision\n"
@@ -47,7 +47,7 @@ def test_a_missing_torchvision_is_said_to_be_missing():
 
 
 class StochasticDepth(nn.Module):
-    """The way torchvision writes it: nothing happens in eval mode."""
+    """Stochastic depth as in torchvision: the identity in eval mode."""
 
     def __init__(self, p):
         super().__init__()

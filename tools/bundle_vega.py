@@ -1,6 +1,6 @@
-"""Write geh_explain/report/vega.js, the charting library inside every page: ``python tools/bundle_vega.py``.
+"""Write geh_explain/report/vega.js, the charting library inside every report page: ``python tools/bundle_vega.py``.
 
-It needs vl-convert-python, which holds Vega, Vega-Lite and Vega-Embed (BSD-3-Clause) and bundles them.
+Needs the package vl-convert-python, which contains Vega, Vega-Lite and Vega-Embed (BSD-3-Clause) and bundles them.
 """
 
 from pathlib import Path
@@ -11,14 +11,15 @@ TARGET = Path(__file__).parents[1] / "geh_explain" / "report" / "vega.js"
 
 
 def main() -> None:
-    """Bundle what the page's script uses, with nothing else left in the global scope."""
+    """Bundle ``vegaEmbed`` and what it needs, leave nothing else in the global scope, and write the file."""
     versions = f"vega {vl_convert.get_vega_version()}, vega-lite {vl_convert.get_vegalite_versions()[-1]}, "
     versions += f"vega-embed {vl_convert.get_vega_embed_version()}"
     code = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    assert "</script" not in code.lower()
+    if "</script" in code.lower():
+        raise RuntimeError("The bundle contains </script, which would end the script element of a page.")
     owner = "Copyright (c) University of Washington Interactive Data Lab, BSD-3-Clause licence; see vega.LICENSE.txt."
-    head = f"/* {versions}. {owner} */"
-    TARGET.write_text(f"{head}\n(() => {{\n{code}\n}})();\n", encoding="utf-8")
+    header = f"/* {versions}. {owner} */"
+    TARGET.write_text(f"{header}\n(() => {{\n{code}\n}})();\n", encoding="utf-8")
     print(f"{TARGET}: {versions}, {TARGET.stat().st_size / 1e6:.2f} MB")
 
 

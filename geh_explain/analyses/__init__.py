@@ -1,1 +1,5 @@
-"""TODO."""
+"""Analyses beside the interactions themselves, one file each.
+
+``screening`` ranks single units by their gradients, ``surface`` measures the joint effect of a pair on a grid,
+``ablation`` checks scores by switching units off, ``diagnosis`` compares the draws of a posterior with known targets.
+"""

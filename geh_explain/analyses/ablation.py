@@ -30,10 +30,10 @@ _ROUNDING = 1e-5
 class AblationCheck:
     """Agreement of scores with the joint effects of switching units off.
 
-    For a pair (i, j) and a point x, with ``x \\ S`` the point whose units S are at their baseline b,
+    For a pair (i, j) and a point x, with ``x/i`` the point whose unit i is at its baseline b_i,
 
         predicted = score_ij * mean over x of |x_i - b_i| |x_j - b_j|,
-        observed  = mean over x of |f(x) - f(x \\ i) - f(x \\ j) + f(x \\ ij)|.
+        observed  = mean over x of |f(x) - f(x/i) - f(x/j) + f(x/ij)|.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ def check_pairs(cut: Cut, points: Points, request: AblationRequest, options: Ana
     areas = []
     effects = []
     with tqdm(total=len(points), desc="checking", unit="row", disable=not options.progress, leave=False) as bar:
-        for rows in points.pieces(options.batch_size):
+        for rows in points.split(options.batch_size):
             steps, joint = _joint_effects(cut, rows, request.baseline, first, second)
             areas.append(np.abs(steps[:, first] * steps[:, second]))
             effects.append(np.abs(joint))

@@ -1,4 +1,4 @@
-"""Does a posterior fit the data, draw by draw, and are its predictions as sure as they should be?"""
+"""Diagnosis of a posterior: how well each draw fits known targets, and whether predictions are calibrated."""
 
 from __future__ import annotations
 
@@ -10,38 +10,52 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.model.cut import Cut
 from geh_explain.posterior import Posterior
-from geh_explain.posterior.protocols import enter_draws, steady
+from geh_explain.posterior.protocols import enter_draws, fixed
 from geh_explain.run.options import AnalysisOptions
 
 if TYPE_CHECKING:
     import pandas as pd
-from geh_explain._types import Floats
 
-#: Levels of the predictive intervals that are looked at.
+#: Levels of the predictive intervals whose coverage is measured.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-#: A draw is broken if it errs this many times as much as the network without draws.
+#: A draw counts as broken if its error exceeds that of the network without draws by this factor.
 _BROKEN = 2.0
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """How well the draws of a posterior fit.
+    """Errors and calibration of the draws of a posterior.
 
-    ``errors`` (K,) are those of the draws, ``error`` that of the mean of their predictions and ``point_error`` the
-    network's own: root mean squared errors, or cross-entropies for classes. ``levels`` and ``covered`` say which share
-    of the targets lies within the predictive intervals of each level, where the noise is taken from the
-    residuals of the mean prediction (regression), or how often the most probable class is right among the predictions
-    of each confidence (classification).
+    Errors are root mean squared errors for regression, and cross-entropies for classification.
 
+    Attributes
+    ----------
+    task
+        ``"regression"`` or ``"classification"``.
+    errors
+        Error of each draw (K,).
+    error
+        Error of the mean prediction over draws.
+    point_error
+        Error of the network without draws.
+    levels, covered
+        Regression: levels of predictive intervals, and the share of targets within each. The variance of an interval
+        is that of the draws plus that of the noise, which is estimated from the residuals of the mean prediction.
+        Classification: mean confidence of the predictions in five groups of increasing confidence, and the share of
+        correct ones in each. Calibrated predictions have ``covered`` close to ``levels``.
+
+    Examples
+    --------
     >>> import torch, geh_explain as geh
     >>> net, x = torch.nn.Linear(2, 1), torch.randn(30, 2)
     >>> explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
-    >>> found = explainer.diagnose(x, y=net(x).detach(), progress=False)
-    >>> found.task, found.broken
+    >>> diagnosis = explainer.diagnose(x, y=net(x).detach(), progress=False)
+    >>> diagnosis.task, diagnosis.broken
     ('regression', 0.0)
     """
 
@@ -54,28 +68,21 @@ class Diagnosis:
 
     @property
     def broken(self) -> float:
-        """The share of draws that err at least twice as much as the network itself."""
+        """Share of draws whose error is more than twice that of the network without draws."""
         return float(np.mean(self.errors > _BROKEN * max(self.point_error, 1e-12)))
 
     def calibration(self) -> pd.DataFrame:
-        """Return the shares beside what they should be."""
+        """Return a table with the columns nominal (what the share should be) and observed."""
         import pandas as pd
 
         return pd.DataFrame({"nominal": self.levels, "observed": self.covered})
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the shares against what they should be, and return the axes."""
-        from geh_explain.plots import palette
-        from geh_explain.plots.axes import axes_or_new
+        from geh_explain.plots.calibration import draw_calibration
 
-        ax = axes_or_new(ax, (4, 4))
-        ax.plot([0, 1], [0, 1], color=palette.UNSURE, linestyle=":", linewidth=1)
-        ax.plot(self.levels, self.covered, "o-", color=palette.SURE)
-        ax.set_xlabel("predicted" if self.task == "classification" else "level of the predictive interval")
-        ax.set_ylabel("observed")
-        ax.set_aspect("equal")
-        ax.spines[["top", "right"]].set_visible(False)
-        return ax
+        xlabel = "predicted" if self.task == "classification" else "level of the predictive interval"
+        return draw_calibration(self.levels, self.covered, xlabel=xlabel, ax=ax)
 
     def __repr__(self) -> str:
         kind = "RMSE" if self.task == "regression" else "cross-entropy"
@@ -88,9 +95,12 @@ class Diagnosis:
 
 
 def diagnose(cut: Cut, points: Points, posterior: Posterior, y: Any, options: AnalysisOptions) -> Diagnosis:
-    """Predict with each draw, and compare with the targets ``y``, one per row."""
+    """Predict with each draw, and compare with the targets ``y``, one per row.
+
+    Floating-point targets mean regression, integers classification. Warns if more than a tenth of the draws is broken.
+    """
     targets = _targets(y, len(points))
-    with steady(posterior, cut.model, options.seed):
+    with fixed(posterior, cut.model, options.seed):
         point = _predictions(cut, points, targets, options.batch_size)
     predictions = []
     with (
@@ -102,26 +112,27 @@ def diagnose(cut: Cut, points: Points, posterior: Posterior, y: Any, options: An
             bar.update()
     if not predictions:
         raise GEHValueError(f"posterior={posterior!r} gave no draws.")
-    every = torch.stack(predictions)
+    stacked = torch.stack(predictions)
     task = "regression" if targets.is_floating_point() else "classification"
     calibrated = _intervals if task == "regression" else _confidence
     result = Diagnosis(
         task,
-        np.array([_error(each, targets) for each in every]),
-        _error(every.mean(dim=0), targets),
+        np.array([_error(prediction, targets) for prediction in stacked]),
+        _error(stacked.mean(dim=0), targets),
         _error(point, targets),
-        *calibrated(every, targets),
+        *calibrated(stacked, targets),
     )
     if result.broken > 0.1:
         warn(
             f"posterior={posterior!r}: {result.broken:.0%} of its draws err more than twice as much as the network "
             f"itself ({np.median(result.errors):.3g} against {result.point_error:.3g}), so that its intervals are "
-            "those of other functions; for a Laplace approximation use WeightSamples.from_laplace(la, linearised=True)."
+            "those of other functions; for a Laplace approximation use Laplace(la, linearised=True)."
         )
     return result
 
 
 def _targets(y: Any, rows: int) -> Tensor:
+    """Return the targets (n,) as doubles or class indices."""
     values = y.detach().cpu() if isinstance(y, Tensor) else torch.tensor(np.asarray(y))
     values = values.reshape(-1) if values.numel() == rows else values
     if values.shape != (rows,):
@@ -137,9 +148,9 @@ def _targets(y: Any, rows: int) -> Tensor:
 def _predictions(cut: Cut, points: Points, targets: Tensor, batch_size: int | None) -> Tensor:
     """Return predicted numbers (n,), or probabilities of all classes (n, C)."""
     if targets.is_floating_point():
-        return torch.cat([cut.outputs(rows).double().cpu() for rows in points.pieces(batch_size)])
+        return torch.cat([cut.outputs(rows).double().cpu() for rows in points.split(batch_size)])
     output = cut.output
-    values = torch.cat([cut.all_outputs(rows).flatten(1).double().cpu() for rows in points.pieces(batch_size)])
+    values = torch.cat([cut.all_outputs(rows).flatten(1).double().cpu() for rows in points.split(batch_size)])
     if output != "raw" and output != "probability":
         raise GEHTypeError(
             "diagnose: classes need output='raw' (logits) or 'probability'; give y as numbers otherwise."
@@ -157,18 +168,19 @@ def _predictions(cut: Cut, points: Points, targets: Tensor, batch_size: int | No
 
 
 def _error(predicted: Tensor, targets: Tensor) -> float:
+    """Return the root mean squared error of numbers, or the cross-entropy of class probabilities."""
     if targets.is_floating_point():
         return float((predicted - targets).square().mean().sqrt())
     return float(-predicted.gather(1, targets[:, None]).clamp_min(1e-12).log().mean())
 
 
-def _intervals(every: Tensor, targets: Tensor) -> tuple[Floats, Floats]:
+def _intervals(predictions: Tensor, targets: Tensor) -> tuple[Floats, Floats]:
     """Return levels, and the share of targets within the predictive intervals of each."""
     from scipy.special import ndtri
 
-    mean = every.mean(dim=0)
-    spread = every.var(dim=0, correction=0)
-    # What is left when the draws' own spread is taken off the residuals is noise.
+    mean = predictions.mean(dim=0)
+    spread = predictions.var(dim=0, correction=0)
+    # Squared residuals are the variance of the draws plus that of the noise.
     residuals = (targets - mean).square()
     noise = max(0.0, float((residuals - spread).mean()))
     ratio = (residuals / (spread + noise).clamp_min(1e-30)).sqrt().numpy()
@@ -176,9 +188,9 @@ def _intervals(every: Tensor, targets: Tensor) -> tuple[Floats, Floats]:
     return levels, np.array([float(np.mean(ratio <= ndtri((1 + level) / 2))) for level in levels])
 
 
-def _confidence(every: Tensor, targets: Tensor) -> tuple[Floats, Floats]:
+def _confidence(predictions: Tensor, targets: Tensor) -> tuple[Floats, Floats]:
     """Return the mean confidence of predictions in fifths, and how often they are right."""
-    best, chosen = every.mean(dim=0).max(dim=1)
+    best, chosen = predictions.mean(dim=0).max(dim=1)
     right = (chosen == targets).double().numpy()
     parts = np.array_split(np.argsort(best.numpy(), kind="stable"), min(5, len(right)))
     return np.array([float(best.numpy()[part].mean()) for part in parts]), np.array(

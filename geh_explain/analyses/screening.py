@@ -1,4 +1,7 @@
-"""Which of very many units are worth a closer look: one gradient per point and draw, whatever the number of units."""
+"""Screening: rank single units by their gradients, to choose which of very many units to explain.
+
+The cost is one gradient per point and draw, whatever the number of units.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,22 @@ from geh_explain.errors import GEHRuntimeError
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import check_scale, unit_moments
 from geh_explain.posterior import Posterior
-from geh_explain.posterior.protocols import enter_draws, steady
+from geh_explain.posterior.protocols import enter_draws, fixed
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.units.neurons import Neurons
 
 
 def screen_units(cut: Cut, points: Points, posterior: Posterior, scale: Any, options: AnalysisOptions) -> Floats:
-    """Return how much each unit matters (D,): its scaled mean absolute gradient, or its learned rate of being kept."""
+    """Return the importance (D,) of each unit.
+
+    It is the scaled mean absolute gradient, or one minus the dropout rate that the model has learned for the unit.
+    """
     rates = learned_rates(cut)
     if rates is not None:
         return 1 - rates
     factors = check_scale(scale, cut)
     if factors is None:
-        with steady(posterior, cut.model, options.seed):
+        with fixed(posterior, cut.model, options.seed):
             factors = unit_moments(cut, points, options.batch_size).std
     return np.abs(factors) * expected_gradients(cut, points, posterior, options)
 
@@ -50,7 +56,7 @@ def expected_gradients(cut: Cut, points: Points, posterior: Posterior, options: 
         enter_draws(posterior, cut.model, options.draws, options.seed, lambda: cut.outputs(points.first[:1])) as draws,
     ):
         for _ in draws:
-            for rows in points.pieces(options.batch_size):
+            for rows in points.split(options.batch_size):
                 total += _absolute_gradients(cut, rows)
                 n_rows += len(rows)
                 bar.update(len(rows))
@@ -68,9 +74,10 @@ def _absolute_gradients(cut: Cut, rows: Rows) -> Floats | float:
 
 
 def learned_rates(cut: Cut) -> Floats | None:
-    """Return the rate (D,) at which a model has learned to drop each input, if it says so.
+    """Return the dropout rate (D,) that a model has learned for each input, None if it has none.
 
-    A model says so by an attribute ``input_dropout_rates`` with one number per input.
+    A model with such rates has an attribute ``input_dropout_rates`` with one number per input, as
+    :class:`~geh_explain.bnn.HybridNet` does. Hidden units and grouped inputs have no such rates.
     """
     rates: Any = getattr(cut.model, "input_dropout_rates", None)
     if rates is None or cut.layer is not None or not isinstance(cut.units, Neurons):

@@ -1,4 +1,4 @@
-"""What two units do together: the predicted response over both, without what each does alone."""
+"""Surface of a pair: the joint effect of two units on a grid of their values, without their main effects."""
 
 from __future__ import annotations
 
@@ -19,17 +19,33 @@ from geh_explain.posterior import Posterior
 from geh_explain.posterior.protocols import enter_draws
 from geh_explain.run.options import AnalysisOptions
 
-#: The grid reaches over this share of the data, so that a few outliers do not stretch it.
-_SHARE = 0.98
+#: The grid covers this share of the data, so that a few outliers do not stretch it.
+_COVERED_SHARE = 0.98
 
 
 @dataclass(frozen=True, repr=False)
 class Surface:
-    """The joint effect of two units on a grid of their values, over and above what each does alone.
+    """Joint effect of two units on a grid of their values, without their main effects.
 
-    ``values`` (G, H), over ``first`` (G,) and ``second`` (H,), is the mean over draws, and ``std`` the spread. Rows and
-    columns average to 0 over the data, as main effects are taken off. ``points`` (n, 2) are the units' own values in
-    the data, ``labels`` (n,) their regions and ``effects`` (M,) the signed interaction in each, where they are known.
+    Attributes
+    ----------
+    pair, names
+        Indices and names of the two units.
+    first, second
+        Grid values of the two units, (G,) and (H,).
+    values, std
+        Joint effect (G, H), its mean and standard deviation over draws. Rows and columns average to 0 over the data.
+    points
+        Values (n, 2) of the two units in the data.
+    labels, effects
+        Group (n,) of each point and signed interaction (M,) of each group; None where they are not known.
+
+    Examples
+    --------
+    >>> import torch, geh_explain as geh
+    >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+    >>> explainer.surface(torch.rand(200, 2), pair=(0, 1), grid=5, progress=False)
+    Surface(x0 x x1, 5 x 5 grid, 200 points)
     """
 
     pair: tuple[int, int]
@@ -55,10 +71,10 @@ class Surface:
         return f"Surface({self.names[0]} x {self.names[1]}, {grid} grid, {len(self.points)} points)"
 
     def plot(self, *, ax: Any = None) -> Any:
-        """Draw the surface with the data on it, regions outlined in the colour of their effect; return the axes."""
-        from geh_explain.plots.surface import surface
+        """Draw the surface with the data on it, groups outlined in the colour of their effect; return the axes."""
+        from geh_explain.plots.surface import draw_surface
 
-        return surface(self, ax=ax)
+        return draw_surface(self, ax=ax)
 
 
 @dataclass(frozen=True)
@@ -79,7 +95,7 @@ def joint_effect(
     removed: response - row mean - column mean + mean, weighted by the share of the data near each grid value.
     """
     pair = request.pair
-    data = np.concatenate([_values(cut, rows, pair) for rows in points.pieces(options.batch_size)])
+    data = np.concatenate([_values(cut, rows, pair) for rows in points.split(options.batch_size)])
     first, second = (_grid(column, request.grid) for column in data.T)
     step = max(1, len(points) // request.background)
     sampled = (rows[::step] for rows in points.batches())
@@ -113,21 +129,21 @@ def joint_effect(
 
 @torch.no_grad()
 def _values(cut: Cut, rows: Rows, pair: tuple[int, int]) -> Floats:
-    """Return what two units are in each row (n, 2): for those that move several numbers, their mean."""
+    """Return the values (n, 2) of two units in each row; the mean for units that move several numbers."""
     members = cut.units.members(cut.activations(rows))[:, list(pair)].double()
     inside = torch.isfinite(members)
     return (members.masked_fill(~inside, 0).sum(dim=2) / inside.sum(dim=2)).cpu().numpy()
 
 
 def _grid(values: Floats, count: int) -> Floats:
-    """Return places from the lowest to the highest usual value, or all values where there are few."""
-    known = np.unique(values)
-    if len(known) < 2:
+    """Return ``count`` equidistant values over most of the data, or all distinct values where there are fewer."""
+    distinct = np.unique(values)
+    if len(distinct) < 2:
         raise GEHValueError("a unit has the same value in all inputs; a surface needs two that vary.")
-    if len(known) <= count:
-        return known
-    low, high = np.quantile(values, [(1 - _SHARE) / 2, (1 + _SHARE) / 2])
-    return np.linspace(low, high, count) if low < high else np.linspace(known[0], known[-1], count)
+    if len(distinct) <= count:
+        return distinct
+    low, high = np.quantile(values, [(1 - _COVERED_SHARE) / 2, (1 + _COVERED_SHARE) / 2])
+    return np.linspace(low, high, count) if low < high else np.linspace(distinct[0], distinct[-1], count)
 
 
 @torch.no_grad()
@@ -148,11 +164,12 @@ def _sums(
 
 
 def _weights(values: Floats, places: Floats) -> Floats:
-    """Return the share of the data that is nearest to each place of the grid."""
+    """Return the share of the data that is nearest to each grid value."""
     nearest = np.abs(values[:, None] - places).argmin(axis=1)
     return np.bincount(nearest, minlength=len(places)) / len(values)
 
 
 def _without_main_effects(response: Floats, weights_first: Floats, weights_second: Floats) -> Floats:
+    """Return the response minus its weighted row and column means."""
     rows, columns = response @ weights_second, weights_first @ response
     return np.asarray(response - rows[:, None] - columns + weights_first @ rows)

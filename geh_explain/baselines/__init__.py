@@ -1,4 +1,4 @@
-"""Other ways to rank pairs of features, to compare with; each returns a :class:`~geh_explain.ranking.PairRanking`."""
+"""Other methods that rank pairs of features, for comparison; each returns a :class:`~geh_explain.PairRanking`."""
 
 from geh_explain.baselines._lasso import lasso
 from geh_explain.baselines._nid import nid

@@ -1,4 +1,9 @@
-"""Bayesian networks to explain, for those who have none yet: layers, a network for tables, and fitting."""
+"""Bayesian networks to explain: layers with learned uncertainty, a network for tables, and training.
+
+``HybridNet`` and ``fit`` train a network for a table in two lines. ``ConcreteDropout`` and ``MeanField`` make the
+layers of any other network Bayesian, ``to_concrete`` converts one with plain dropout, and ``fit_ensemble`` trains a
+bootstrap ensemble.
+"""
 
 from geh_explain.bnn.concrete import ConcreteDropout
 from geh_explain.bnn.convert import to_concrete

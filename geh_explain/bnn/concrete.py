@@ -1,4 +1,4 @@
-"""Concrete dropout: rates are learned, one per node or one per layer (Gal, Hron & Kendall, 2017)."""
+"""Concrete dropout: dropout rates are learned, one per node or one per layer (Gal, Hron & Kendall, 2017)."""
 
 from __future__ import annotations
 
@@ -8,35 +8,75 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geh_explain.bnn.layers import Map, check_map, input_nodes, squared_norms
+from geh_explain.bnn.layers import LinearMap, check_linear_map, input_nodes, squared_norms
 from geh_explain.errors import GEHValueError
+
+#: Uniform noise is kept this far from 0 and 1, where its logit is infinite.
+_UNIFORM_MARGIN = 1e-6
 
 
 class NodeDropout(nn.Module):
-    """Drops the nodes of its input in train mode, each at a rate of its own that is learned; the identity in eval mode.
+    """Dropout with one learned rate per node; the identity in eval mode.
 
-    A mask is sigmoid((logit p + logit u) / temperature) with uniform u: almost 0 or 1, and differentiable in p.
+    A node with rate p = sigmoid(logit) is multiplied by the concrete mask ::
+
+        m = (1 - z) / (1 - p),    z = sigmoid((logit p + logit u) / t),    u ~ U(0, 1)
+
+    For a small temperature t it is almost 0 or almost 1 / (1 - p). It is differentiable in p.
+
+    Parameters
+    ----------
+    nodes
+        Number of rates: the input nodes of the layer that follows, or 1 for a common rate.
+    p
+        Initial rate.
+    temperature
+        Temperature t of the mask.
+    hard
+        Round 1 - z to 0 or 1 in the value of the mask; its gradient stays that of the soft mask.
+    last
+        Nodes are the last dimension of the input (linear layers) instead of dimension 1 (convolutions).
+
+    Attributes
+    ----------
+    logits : nn.Parameter
+        logit p of every node, shape (nodes,).
     """
 
     def __init__(self, nodes: int, p: float, temperature: float, hard: bool, last: bool) -> None:
         super().__init__()
         self.logits = nn.Parameter(torch.full((nodes,), math.log(p / (1 - p))))
-        self.temperature, self.hard, self.last = temperature, hard, last
+        self.temperature = temperature
+        self.hard = hard
+        self.last = last
 
     @property
     def rates(self) -> Tensor:
-        """The rate of each node."""
+        """Dropout rate p of every node, shape (nodes,), with gradient."""
         return torch.sigmoid(self.logits)
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.draw_mask(x) if self.training else x
 
     def draw_mask(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Draw the factors of each row's nodes, in a shape that broadcasts to ``x``.
+        """Draw the mask m of every row and node.
 
-        A generator lives on the CPU, so that a seed means the same on every device.
+        Parameters
+        ----------
+        x
+            Input of the module; only its shape, device and dtype are used.
+        generator
+            Source of the uniform noise, on the CPU so that a seed gives the same masks on every device. None uses the
+            global generator of the device of ``x``.
+
+        Returns
+        -------
+        Tensor
+            A mask that broadcasts to ``x``: (rows, nodes), with dimensions of size 1 where all positions of a row
+            share the mask. In training it carries the gradient with respect to ``logits``.
         """
-        rows, ones = x.shape[:1] if x.ndim > 1 else (), (1,) * (x.ndim - 2)
+        rows = x.shape[:1] if x.ndim > 1 else ()
+        ones = (1,) * (x.ndim - 2)
         shape = (*rows, *ones, x.shape[-1]) if self.last else (*rows, x.shape[1], *ones)
         logits = self.logits if self.last else self.logits.reshape(-1, *ones)
         with torch.no_grad():
@@ -44,30 +84,66 @@ class NodeDropout(nn.Module):
                 uniform = torch.rand(shape, device=x.device, dtype=x.dtype)
             else:
                 uniform = torch.rand(shape, generator=generator).to(x)
-            kept = uniform.logit_(eps=1e-6).add_(logits).mul_(-1 / self.temperature).sigmoid_()
+            soft = uniform.logit_(eps=_UNIFORM_MARGIN).add_(logits).mul_(-1 / self.temperature).sigmoid_()  # 1 - z
             rate = torch.sigmoid(logits)
-            value = ((kept > 0.5).to(kept) if self.hard else kept) / (1 - rate)
+            mask = ((soft > 0.5).to(soft) if self.hard else soft) / (1 - rate)
             if not (self.training and logits.requires_grad):
-                return value
-            # The derivative by the logits, soft for hard masks too.
-            slope = kept / (1 - rate) * (rate - (1 - kept) / self.temperature)
-        # Carried by a zero: autograd need not go through all of the above.
-        return value.addcmul(slope, logits - logits.detach())
+                return mask
+            # dm / dlogit of the soft mask; hard masks use it too, as a straight-through estimate.
+            slope = soft / (1 - rate) * (rate - (1 - soft) / self.temperature)
+        # Adding slope * 0 attaches this gradient without recording the operations above in the autograd graph.
+        return mask.addcmul(slope, logits - logits.detach())
 
     def extra_repr(self) -> str:
         return f"{len(self.logits)}, mean rate {self.rates.mean().item():.3g}"
 
 
 class ConcreteDropout(nn.Module):
-    """A linear layer or convolution whose input nodes are dropped, at rates that are learned.
+    """A linear layer or convolution with learned dropout of its input nodes (concrete dropout).
 
-    Nodes are features of a linear layer, and channels of a convolution. ``per`` is "node", or "layer" for one
-    common rate. ``hard`` masks are exactly 0 or 1 (before what makes up for dropped nodes). ``length_scale`` is
-    that of the prior: larger values draw the weights to 0.
+    Nodes are the features of a linear layer and the channels of a convolution. In train mode every row has its own
+    mask of the nodes; in eval mode nothing is dropped. The explainer draws the masks by MC dropout, one mask per draw
+    for all rows. Mask of node j, and regulariser of the layer ::
 
-    Train it with :func:`geh_explain.bnn.fit`, or add ``layer.kl() / number_of_rows`` to the mean negative
-    log likelihood yourself. The explainer draws its masks by MC dropout.
+        m_j = (1 - z_j) / (1 - p_j),    z_j = sigmoid((logit p_j + logit u_j) / t),    u_j ~ U(0, 1)
 
+        kl = l^2 / 2 * (sum_j ||W_:,j||^2 / (1 - p_j) + ||b||^2) + sum_j [p_j log p_j + (1 - p_j) log(1 - p_j)]
+
+    with the temperature t and the prior's length scale l. The second term is the negative entropy of the masks.
+
+    Train with :func:`geh_explain.bnn.fit`, or add ``layer.kl() / n_rows`` to the mean negative log likelihood.
+
+    Parameters
+    ----------
+    layer
+        ``nn.Linear`` or a convolution. It is wrapped, not copied.
+    per
+        ``"node"`` for one rate per input node, ``"layer"`` for one common rate.
+    p
+        Initial dropout rate, between 0 and 1.
+    temperature
+        Temperature t of the masks; smaller values give masks closer to 0 or 1.
+    hard
+        Use masks that are exactly 0 or 1 (before the factor 1 / (1 - p)).
+    length_scale
+        Length scale l of the prior; larger values pull the weights more strongly to 0.
+
+    Attributes
+    ----------
+    layer : nn.Module
+        The wrapped layer.
+    drop : NodeDropout
+        The module that draws the masks; ``drop.logits`` are the learned parameters.
+
+    Raises
+    ------
+    GEHTypeError
+        If ``layer`` is neither linear nor a convolution.
+    GEHValueError
+        If ``per`` is unknown, ``p`` lies outside (0, 1), or ``temperature`` or ``length_scale`` is not positive.
+
+    Examples
+    --------
     >>> import torch, geh_explain as geh
     >>> from torch import nn
     >>> net = nn.Sequential(geh.bnn.ConcreteDropout(nn.Linear(3, 8)), nn.Tanh(), nn.Linear(8, 1))
@@ -80,7 +156,7 @@ class ConcreteDropout(nn.Module):
 
     def __init__(
         self,
-        layer: Map,
+        layer: LinearMap,
         per: str = "node",
         *,
         p: float = 0.1,
@@ -92,12 +168,12 @@ class ConcreteDropout(nn.Module):
         if per not in ("node", "layer"):
             raise GEHValueError(f"ConcreteDropout: per={per!r} is unknown; use 'node' or 'layer'.")
         if not 0 < p < 1:
-            raise GEHValueError(f"ConcreteDropout: p={p!r}, the rate to start from, must lie between 0 and 1.")
+            raise GEHValueError(f"ConcreteDropout: p={p!r}, the initial dropout rate, must lie between 0 and 1.")
         if not temperature > 0 or not length_scale > 0:
             raise GEHValueError(
                 f"ConcreteDropout: temperature={temperature!r} and length_scale={length_scale!r} must be positive."
             )
-        self.layer = check_map("ConcreteDropout", layer)
+        self.layer = check_linear_map("ConcreteDropout", layer)
         nodes = input_nodes(layer) if per == "node" else 1
         self.drop = NodeDropout(nodes, p, temperature, hard, last=isinstance(layer, nn.Linear))
         self.drop.to(layer.weight)
@@ -105,7 +181,7 @@ class ConcreteDropout(nn.Module):
 
     @property
     def rates(self) -> Tensor:
-        """The learned rate of each node (or the one of the layer); low ones mark what matters."""
+        """Learned dropout rates, shape (n_nodes,) or (1,); low rates mark important nodes. Detached."""
         return self.drop.rates.detach()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -113,11 +189,14 @@ class ConcreteDropout(nn.Module):
         return out
 
     def kl(self) -> Tensor:
-        """Return the divergence from the prior, up to a constant."""
-        kept, dropped = F.logsigmoid(-self.drop.logits), F.logsigmoid(self.drop.logits)
+        """Return the divergence from the prior up to a constant, a scalar tensor; the class has the formula."""
+        # Log-sigmoids keep the entropy finite for rates that reach 0 or 1 in single precision.
+        log_keep = F.logsigmoid(-self.drop.logits)
+        log_rate = F.logsigmoid(self.drop.logits)
         norms = squared_norms(self.layer)
-        weights = (norms / kept.exp()).sum()
+        weights = (norms / log_keep.exp()).sum()
         if self.layer.bias is not None:
             weights = weights + self.layer.bias.square().sum()
-        entropy = -(kept.exp() * kept + dropped.exp() * dropped).expand_as(norms).sum()
+        # A common rate counts once per node.
+        entropy = -(log_keep.exp() * log_keep + log_rate.exp() * log_rate).expand_as(norms).sum()
         return self.length_scale**2 / 2 * weights - entropy

@@ -1,4 +1,4 @@
-"""Concrete dropout for a network that has plain dropout."""
+"""Conversion of a network with plain dropout into one with concrete dropout."""
 
 from __future__ import annotations
 
@@ -11,18 +11,42 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.dropout import _DropoutNd
 
 from geh_explain.bnn.concrete import ConcreteDropout
+from geh_explain.bnn.layers import LinearMap
 from geh_explain.data.reader import Reader
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
-from geh_explain.model.borrow import borrow, device_and_dtype
+from geh_explain.model.preserve import device_and_dtype, preserved
+
+#: Initial rates are kept this far from 0 and 1, where the logit of a rate is infinite and has no gradient.
+_RATE_MARGIN = 0.01
 
 
 def to_concrete(model: nn.Module, example: Any, per: str = "node", **options: Any) -> nn.Module:
-    """Return a copy of a network, in eval mode, in which learned dropout stands for the plain one.
+    """Return a copy of a network in eval mode whose plain dropout is replaced by concrete dropout.
 
-    The weights are the same. Each dropout module must feed a linear layer or convolution, whose input nodes are then
-    dropped; functions that only reshape may stand between. ``example`` is some input, to see where the dropout leads.
-    Other ``options`` are those of :class:`ConcreteDropout`; rates start from the module's own.
+    Every dropout module becomes the identity, and the linear layer or convolution that it feeds is wrapped in
+    :class:`ConcreteDropout`. The weights are the same, so the outputs in eval mode are the same. Reshaping between
+    dropout and layer is allowed (``flatten``, ``view``, ``transpose``); an activation is not.
 
+    Parameters
+    ----------
+    model
+        A network with modules such as ``nn.Dropout`` or ``nn.Dropout2d``. It is not changed.
+    example
+        Any input of the network, a few rows are enough. One forward pass finds which layer each dropout feeds.
+    per
+        ``"node"`` for one rate per input node, ``"layer"`` for one common rate.
+    **options
+        Further arguments of :class:`ConcreteDropout`. The rates start from each module's own ``p`` by default.
+
+    Raises
+    ------
+    GEHTypeError
+        If ``model`` is not a module.
+    GEHRuntimeError
+        If no dropout module is reached, or one of them feeds something else than a linear layer or convolution.
+
+    Examples
+    --------
     >>> import torch, geh_explain as geh
     >>> from torch import nn
     >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 1))
@@ -32,57 +56,63 @@ def to_concrete(model: nn.Module, example: Any, per: str = "node", **options: An
     (0.2, True)
     """
     if not isinstance(model, nn.Module):
-        raise GEHTypeError(f"model={model!r} is no torch.nn.Module.")
-    found = copy.deepcopy(model).eval()
-    leads = _followers(found, example)
-    if not leads:
+        raise GEHTypeError(f"model={model!r} is not a torch.nn.Module; pass a network.")
+    converted = copy.deepcopy(model).eval()
+    fed_layers = _fed_layers(converted, example)
+    if not fed_layers:
         raise GEHRuntimeError("model: no dropout module was reached; wrap its layers in ConcreteDropout yourself.")
-    names = {module: name for name, module in found.named_modules()}
-    for drop, layer in leads.items():
+    names = {module: name for name, module in converted.named_modules()}
+    replacements: dict[str, nn.Module] = {}
+    for drop, layer in fed_layers.items():
         if layer is None:
             raise GEHRuntimeError(
                 f"model: the dropout {names[drop]!r} does not lead straight into a linear layer or convolution, so it "
                 "has no weights to learn its rate with; replace it yourself, or leave it out."
             )
-    for drop, layer in leads.items():
-        assert isinstance(layer, (nn.Linear, _ConvNd))
-        assert isinstance(drop, _DropoutNd)
-        found.set_submodule(names[layer], ConcreteDropout(layer, per, **{"p": min(max(drop.p, 0.01), 0.99), **options}))
-        found.set_submodule(names[drop], nn.Identity())
-    return found.eval()
+        rate = min(max(drop.p, _RATE_MARGIN), 1 - _RATE_MARGIN)
+        replacements[names[layer]] = ConcreteDropout(layer, per, **{"p": rate, **options})
+        replacements[names[drop]] = nn.Identity()
+    for name, module in replacements.items():
+        converted.set_submodule(name, module)
+    return converted.eval()
 
 
-def _followers(model: nn.Module, example: Any) -> dict[nn.Module, nn.Module | None]:
-    """Return the layer that each dropout module leads into, None where it is no linear map, found by a forward."""
-    followers: dict[nn.Module, nn.Module | None] = {}
-    carried: dict[int, nn.Module] = {}
-    alive: list[Tensor] = []
+def _fed_layers(model: nn.Module, example: Any) -> dict[_DropoutNd, LinearMap | None]:
+    """Return the layer that each dropout module feeds, None where it is not a linear map, found by one forward pass.
 
-    def leave(module: nn.Module, args: tuple[Any, ...], out: Tensor) -> Tensor:
-        out = out.clone()  # memory of its own, which views of it share
-        alive.append(out)
-        carried[out.untyped_storage().data_ptr()] = module
-        followers.setdefault(module, None)
+    A dropout and the layer it feeds share memory: views of a tensor have the storage of their base, and any
+    computation between them makes a new one.
+    """
+    fed_layers: dict[_DropoutNd, LinearMap | None] = {}
+    dropout_of_storage: dict[int, _DropoutNd] = {}
+    # References keep the storages allocated, so that no address is used twice.
+    outputs: list[Tensor] = []
+
+    def mark_output(module: _DropoutNd, args: tuple[Any, ...], out: Tensor) -> Tensor:
+        out = out.clone()  # in eval mode dropout returns its input; a clone has a storage of its own
+        outputs.append(out)
+        dropout_of_storage[out.untyped_storage().data_ptr()] = module
+        fed_layers.setdefault(module, None)
         return out
 
-    def enter(module: nn.Module, args: tuple[Any, ...]) -> None:
-        drop = carried.get(args[0].untyped_storage().data_ptr()) if args and isinstance(args[0], Tensor) else None
-        if drop is not None:
-            followers[drop] = module
+    def match_input(module: LinearMap, args: tuple[Any, ...]) -> None:
+        if args and isinstance(args[0], Tensor):
+            drop = dropout_of_storage.get(args[0].untyped_storage().data_ptr())
+            if drop is not None:
+                fed_layers[drop] = module
 
-    handles = [
-        module.register_forward_hook(leave)
-        if isinstance(module, _DropoutNd)
-        else module.register_forward_pre_hook(enter)
-        for module in model.modules()
-        if isinstance(module, (_DropoutNd, nn.Linear, _ConvNd))
-    ]
+    handles = []
+    for module in model.modules():
+        if isinstance(module, _DropoutNd):
+            handles.append(module.register_forward_hook(mark_output))
+        elif isinstance(module, (nn.Linear, _ConvNd)):
+            handles.append(module.register_forward_pre_hook(match_input))
     device, dtype = device_and_dtype(model)
-    rows = Reader(floating=False, device=device, dtype=dtype).gather(example).first
+    rows = Reader(floating_only=False, device=device, dtype=dtype).read(example).first
     try:
-        with borrow(model), torch.no_grad():
+        with preserved(model), torch.no_grad():
             model(*rows.inputs)
     finally:
         for handle in handles:
             handle.remove()
-    return followers
+    return fed_layers

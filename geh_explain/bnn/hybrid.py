@@ -10,14 +10,15 @@ from torch import Tensor, nn
 
 from geh_explain._validation import check_int
 from geh_explain.bnn.concrete import ConcreteDropout
-from geh_explain.bnn.layers import Map
+from geh_explain.bnn.layers import LinearMap
 from geh_explain.bnn.mean_field import MeanField
 from geh_explain.errors import GEHTypeError, GEHValueError
 
-#: Hidden units of each feature's own network.
-_PER_FEATURE = 16
+#: Hidden units of the network of each feature, for main="network".
+_UNITS_PER_FEATURE = 16
 
-_WEIGHTS: dict[str, Callable[[Map], nn.Module]] = {
+#: The Bayesian layer of each value of ``weights``.
+_WRAPPERS: dict[str, Callable[[LinearMap], nn.Module]] = {
     "dropout": ConcreteDropout,
     "gaussian": MeanField,
     "point": lambda layer: layer,
@@ -25,15 +26,56 @@ _WEIGHTS: dict[str, Callable[[Map], nn.Module]] = {
 
 
 class HybridNet(nn.Module):
-    """Main effects plus a network for the interactions, for tables of ``features`` columns.
+    """Sum of main effects and an interaction network, for tables with ``features`` columns.
 
-    What each feature does by itself is left to the main effects, "linear" ones or a small "network" per feature, so
-    that the other part is free for what features do together. That part is an MLP of ``hidden`` widths whose
-    weights are Bayesian: "dropout" for concrete dropout with a learned rate per node, "gaussian" for mean field,
-    "point" for plain ones; or any module of your own, as ``interactions``. Inside, inputs are brought to (-1, 1), so
-    that a dropped one is one in the middle, and outputs to where they belong, as :func:`fit` finds them: the network
-    takes raw tables.
+    The output is, for scaled inputs s ::
 
+        f(x) = stretch * (main(s) + interactions(s)) + shift,    s = 2 (x - low) / span - 1
+
+    ``main`` takes up what each feature does alone, so that ``interactions`` can describe what features do together.
+    :func:`fit` sets low and span such that s lies in (-1, 1), where a dropped input is one in the middle of its range,
+    and shift and stretch by the range of the targets. The network therefore takes tables in their own units.
+
+    Parameters
+    ----------
+    features
+        Number of input columns.
+    hidden
+        Widths of the hidden layers of the interaction network, an MLP.
+    outputs
+        Number of outputs: one per target or class; twice as many for ``fit(heteroscedastic=True)``.
+    main
+        Main effects: ``"linear"``, ``"network"`` for a small network per feature, or None for none.
+    weights
+        Weights of the MLP: ``"dropout"`` for concrete dropout with a learned rate per node, ``"gaussian"`` for mean
+        field, ``"point"`` for plain weights.
+    interactions
+        A module of (rows, features) -> (rows, outputs) to use instead of the MLP; ``hidden`` and ``weights`` are then
+        ignored.
+    activation
+        Function that returns a new activation module; softplus with beta = 10 by default, which has the second
+        derivatives that interactions are measured by.
+    seed
+        Seed of the initial weights. The global generator is left as it was.
+
+    Attributes
+    ----------
+    main, interactions : nn.Module
+        The two parts; ``main`` may be None.
+    low, span : Tensor
+        Buffers (features,) that scale the inputs; 0 and 1 before :func:`fit`.
+    shift, stretch : Tensor
+        Buffers (outputs,) that scale the outputs; 0 and 1 before :func:`fit`.
+
+    Raises
+    ------
+    GEHValueError
+        If ``weights`` or ``main`` is unknown, or a size is less than 1.
+    GEHTypeError
+        If ``interactions`` is not a module, or a size is not an integer.
+
+    Examples
+    --------
     >>> import torch, geh_explain as geh
     >>> x = torch.rand(400, 3)
     >>> net = geh.bnn.HybridNet(3, hidden=(20,))
@@ -41,6 +83,11 @@ class HybridNet(nn.Module):
     >>> geh.GEHExplainer(net).explain(x, groups=2, draws=20, progress=False).geh.draws.shape
     (20, 3)
     """
+
+    low: Tensor
+    span: Tensor
+    shift: Tensor
+    stretch: Tensor
 
     def __init__(
         self,
@@ -55,25 +102,23 @@ class HybridNet(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.features, self.outputs = check_int("features", features, 1), check_int("outputs", outputs, 1)
-        if weights not in _WEIGHTS:
-            raise GEHValueError(f"weights={weights!r} is unknown; use {', '.join(map(repr, _WEIGHTS))}.")
+        self.features = check_int("features", features, 1)
+        self.outputs = check_int("outputs", outputs, 1)
+        if weights not in _WRAPPERS:
+            raise GEHValueError(f"weights={weights!r} is unknown; use {', '.join(map(repr, _WRAPPERS))}.")
         if interactions is not None and not isinstance(interactions, nn.Module):
-            raise GEHTypeError(f"interactions={interactions!r} is no torch.nn.Module.")
+            raise GEHTypeError(f"interactions={interactions!r} is not a torch.nn.Module; pass a module or None.")
         widths = [check_int("hidden", width, 1) for width in hidden]
-        act = activation or (lambda: nn.Softplus(beta=10))
+        make_activation = activation or (lambda: nn.Softplus(beta=10))
+        # New weights are made on the CPU, so only its generator is seeded and restored.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.main = _main_effects(main, features, outputs, act)
-            self.interactions = interactions or _mlp([features, *widths, outputs], _WEIGHTS[weights], act)
-        for name, value in (("low", torch.zeros(features)), ("span", torch.ones(features))):
-            self.register_buffer(name, value)
-        for name, value in (("shift", torch.zeros(outputs)), ("stretch", torch.ones(outputs))):
-            self.register_buffer(name, value)
-        self.low: Tensor
-        self.span: Tensor
-        self.shift: Tensor
-        self.stretch: Tensor
+            self.main = _main_effects(main, features, outputs, make_activation)
+            self.interactions = interactions or _mlp([features, *widths, outputs], _WRAPPERS[weights], make_activation)
+        self.register_buffer("low", torch.zeros(features))
+        self.register_buffer("span", torch.ones(features))
+        self.register_buffer("shift", torch.zeros(outputs))
+        self.register_buffer("stretch", torch.ones(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         scaled = 2 * (x - self.low) / self.span - 1
@@ -84,24 +129,48 @@ class HybridNet(nn.Module):
 
     @property
     def input_dropout_rates(self) -> Tensor | None:
-        """The learned dropout rate of each feature, low for those that matter; None without concrete dropout."""
+        """Learned dropout rate (features,) of each feature, low for important ones; None without concrete dropout.
+
+        ``GEHExplainer.screen`` ranks features by it.
+        """
         for module in self.interactions.modules():
             if isinstance(module, ConcreteDropout):
                 rates = module.rates
+                # A first layer with one common rate, or of another width, has no rate per feature.
                 return rates if len(rates) == self.features else None
         return None
 
     def importance(self) -> Tensor | None:
-        """Return how much each feature is kept, 1 - its learned dropout rate; None without concrete dropout."""
+        """Return 1 - dropout rate (features,) of each feature, high for important ones; None without concrete dropout.
+
+        >>> HybridNet(2, hidden=(3,)).importance()
+        tensor([0.9000, 0.9000])
+        """
         rates = self.input_dropout_rates
         return None if rates is None else 1 - rates
 
 
 class FeatureNetworks(nn.Module):
-    """One small network per feature, summed: main effects of any shape, and no interactions."""
+    """Sum of one small network per feature: main effects of any shape without interactions.
+
+    With one hidden layer of ``width`` units per feature ::
+
+        f(x) = b + sum_j v_j^T activation(w_j x_j + c_j)
+
+    A grouped convolution evaluates the hidden layers of all features in one call.
+
+    Parameters
+    ----------
+    features, outputs
+        Number of input columns and of outputs.
+    activation
+        Function that returns a new activation module.
+    width
+        Hidden units per feature.
+    """
 
     def __init__(
-        self, features: int, outputs: int, activation: Callable[[], nn.Module], width: int = _PER_FEATURE
+        self, features: int, outputs: int, activation: Callable[[], nn.Module], width: int = _UNITS_PER_FEATURE
     ) -> None:
         super().__init__()
         self.hidden = nn.Conv1d(features, features * width, 1, groups=features)
@@ -113,18 +182,24 @@ class FeatureNetworks(nn.Module):
         return out
 
 
-def _main_effects(main: str | None, features: int, outputs: int, act: Callable[[], nn.Module]) -> nn.Module | None:
+def _main_effects(
+    main: str | None, features: int, outputs: int, activation: Callable[[], nn.Module]
+) -> nn.Module | None:
+    """Return the module of the main effects for a value of HybridNet's argument ``main``."""
     if main is None:
         return None
     if main == "linear":
         return nn.Linear(features, outputs)
     if main == "network":
-        return FeatureNetworks(features, outputs, act)
+        return FeatureNetworks(features, outputs, activation)
     raise GEHValueError(f"main={main!r} is unknown; use 'linear', 'network' or None.")
 
 
-def _mlp(widths: Sequence[int], wrap: Callable[[Map], nn.Module], act: Callable[[], nn.Module]) -> nn.Sequential:
+def _mlp(
+    widths: Sequence[int], wrap: Callable[[LinearMap], nn.Module], activation: Callable[[], nn.Module]
+) -> nn.Sequential:
+    """Return an MLP with wrapped linear layers of these widths, from inputs to outputs, the last without activation."""
     layers: list[nn.Module] = []
-    for before, width in pairwise(widths):
-        layers += [wrap(nn.Linear(before, width)), act()]
+    for in_features, out_features in pairwise(widths):
+        layers += [wrap(nn.Linear(in_features, out_features)), activation()]
     return nn.Sequential(*layers[:-1])

@@ -1,8 +1,8 @@
-"""TODO."""
+"""The target and the additional forward arguments of the model, cut along with the rows they belong to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,45 +13,74 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class ForwardArgs:
-    """What comes beside the inputs: the target, then further arguments. Some have one entry per row."""
+    """The target and the additional forward arguments of some rows.
+
+    As in Captum, an argument belongs to the rows if it is a tensor, array or list with one entry per row of *all* the
+    data. Such an argument is sliced, repeated and flipped with the rows; any other one is passed on as it is.
+
+    Attributes
+    ----------
+    values
+        The target, followed by the additional arguments: first the positional ones, then the values of ``keywords``.
+    per_row
+        For each of ``values``, whether it has one entry per row.
+    keywords
+        The names of the arguments that are passed by keyword, in the order of the last ``values``.
+
+    Examples
+    --------
+    >>> args = ForwardArgs.of(target=[0, 1, 1], additional={"weight": torch.arange(3.0), "power": 2.0}, rows=3)
+    >>> args.per_row, args.keywords
+    ((True, True, False), ('weight', 'power'))
+    >>> args[1:3].values
+    ([1, 1], tensor([1., 2.]), 2.0)
+    """
 
     values: tuple[Any, ...]
     per_row: tuple[bool, ...]
     keywords: tuple[str, ...]
 
     @classmethod
-    def of(cls, target: Any, extra: Mapping[str, Any] | tuple[Any, ...], rows: int) -> ForwardArgs:
-        """Decide what belongs to the rows: lists, arrays and tensors as long as all the data (as in Captum)."""
-        keywords = tuple(extra) if isinstance(extra, Mapping) else ()
-        values = (target, *(extra.values() if isinstance(extra, Mapping) else extra))
+    def of(cls, target: Any, additional: Mapping[str, Any] | tuple[Any, ...], rows: int) -> ForwardArgs:
+        """Decide which arguments belong to the rows; ``rows`` is the number of rows of all the data.
+
+        The length of a single batch must not be used for this: an argument may have that length by chance.
+        """
+        keywords = tuple(additional) if isinstance(additional, Mapping) else ()
+        values = (target, *(additional.values() if isinstance(additional, Mapping) else additional))
         return cls(values, tuple(_length(value) == rows for value in values), keywords)
 
     def __getitem__(self, rows: slice) -> ForwardArgs:
-        cut = (value[rows] if each else value for value, each in zip(self.values, self.per_row, strict=True))
-        return replace(self, values=tuple(cut))
+        """Return the arguments of a slice of the rows."""
+        return self._map(lambda value: value[rows])
 
-    def repeat(self, times: int) -> ForwardArgs:
-        """Return the same for the rows several times over."""
+    def repeat(self, repeats: int) -> ForwardArgs:
+        """Return the arguments of the rows concatenated ``repeats`` times."""
+        return self._map(lambda value: _repeat(value, repeats))
+
+    def flip(self) -> ForwardArgs:
+        """Return the arguments of the rows in reverse order."""
+        return self._map(_flip)
+
+    def _map(self, function: Callable[[Any], Any]) -> ForwardArgs:
+        """Apply a function to the arguments that belong to the rows."""
         pairs = zip(self.values, self.per_row, strict=True)
-        return replace(self, values=tuple(_repeat(value, times) if each else value for value, each in pairs))
-
-    def backwards(self) -> ForwardArgs:
-        """Return the same for the rows in reverse order."""
-        pairs = zip(self.values, self.per_row, strict=True)
-        return replace(self, values=tuple(_reverse(value) if each else value for value, each in pairs))
-
-
-def _reverse(value: Any) -> Any:
-    return value.flip(0) if isinstance(value, Tensor) else value[::-1]
-
-
-def _repeat(value: Any, times: int) -> Any:
-    if isinstance(value, Tensor):
-        return torch.cat([value] * times)
-    return np.concatenate([value] * times) if isinstance(value, np.ndarray) else value * times
+        return replace(self, values=tuple(function(value) if belongs else value for value, belongs in pairs))
 
 
 def _length(value: Any) -> int | None:
+    """Return the number of entries of a tensor, array or list, None for anything else."""
     if isinstance(value, (Tensor, np.ndarray)):
         return len(value) if value.ndim else None
     return len(value) if isinstance(value, list) else None
+
+
+def _repeat(value: Any, repeats: int) -> Any:
+    if isinstance(value, Tensor):
+        return torch.cat([value] * repeats)
+    return np.concatenate([value] * repeats) if isinstance(value, np.ndarray) else value * repeats
+
+
+def _flip(value: Any) -> Any:
+    # Tensors cannot be sliced with a negative step.
+    return value.flip(0) if isinstance(value, Tensor) else value[::-1]

@@ -1,4 +1,8 @@
-"""TODO."""
+"""The order in which a ``DataLoader`` yields its rows.
+
+Targets, group labels and additional arguments with one entry per row refer to the order of the dataset. They can be
+matched with the rows only if the loader yields the rows in that order.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,14 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 
 
 def in_order(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """Return a loader that reads a shuffled one's data in their own order, which per-row arguments refer to."""
+    """Return a loader without shuffling that yields the same rows in the order of the dataset.
+
+    A loader that does not shuffle all of its dataset exactly once (one with its own sampler, with replacement, or over
+    an iterable dataset) is returned unchanged.
+    """
     sampler = loader.sampler
-    everything = isinstance(sampler, RandomSampler) and not sampler.replacement and loader.batch_sampler is not None
-    if not everything or len(sampler) != len(loader.dataset):  # type: ignore[arg-type]
+    is_permutation = isinstance(sampler, RandomSampler) and not sampler.replacement and loader.batch_sampler is not None
+    if not is_permutation or len(sampler) != len(loader.dataset):  # type: ignore[arg-type]
         return loader
     return DataLoader(
         loader.dataset,
@@ -25,8 +33,12 @@ def in_order(loader: DataLoader[Any]) -> DataLoader[Any]:
 
 
 def is_ordered(loader: DataLoader[Any]) -> bool:
-    """Tell whether a loader's rows come in the order of its data."""
+    """Return whether the loader yields its rows in the order of its dataset.
+
+    An iterable dataset has no other order than the one it yields.
+    """
     if isinstance(loader.dataset, IterableDataset):
         return True
-    plain = loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
-    return plain and isinstance(loader.sampler, SequentialSampler)
+    # A subclass of BatchSampler may pick rows of its own, whatever the sampler inside it.
+    has_plain_batches = loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
+    return has_plain_batches and isinstance(loader.sampler, SequentialSampler)

@@ -1,21 +1,78 @@
-"""TODO."""
+"""All points to explain, in memory or streamed from a loader."""
 
 from __future__ import annotations
 
-import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from geh_explain._hashing import digest
 from geh_explain.data.forward_args import ForwardArgs
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHRuntimeError, GEHValueError
 
+#: Rows of one call of the model where the user does not choose.
+DEFAULT_BATCH_SIZE = 256
+#: Rows of :attr:`Points.first`: enough for a check of the model, cheap for any model.
+_FIRST_ROWS = 8
 
-class Points:
-    """All points to explain. ``batches()`` may be called any number of times and repeats itself."""
+
+class Points(ABC):
+    """All points to explain, as batches of rows that are the same on every pass.
+
+    Attributes
+    ----------
+    columns
+        Names of the columns of a data frame, else None.
+    ordered
+        Whether the rows come in the order of the data, so that arguments with one entry per row can be matched.
+    """
+
+    columns: list[str] | None
+    ordered: bool
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def batches(self) -> Iterator[Rows]:
+        """Yield all rows in order, in the batches in which they are stored."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Return a hash of the inputs of all rows, 16 hexadecimal digits, without a pass over a loader.
+
+        Equal hashes mean equal inputs in equal batches. Targets and further arguments are not part of it.
+        """
+
+    def split(self, size: int | None) -> Iterator[Rows]:
+        """Yield all rows in order, at most ``size`` at a time (None: 256)."""
+        return (part for rows in self.batches() for part in rows.split(size or DEFAULT_BATCH_SIZE))
+
+    @property
+    def first(self) -> Rows:
+        """The first 8 rows, for checks of the model that do not need all points."""
+        return next(iter(self.batches()))[:_FIRST_ROWS]
+
+    def check_matched(self, argument: str) -> None:
+        """Raise if the rows come in an unknown order; ``argument`` has one entry per row."""
+        if not self.ordered:
+            raise GEHValueError(
+                f"{argument} has one entry per row, but the loader picks its rows by a sampler of its own, so that "
+                "they cannot be matched; pass a loader without a sampler, or a tensor."
+            )
+
+
+class InMemoryPoints(Points):
+    """Points whose inputs are held in memory, as a single batch.
+
+    >>> import torch
+    >>> points = InMemoryPoints(Rows((torch.zeros(600, 3),), ForwardArgs.of(None, (), 600)))
+    >>> [len(rows) for rows in points.split(None)]
+    [256, 256, 88]
+    """
 
     def __init__(self, rows: Rows, columns: list[str] | None = None, ordered: bool = True) -> None:
         self._rows = rows
@@ -26,65 +83,72 @@ class Points:
         return len(self._rows)
 
     def batches(self) -> Iterator[Rows]:
-        """Yield the rows, in order, in pieces as they are stored."""
         yield self._rows
 
-    def check_matched(self, argument: str) -> None:
-        """Refuse an argument with one entry per row where nobody knows the order of the rows."""
-        if not self.ordered:
-            raise GEHValueError(
-                f"{argument} has one entry per row, but the loader picks its rows by a sampler of its own, so that "
-                "they cannot be matched; pass a loader without a sampler, or a tensor."
-            )
-
-    def pieces(self, size: int | None) -> Iterator[Rows]:
-        """Yield the rows, in order, at most ``size`` (by default 256) at a time."""
-        return (piece for rows in self.batches() for piece in rows.split(size or 256))
-
-    @property
-    def first(self) -> Rows:
-        """The first few rows, for looking at the model."""
-        return next(iter(self.batches()))[:8]
+    def digest(self) -> str:
+        return digest(*self._rows.inputs)
 
 
 class StreamedPoints(Points):
-    """Points of a loader too large to keep: read anew on every pass, and checked to be the same."""
+    """Points of a loader that does not fit into memory, read anew on every pass.
+
+    All draws must be evaluated at the same points, so the first pass stores a hash of each batch, and every later pass
+    compares with it.
+
+    Parameters
+    ----------
+    read
+        Starts a pass: returns an iterator over the batches, each a tuple of input tensors of shape (n, ...).
+    additional
+        Additional forward arguments of the model, positional or by keyword.
+    target
+        The output to explain, see :func:`geh_explain.data.targets.select`.
+    ordered
+        Whether the loader yields the rows in the order of its dataset.
+
+    Raises
+    ------
+    GEHRuntimeError
+        In :meth:`batches`, if a pass yields other batches than the first one did.
+    """
 
     def __init__(
         self,
         read: Callable[[], Iterator[tuple[Tensor, ...]]],
-        extra: Mapping[str, Any] | tuple[Any, ...],
+        additional: Mapping[str, Any] | tuple[Any, ...],
         target: Any,
         ordered: bool,
     ) -> None:
         self.columns = None
-        self._read = read
-        self._prints = [_fingerprint(inputs) for inputs in read()]
-        self._count = sum(size for size, _ in self._prints)
-        self._beside = ForwardArgs.of(target, extra, self._count)
         self.ordered = ordered
+        self._read = read
+        # One pass for both: the number of rows is needed before any argument can be cut.
+        sizes_and_digests = [(len(inputs[0]), digest(*inputs)) for inputs in read()]
+        self._digests = [batch_digest for _, batch_digest in sizes_and_digests]
+        self._count = sum(size for size, _ in sizes_and_digests)
+        self._forward_args = ForwardArgs.of(target, additional, self._count)
 
     def __len__(self) -> int:
         return self._count
 
     def batches(self) -> Iterator[Rows]:
-        start = number = 0
-        for number, inputs in enumerate(self._read(), start=1):
-            if number > len(self._prints) or _fingerprint(inputs) != self._prints[number - 1]:
+        start = 0
+        n_batches = 0
+        for inputs in self._read():
+            n_batches += 1
+            if n_batches > len(self._digests) or digest(*inputs) != self._digests[n_batches - 1]:
                 raise GEHRuntimeError(
-                    f"inputs: batch {number} of the loader has other rows than on its first pass; every draw must "
-                    "see the same points. Turn random augmentation off, or pass a tensor."
+                    f"inputs: batch {n_batches} of the loader has other rows than on its first pass; all draws need "
+                    "the same points. Turn random augmentation off, or pass a tensor."
                 )
             stop = start + len(inputs[0])
-            yield Rows(inputs, self._beside[start:stop], start)
+            yield Rows(inputs, self._forward_args[start:stop], start)
             start = stop
-        if number < len(self._prints):
+        if n_batches < len(self._digests):
             raise GEHRuntimeError(
-                f"inputs: the loader gave {len(self._prints)} batches on its first pass and {number} on this one; pass "
-                "a loader that can be read again (its dataset must not be a generator), or a tensor."
+                f"inputs: the loader gave {len(self._digests)} batches on its first pass and {n_batches} on this one; "
+                "pass a loader that can be read again (its dataset must not be a generator), or a tensor."
             )
 
-
-def _fingerprint(inputs: tuple[Tensor, ...]) -> tuple[int, ...]:
-    raw = (x.cpu().contiguous().reshape(-1).view(torch.uint8).numpy() for x in inputs)
-    return len(inputs[0]), *(zlib.crc32(part.data) for part in raw)
+    def digest(self) -> str:
+        return digest(self._digests)

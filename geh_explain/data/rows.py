@@ -1,4 +1,4 @@
-"""TODO."""
+"""Consecutive points, ready for one call of the model."""
 
 from __future__ import annotations
 
@@ -14,46 +14,78 @@ from geh_explain.data.forward_args import ForwardArgs
 
 @dataclass(frozen=True)
 class Rows:
-    """Some consecutive rows: what the model is called with, and which output is asked of each."""
+    """Consecutive points: the arguments of one call of the model, and the output to explain for each of them.
+
+    Engines receive their points as ``Rows``. ``len(rows)`` is the number of rows n, and ``rows[a:b]`` slices all that
+    belongs to a row.
+
+    Attributes
+    ----------
+    inputs
+        The input tensors of the model, each of shape (n, ...).
+    forward_args
+        The target and the additional forward arguments, of which some have one entry per row.
+    start
+        Index of the first row among all points.
+    input_names
+        Names by which the inputs are passed to the model, if the user passed a dict; else empty.
+    repeats
+        How many times the points are repeated, see :meth:`repeat`. There are n / ``repeats`` distinct points.
+
+    Examples
+    --------
+    >>> x = torch.arange(6.0).reshape(3, 2)
+    >>> rows = Rows((x,), ForwardArgs.of(target=[0, 1, 1], additional=(), rows=3))
+    >>> last = rows[2:]
+    >>> last.inputs[0].tolist(), last.target, last.start
+    ([[4.0, 5.0]], [1], 2)
+    """
 
     inputs: tuple[Tensor, ...]
-    beside: ForwardArgs
+    forward_args: ForwardArgs
     start: int = 0
-    names: tuple[str, ...] = ()
-    times: int = 1
+    input_names: tuple[str, ...] = ()
+    repeats: int = 1
 
     def __len__(self) -> int:
         return self.inputs[0].shape[0]
 
-    def number(self, row: int) -> int:
-        """Return which of all points stands in a row."""
-        return self.start + row % (len(self) // self.times)
-
     def __getitem__(self, rows: slice) -> Rows:
-        """Return a part of these rows, with everything that belongs to a row cut alike."""
+        """Return a contiguous slice of these rows."""
+        # Only slices with step 1 occur, so one start index is enough.
         start = self.start + rows.indices(len(self))[0]
-        return replace(self, inputs=tuple(x[rows] for x in self.inputs), beside=self.beside[rows], start=start)
-
-    def repeat(self, times: int) -> Rows:
-        """Return these rows several times over, all of them and then all of them again."""
-        inputs = tuple(torch.cat([x] * times) for x in self.inputs)
-        return replace(self, inputs=inputs, beside=self.beside.repeat(times), times=self.times * times)
-
-    def backwards(self) -> Rows:
-        """Return these rows in reverse order."""
-        return replace(self, inputs=tuple(x.flip(0) for x in self.inputs), beside=self.beside.backwards())
-
-    @property
-    def extra(self) -> tuple[Any, ...]:
-        """Further arguments of the model."""
-        return self.beside.values[1:]
+        inputs = tuple(x[rows] for x in self.inputs)
+        return replace(self, inputs=inputs, forward_args=self.forward_args[rows], start=start)
 
     @property
     def target(self) -> Any:
-        """Which output is asked for."""
-        return self.beside.values[0]
+        """The output to explain, for all rows or one per row, by the rules of Captum."""
+        return self.forward_args.values[0]
+
+    @property
+    def additional_forward_args(self) -> tuple[Any, ...]:
+        """The model's arguments after the inputs, positional ones first."""
+        return self.forward_args.values[1:]
+
+    def index_of(self, row: int) -> int:
+        """Return the index among all points of the point in row ``row``.
+
+        >>> Rows((torch.zeros(2, 3),), ForwardArgs.of(None, (), 2), start=10).repeat(4).index_of(5)
+        11
+        """
+        return self.start + row % (len(self) // self.repeats)
 
     def split(self, size: int) -> Iterator[Rows]:
-        """Yield these rows in pieces of at most ``size``."""
+        """Yield these rows in order, ``size`` at a time; the last part may be smaller."""
         for start in range(0, len(self), size):
             yield self[start : start + size]
+
+    def repeat(self, repeats: int) -> Rows:
+        """Return all rows ``repeats`` times, one copy of the block after the other."""
+        inputs = tuple(torch.cat([x] * repeats) for x in self.inputs)
+        forward_args = self.forward_args.repeat(repeats)
+        return replace(self, inputs=inputs, forward_args=forward_args, repeats=self.repeats * repeats)
+
+    def flip(self) -> Rows:
+        """Return these rows in reverse order."""
+        return replace(self, inputs=tuple(x.flip(0) for x in self.inputs), forward_args=self.forward_args.flip())

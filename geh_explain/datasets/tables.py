@@ -3,276 +3,288 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from geh_explain.datasets.files import VARIABLE, checked, data_folder
+from geh_explain.datasets.regression import Regression
+from geh_explain.datasets.sources import TableSource
 from geh_explain.errors import GEHRuntimeError, GEHValueError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: To which intervals the paper scales inputs and targets.
-_INPUTS, _TARGET = (0.5, 1.5), (0.0, 1.0)
-
-_HOUSING = (
-    *("longitude", "latitude", "housing age", "total rooms", "total bedrooms", "population", "households", "income"),
+#: Columns of cal_housing.data, which has no header.
+_HOUSING_COLUMNS = (
+    "longitude",
+    "latitude",
+    "housing age",
+    "total rooms",
+    "total bedrooms",
+    "population",
+    "households",
+    "income",
     "house value",
 )
-_BIKE = {
-    **{"season": "season", "yr": "year", "mnth": "month", "hr": "hour", "holiday": "holiday", "weekday": "weekday"},
-    **{"workingday": "workingday", "weathersit": "weather", "temp": "temperature", "atemp": "feeling temperature"},
-    **{"hum": "humidity", "windspeed": "windspeed", "cnt": "count"},
+#: Columns of hour.csv and their names in this package; its other columns are dates, and parts of the count.
+_BIKE_COLUMNS = {
+    "season": "season",
+    "yr": "year",
+    "mnth": "month",
+    "hr": "hour",
+    "holiday": "holiday",
+    "weekday": "weekday",
+    "workingday": "workingday",
+    "weathersit": "weather",
+    "temp": "temperature",
+    "atemp": "feeling temperature",
+    "hum": "humidity",
+    "windspeed": "windspeed",
+    "cnt": "count",
 }
-_ENERGY = {
-    **{"X1": "compactness", "X2": "surface area", "X3": "wall area", "X4": "roof area", "X5": "height"},
-    **{"X6": "orientation", "X7": "glazing area", "X8": "glazing distribution"},
-    **{"Y1": "heating load", "Y2": "cooling load"},
+#: Words for categories in OpenML's copy; hour.csv has their numbers, from 1.
+_BIKE_CATEGORIES = {
+    "season": ("spring", "summer", "fall", "winter"),
+    "weather": ("clear", "misty", "rain", "heavy_rain"),
 }
+#: Columns of OpenML's copy in physical units: the name in this package, and the value that hour.csv divides by.
+_BIKE_MAXIMA = {"temp": ("temperature", 41), "feel_temp": ("feeling temperature", 50), "windspeed": ("windspeed", 67)}
+#: Columns of energy.csv and their names in this package.
+_ENERGY_COLUMNS = {
+    "X1": "compactness",
+    "X2": "surface area",
+    "X3": "wall area",
+    "X4": "roof area",
+    "X5": "height",
+    "X6": "orientation",
+    "X7": "glazing area",
+    "X8": "glazing distribution",
+    "Y1": "heating load",
+    "Y2": "cooling load",
+}
+#: Columns of OpenML's copy and their names in this package; it has no cooling load.
+_ENERGY_OPENML_COLUMNS = {
+    "relative_compactness": "compactness",
+    "surface_area": "surface area",
+    "wall_area": "wall area",
+    "roof_area": "roof area",
+    "overall_height": "height",
+    "orientation": "orientation",
+    "glazing_area": "glazing area",
+    "glazing_area_distribution": "glazing distribution",
+    "heating_load": "heating load",
+}
+#: Target columns of the energy data, by the value of the argument ``target``.
 _LOADS = {"heating": "heating load", "cooling": "cooling load"}
-
-
-@dataclass(frozen=True)
-class Regression:
-    """Inputs ``X``, a DataFrame with names, and the target ``y``."""
-
-    X: pd.DataFrame
-    y: pd.Series[float]
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def scaled(self) -> Regression:
-        """Return it as the paper scales: inputs from 0.5 to 1.5, the target from 0 to 1."""
-        return Regression(_to_interval(self.X, *_INPUTS), _to_interval(self.y, *_TARGET))
-
-    def split(self, seed: int = 0) -> tuple[Regression, Regression, Regression]:
-        """Return 70 % of the rows to train with, 20 % to validate and 10 % to test, as in the paper."""
-        order = np.random.default_rng(seed).permutation(len(self))
-        cuts = [round(0.7 * len(self)), round(0.9 * len(self))]
-        train, validation, test = (Regression(self.X.iloc[part], self.y.iloc[part]) for part in np.split(order, cuts))
-        return train, validation, test
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A table's file, where it may lie below a folder, and what to do without it."""
-
-    title: str
-    file: str
-    digest: str
-    places: tuple[str, ...]
-    read: Callable[[bytes], pd.DataFrame]
-    download: Callable[[], pd.DataFrame]
-    columns: tuple[str, ...]
-    rows: int
-
-    def frame(self, folder: str | os.PathLike[str] | None, download: bool) -> pd.DataFrame:
-        where = data_folder(folder)
-        found = None if where is None else self._find(where)
-        if found is not None:
-            frame, origin = self.read(checked(found, self.digest)), str(found)
-        elif folder is not None:
-            places = ", ".join(place for place in self.places if place)
-            raise GEHValueError(
-                f"folder={str(folder)!r} does not hold {self.title}: there is no {self.file} in it, nor in {places} "
-                "below it."
-            )
-        else:
-            frame, origin = self._downloaded(download), "the download"
-        self._check(frame, origin)
-        return frame.astype(float)
-
-    def _find(self, folder: Path) -> Path | None:
-        return next(
-            (folder / place / self.file for place in self.places if (folder / place / self.file).is_file()), None
-        )
-
-    def _downloaded(self, download: bool) -> pd.DataFrame:
-        reason = "downloads are off"
-        if download:
-            try:
-                return self.download()
-            except Exception as error:  # no network, no room, another form: the message says what to do
-                reason = f"the download failed: {type(error).__name__}: {error}"
-        raise GEHRuntimeError(
-            f"{self.title} was not found ({reason}). Put {self.file} into a folder and pass it as folder=, or in the "
-            f"environment variable {VARIABLE}."
-        )
-
-    def _check(self, frame: pd.DataFrame, origin: str) -> None:
-        missing = [name for name in self.columns if name not in frame.columns]
-        if missing or len(frame) != self.rows:
-            raise GEHValueError(
-                f"{self.title}: {origin} has {len(frame)} rows and the columns {list(frame.columns)}; {self.rows} rows "
-                f"are wanted, and {missing or 'no column'} is missing."
-            )
 
 
 def california_housing(
     folder: str | os.PathLike[str] | None = None, *, scaled: bool = True, download: bool = True
 ) -> Regression:
-    """Return 20,640 districts of California in 1990: eight features, and the median house value.
+    """Return California housing: 20,640 districts in 1990, eight features, and the median house value in dollars.
 
-    They are read from ``folder`` (or the one that ``GEH_EXPLAIN_DATA`` names), else downloaded by scikit-learn, whose
-    averages per household are turned back into totals. With ``scaled``, as the paper scales; else in their own units.
+    Parameters
+    ----------
+    folder
+        Folder with ``cal_housing.data``; None for that of ``GEH_EXPLAIN_DATA``, else a download by scikit-learn, whose
+        averages per household are turned back into totals.
+    scaled
+        Scale as in the paper: features to (0.5, 1.5), the target to (0, 1). False keeps the original units.
+    download
+        Allow the download.
 
+    Raises
+    ------
+    GEHValueError
+        If ``folder`` does not hold the file, or it is damaged.
+    GEHRuntimeError
+        If there is no file, and the download fails or is not allowed.
+
+    Examples
+    --------
     >>> california_housing().X.shape  # doctest: +SKIP
     (20640, 8)
     """
-    return _table(_HOUSING_SOURCE.frame(folder, download), "house value", scaled)
+    return _regression(_HOUSING_SOURCE.frame(folder, download), "house value", scaled)
 
 
 def bike_sharing(
     folder: str | os.PathLike[str] | None = None, *, scaled: bool = True, download: bool = True
 ) -> Regression:
-    """Return 17,379 hours of bike rental in Washington in 2011 and 2012: twelve features, and the count of rentals.
+    """Return bike sharing: 17,379 hours in Washington in 2011 and 2012, twelve features, and the count of rentals.
 
-    They are read from ``folder`` (or the one that ``GEH_EXPLAIN_DATA`` names), else downloaded from OpenML.
+    Parameters
+    ----------
+    folder
+        Folder with ``hour.csv``; None for that of ``GEH_EXPLAIN_DATA``, else a download from OpenML.
+    scaled
+        Scale as in the paper: features to (0.5, 1.5), the target to (0, 1). False keeps the original units.
+    download
+        Allow the download.
 
+    Raises
+    ------
+    GEHValueError
+        If ``folder`` does not hold the file, or it is damaged.
+    GEHRuntimeError
+        If there is no file, and the download fails or is not allowed.
+
+    Examples
+    --------
     >>> bike_sharing().X["workingday"].unique().tolist()  # doctest: +SKIP
     [0.5, 1.5]
     """
-    return _table(_BIKE_SOURCE.frame(folder, download), "count", scaled)
+    return _regression(_BIKE_SOURCE.frame(folder, download), "count", scaled)
 
 
 def energy_efficiency(
     folder: str | os.PathLike[str] | None = None, *, target: str = "heating", scaled: bool = True, download: bool = True
 ) -> Regression:
-    """Return 768 simulated buildings: eight features, and the load of ``"heating"`` or ``"cooling"``.
+    """Return energy efficiency: 768 simulated buildings, eight features, and the load of heating or cooling.
 
-    They are read from ``folder`` (or the one that ``GEH_EXPLAIN_DATA`` names), else downloaded from OpenML, which has
-    the heating load only.
+    Parameters
+    ----------
+    folder
+        Folder with ``energy.csv``; None for that of ``GEH_EXPLAIN_DATA``, else a download from OpenML.
+    target
+        ``"heating"`` or ``"cooling"``; the download has the heating load only.
+    scaled
+        Scale as in the paper: features to (0.5, 1.5), the target to (0, 1). False keeps the original units.
+    download
+        Allow the download.
 
+    Raises
+    ------
+    GEHValueError
+        If ``target`` is unknown, ``folder`` does not hold the file, or it is damaged.
+    GEHRuntimeError
+        If there is no file, and the download fails, is not allowed, or lacks the target.
+
+    Examples
+    --------
     >>> energy_efficiency(target="cooling").y.name  # doctest: +SKIP
     'cooling load'
     """
     if target not in _LOADS:
         raise GEHValueError(f"target={target!r} is unknown; use 'heating' or 'cooling'.")
     frame = _ENERGY_SOURCE.frame(folder, download)
-    if _LOADS[target] not in frame:
+    column = _LOADS[target]
+    if column not in frame:
         raise GEHRuntimeError(
             f"target={target!r}: the download has the heating load only. Put {_ENERGY_SOURCE.file} into a folder and "
             "pass it as folder=."
         )
-    return _table(
-        frame.drop(columns=[name for name in _LOADS.values() if name != _LOADS[target]], errors="ignore"),
-        _LOADS[target],
-        scaled,
-    )
+    other_loads = [load for load in _LOADS.values() if load != column]
+    return _regression(frame.drop(columns=other_loads, errors="ignore"), column, scaled)
 
 
-def _table(frame: pd.DataFrame, target: str, scaled: bool) -> Regression:
+def _regression(frame: pd.DataFrame, target: str, scaled: bool) -> Regression:
+    """Return a frame as features and the target column, scaled as in the paper where ``scaled`` is True."""
     table = Regression(frame.drop(columns=target), frame[target])
     return table.scaled() if scaled else table
 
 
-def _to_interval(values: Any, low: float, high: float) -> Any:
-    return low + (high - low) * (values - values.min()) / (values.max() - values.min())
-
-
 def _read_housing(contents: bytes) -> pd.DataFrame:
+    """Return the table of cal_housing.data."""
     import pandas as pd
 
-    return pd.read_csv(BytesIO(contents), header=None, names=list(_HOUSING))
+    return pd.read_csv(BytesIO(contents), header=None, names=list(_HOUSING_COLUMNS))
 
 
 def _download_housing() -> pd.DataFrame:
+    """Return scikit-learn's copy with the columns of cal_housing.data."""
+    import pandas as pd
     from sklearn.datasets import fetch_california_housing
 
-    found = fetch_california_housing(as_frame=True).frame
-    households = (found["Population"] / found["AveOccup"]).round()
-    columns = [
-        *(found["Longitude"], found["Latitude"], found["HouseAge"]),
-        *((found[name] * households).round() for name in ("AveRooms", "AveBedrms")),
-        *(found["Population"], households, found["MedInc"], 100_000 * found["MedHouseVal"]),
-    ]
-    return _frame(dict(zip(_HOUSING, columns, strict=True)))
-
-
-def _read_bike(contents: bytes) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.read_csv(BytesIO(contents)).rename(columns=_BIKE)[list(_BIKE.values())]
-
-
-def _download_bike() -> pd.DataFrame:
-    from sklearn.datasets import fetch_openml
-
-    found = fetch_openml(data_id=42712, as_frame=True, parser="auto").frame
-    words = {
-        "season": ["spring", "summer", "fall", "winter"],
-        "weather": ["clear", "misty", "rain", "heavy_rain"],
+    frame = fetch_california_housing(as_frame=True).frame
+    # It has averages per household, to be multiplied by the number of households; all of these are whole numbers.
+    households = (frame["Population"] / frame["AveOccup"]).round()
+    columns = {
+        "longitude": frame["Longitude"],
+        "latitude": frame["Latitude"],
+        "housing age": frame["HouseAge"],
+        "total rooms": (frame["AveRooms"] * households).round(),
+        "total bedrooms": (frame["AveBedrms"] * households).round(),
+        "population": frame["Population"],
+        "households": households,
+        "income": frame["MedInc"],
+        "house value": 100_000 * frame["MedHouseVal"],
     }
-    columns = {name: found[name].astype(str).map(dict(zip(words[name], range(1, 5), strict=True))) for name in words}
-    for name in ("holiday", "workingday"):
-        columns[name] = found[name].astype(str).isin(["True", "1", "1.0"]).astype(float)
-    for name, here, divisor in (
-        *((name, name, 1) for name in ("month", "hour", "weekday", "humidity", "count")),
-        *(("temp", "temperature", 41), ("feel_temp", "feeling temperature", 50), ("windspeed", "windspeed", 67)),
-    ):
-        columns[here] = found[name].astype(float) / divisor
-    year = found["year"].astype(float)
-    columns["year"] = year - year.min()
-    return _frame({name: columns[name] for name in _BIKE.values()})
-
-
-def _read_energy(contents: bytes) -> pd.DataFrame:
-    import pandas as pd
-
-    found = pd.read_csv(BytesIO(contents)).rename(columns=_ENERGY)
-    return found[list(_ENERGY.values())].dropna(how="all")
-
-
-def _download_energy() -> pd.DataFrame:
-    from sklearn.datasets import fetch_openml
-
-    found = fetch_openml(data_id=44960, as_frame=True, parser="auto").frame
-    theirs = [
-        *("relative_compactness", "surface_area", "wall_area", "roof_area", "overall_height", "orientation"),
-        *("glazing_area", "glazing_area_distribution", "heating_load"),
-    ]
-    return _frame({here: found[there].astype(float) for there, here in zip(theirs, _ENERGY.values(), strict=False)})
-
-
-def _frame(columns: dict[str, Any]) -> pd.DataFrame:
-    import pandas as pd
-
     return pd.DataFrame(columns)
 
 
-_HOUSING_SOURCE = _Source(
-    "California housing",
-    "cal_housing.data",
-    "a2b44dcc7e1c9091b43c4f458b25cbd1f7e8068d08edd26bc4703108d3fa6214",
-    ("", "california_housing", "CaliforniaHousing"),
-    _read_housing,
-    _download_housing,
-    _HOUSING,
-    20_640,
+def _read_bike(contents: bytes) -> pd.DataFrame:
+    """Return the table of hour.csv."""
+    import pandas as pd
+
+    return pd.read_csv(BytesIO(contents)).rename(columns=_BIKE_COLUMNS)[list(_BIKE_COLUMNS.values())]
+
+
+def _download_bike() -> pd.DataFrame:
+    """Return OpenML's copy with the columns and units of hour.csv."""
+    import pandas as pd
+    from sklearn.datasets import fetch_openml
+
+    frame = fetch_openml(data_id=42712, as_frame=True, parser="auto").frame
+    columns = {}
+    for name, words in _BIKE_CATEGORIES.items():
+        numbers = {word: number for number, word in enumerate(words, start=1)}
+        columns[name] = frame[name].astype(str).map(numbers)
+    for name in ("holiday", "workingday"):
+        # Truth values arrive as words or numbers, depending on the version of scikit-learn.
+        columns[name] = frame[name].astype(str).isin(["True", "1", "1.0"]).astype(float)
+    for name in ("month", "hour", "weekday", "humidity", "count"):
+        columns[name] = frame[name].astype(float)
+    for name, (column, maximum) in _BIKE_MAXIMA.items():
+        columns[column] = frame[name].astype(float) / maximum
+    year = frame["year"].astype(float)
+    columns["year"] = year - year.min()
+    return pd.DataFrame({name: columns[name] for name in _BIKE_COLUMNS.values()})
+
+
+def _read_energy(contents: bytes) -> pd.DataFrame:
+    """Return the table of energy.csv, without the empty rows at its end."""
+    import pandas as pd
+
+    frame = pd.read_csv(BytesIO(contents)).rename(columns=_ENERGY_COLUMNS)
+    return frame[list(_ENERGY_COLUMNS.values())].dropna(how="all")
+
+
+def _download_energy() -> pd.DataFrame:
+    """Return OpenML's copy with the columns of energy.csv, without the cooling load."""
+    import pandas as pd
+    from sklearn.datasets import fetch_openml
+
+    frame = fetch_openml(data_id=44960, as_frame=True, parser="auto").frame
+    return pd.DataFrame({column: frame[name].astype(float) for name, column in _ENERGY_OPENML_COLUMNS.items()})
+
+
+_HOUSING_SOURCE = TableSource(
+    title="California housing",
+    file="cal_housing.data",
+    digest="a2b44dcc7e1c9091b43c4f458b25cbd1f7e8068d08edd26bc4703108d3fa6214",
+    subfolders=("", "california_housing", "CaliforniaHousing"),
+    read=_read_housing,
+    download=_download_housing,
+    columns=_HOUSING_COLUMNS,
+    n_rows=20_640,
 )
-_BIKE_SOURCE = _Source(
-    "bike sharing",
-    "hour.csv",
-    "e03de4ee4ef4dc376ac6e04bf829673c6269e8eba5c60fa121640fa2f829504f",
-    ("", "bike_sharing"),
-    _read_bike,
-    _download_bike,
-    tuple(_BIKE.values()),
-    17_379,
+_BIKE_SOURCE = TableSource(
+    title="bike sharing",
+    file="hour.csv",
+    digest="e03de4ee4ef4dc376ac6e04bf829673c6269e8eba5c60fa121640fa2f829504f",
+    subfolders=("", "bike_sharing"),
+    read=_read_bike,
+    download=_download_bike,
+    columns=tuple(_BIKE_COLUMNS.values()),
+    n_rows=17_379,
 )
-_ENERGY_SOURCE = _Source(
-    "energy efficiency",
-    "energy.csv",
-    "3721723ac3e3cf4844f35f364700a26cbce16605515d6bf9d80c0555dc173677",
-    ("", "energy_efficiency"),
-    _read_energy,
-    _download_energy,
-    tuple(_ENERGY.values())[:9],
-    768,
+_ENERGY_SOURCE = TableSource(
+    title="energy efficiency",
+    file="energy.csv",
+    digest="3721723ac3e3cf4844f35f364700a26cbce16605515d6bf9d80c0555dc173677",
+    subfolders=("", "energy_efficiency"),
+    read=_read_energy,
+    download=_download_energy,
+    columns=tuple(_ENERGY_OPENML_COLUMNS.values()),
+    n_rows=768,
 )

@@ -10,7 +10,7 @@ from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.grouping import Grouping, check_groups, from_clusterer, from_labels
-from geh_explain.groups.tree import RegionTree, grow
+from geh_explain.groups.tree import GroupTree, grow
 from geh_explain.model.cut import Cut
 
 #: Largest number of groups that is tried where their number is chosen automatically.
@@ -37,7 +37,7 @@ def cluster(groups: Any, positions: Floats, n_points: int) -> Grouping:
     return from_clusterer(groups, positions)
 
 
-def grow_groups(groups: Any, positions: Floats, n_points: int, max_groups: int, standardise: bool) -> RegionTree:
+def grow_groups(groups: Any, positions: Floats, n_points: int, max_groups: int, standardise: bool) -> GroupTree:
     """Return nested groups found from ``positions`` (m, d): ``max_groups`` where their number is open."""
     if isinstance(groups, str):
         return grow(positions, max_groups, standardise=standardise)
@@ -45,9 +45,9 @@ def grow_groups(groups: Any, positions: Floats, n_points: int, max_groups: int, 
     if number > n_points:
         raise GEHValueError(f"groups={number}, but there are only {n_points} points; use at most as many.")
     tree = grow(positions, number, standardise=standardise)
-    if tree.count < number:
+    if tree.n_groups < number:
         raise GEHValueError(
-            f"groups={number}, but the points fall into only {tree.count} distinct places; use at most as many."
+            f"groups={number}, but the points fall into only {tree.n_groups} distinct places; use at most as many."
         )
     return tree
 

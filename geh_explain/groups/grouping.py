@@ -1,11 +1,4 @@
-"""Regions of the data: which points are aggregated together, and how many regions there should be.
-
-Regions come from bisecting k-means: the region with the largest spread is split in two, again and
-again. The partitions into 1, 2, ..., M regions are nested, so that the sums of local Hessians over the
-M finest ones give those of every coarser partition, and one pass over the data gives the whole curve.
-Each split starts from the principal axis and not from random centres: no seed, and no dependence on
-the order of the rows.
-"""
+"""The group of each point, from labels, from a clusterer of scikit-learn or from a tree of groups."""
 
 from __future__ import annotations
 
@@ -18,42 +11,86 @@ import numpy as np
 
 from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.groups.tree import RegionTree
+from geh_explain.groups.tree import GroupTree
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """Which group each point is in."""
+    """The group of each point.
+
+    Attributes
+    ----------
+    labels
+        Index of each point's group, shape (N,).
+    names
+        Name of each group, length M.
+    """
 
     labels: Ints
     names: list[str]
 
     @property
     def sizes(self) -> Ints:
-        """The number of points in each group."""
+        """The number of points in each group, shape (M,)."""
         return np.bincount(self.labels, minlength=len(self.names))
 
 
+def check_groups(groups: Any) -> None:
+    """Raise if the argument ``groups`` is not a number of groups, "auto", labels or a clusterer."""
+    if isinstance(groups, str) and groups != "auto":
+        raise GEHValueError(f"groups={groups!r} is unknown; use a number, 'auto', labels, or a scikit-learn clusterer.")
+    # A class is most likely a clusterer without its parentheses.
+    if isinstance(groups, (bool, float)) or groups is None or isinstance(groups, type):
+        raise GEHTypeError(f"groups={groups!r}: use a whole number, 'auto', labels, or a scikit-learn clusterer.")
+    if not isinstance(groups, (str, int, np.integer, Iterable)) and not hasattr(groups, "fit_predict"):
+        raise GEHTypeError(f"groups={groups!r}: use a whole number, 'auto', labels, or a scikit-learn clusterer.")
+    if isinstance(groups, (int, np.integer)) and groups < 1:
+        raise GEHValueError(f"groups={groups}: at least one group is needed.")
+
+
 def from_labels(labels: Any, points: int) -> Grouping:
-    """Read a user's own labels, one per point, of any kind that can be sorted."""
+    """Return the grouping of a user's labels, one per point; groups are in the sorted order of the labels.
+
+    Parameters
+    ----------
+    labels
+        Tensor, array, series or list of labels of one kind that can be sorted.
+    points
+        The number of points.
+
+    Raises
+    ------
+    GEHTypeError, GEHValueError
+        If labels are missing (None or NaN), or their number differs from that of the points.
+
+    Examples
+    --------
+    >>> grouping = from_labels(["b", "a", "b"], 3)
+    >>> grouping.names, grouping.labels.tolist(), grouping.sizes.tolist()
+    (['a', 'b'], [1, 0, 1], [1, 2])
+    """
     entries = labels.tolist() if hasattr(labels, "tolist") else labels
     if not isinstance(entries, Iterable):
         raise GEHTypeError(f"groups: {entries!r} are no labels; give one for each of the {points} points.")
     entries = list(entries)
+    # Checked before the conversion, as NumPy turns NaN among text into the text 'nan'.
     if any(label is None or (isinstance(label, float) and not math.isfinite(label)) for label in entries):
         raise GEHValueError("groups has missing labels (None or NaN); give every point a group.")
     try:
-        given = np.asarray(entries)
+        array = np.asarray(entries)
     except ValueError as error:
         raise GEHValueError(f"groups: labels differ in length; give one for each of the {points} points.") from error
-    if given.shape != (points,):
-        raise GEHValueError(f"groups has shape {given.shape}; give one label for each of the {points} points.")
-    names, index = np.unique(given, return_inverse=True)
+    if array.shape != (points,):
+        raise GEHValueError(f"groups has shape {array.shape}; give one label for each of the {points} points.")
+    names, index = np.unique(array, return_inverse=True)
     return Grouping(index.reshape(-1).astype(np.int64), [str(name) for name in names])
 
 
 def from_clusterer(clusterer: Any, positions: Floats) -> Grouping:
-    """Cluster with any scikit-learn clusterer; it is copied, so that the user's stays unfitted."""
+    """Return the grouping that a scikit-learn clusterer finds for points at ``positions`` (N, d).
+
+    A clone is fitted, so the user's clusterer stays as it is.
+    """
     from sklearn.base import clone
 
     try:
@@ -63,21 +100,10 @@ def from_clusterer(clusterer: Any, positions: Floats) -> Grouping:
     return from_labels(labels, len(positions))
 
 
-def from_tree(tree: RegionTree, labels: Ints, groups: int) -> Grouping:
-    """Merge the labels of the finest regions to those of ``groups`` regions."""
+def from_tree(tree: GroupTree, labels: Ints, groups: int) -> Grouping:
+    """Return the partition of a tree into ``groups`` groups; ``labels`` (N,) are those of the finest partition."""
     merged = labels.copy()
-    for child in range(tree.count - 1, groups - 1, -1):
+    # From the last split to the first, each child returns to its parent.
+    for child in range(tree.n_groups - 1, groups - 1, -1):
         merged[merged == child] = tree.splits[child - 1].parent
     return Grouping(merged, [str(group) for group in range(groups)])
-
-
-def check_groups(groups: Any) -> None:
-    """Refuse what is not a number of groups, "auto", labels or a clusterer."""
-    if isinstance(groups, str) and groups != "auto":
-        raise GEHValueError(f"groups={groups!r} is unknown; use a number, 'auto', labels, or a scikit-learn clusterer.")
-    if isinstance(groups, (bool, float)) or groups is None or isinstance(groups, type):
-        raise GEHTypeError(f"groups={groups!r}: use a whole number, 'auto', labels, or a scikit-learn clusterer.")
-    if not isinstance(groups, (str, int, np.integer, Iterable)) and not hasattr(groups, "fit_predict"):
-        raise GEHTypeError(f"groups={groups!r}: use a whole number, 'auto', labels, or a scikit-learn clusterer.")
-    if isinstance(groups, (int, np.integer)) and groups < 1:
-        raise GEHValueError(f"groups={groups}: at least one group is needed.")

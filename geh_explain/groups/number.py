@@ -1,4 +1,12 @@
-"""TODO."""
+"""The number of groups M, chosen by the rank weighted distance between the scores for M - 1 and M groups.
+
+For the vector of scores w_M (P,) of all pairs with M groups, normalised to sum to 1, and its ranks pi_M,
+
+    Delta^2_M = sum_i (w_M(i) - w_{M-1}(i))^2 (pi_M(i) - pi_{M-1}(i))^2.
+
+It is large where one more group changes strong pairs and their order. The chosen M is the smallest one after which it
+stays near 0. Local Hessians do not depend on M, so all scores come from one pass over the data.
+"""
 
 from __future__ import annotations
 
@@ -9,56 +17,40 @@ from typing import Any
 import numpy as np
 
 from geh_explain._types import Floats, Ints
-from geh_explain.groups.tree import RegionTree
+from geh_explain.groups.tree import GroupTree
+from geh_explain.plots.group_number import draw_group_number
 
-#: Pairs that are looked at together where there are very many.
-_PAIRS = 65536
-
-
-def distances(curve: Sequence[Floats] | Floats) -> Floats:
-    """Return the rank weighted distances Delta^2_M for M = 2, 3, ... of the score vectors of M = 1, 2, ...
-
-    Scores are normalised to sum to 1, as in the authors' notebook. A single pair has no ranks to change;
-    its distance is the squared change relative to its largest score.
-    """
-    from scipy.stats import rankdata
-
-    scores = np.asarray(curve, dtype=np.float64)
-    if scores.shape[1] == 1:
-        return np.diff(scores[:, 0] / (scores.max() or 1.0)) ** 2
-    # Two numbers of groups at a time: for thousands of units each row of scores is a large one.
-    found, before = [], None
-    for row in scores:
-        now = row / (row.sum() or 1.0), rankdata(row)
-        if before is not None:
-            found.append(float(((now[0] - before[0]) ** 2 * (now[1] - before[1]) ** 2).sum()))
-        before = now
-    return np.asarray(found)
-
-
-def curve(tree: RegionTree, signed: Floats, points: int) -> Floats:
-    """Return the GEH (count, ...) for 1, 2, ..., count regions, from the sums (count, ...) over the finest."""
-    scores = np.empty_like(signed)
-    for start in range(0, signed.shape[-1], _PAIRS):
-        sums = signed[..., start : start + _PAIRS].copy()
-        for groups in range(tree.count, 0, -1):
-            scores[groups - 1, ..., start : start + _PAIRS] = np.abs(sums[:groups]).sum(axis=0) / points
-            if groups > 1:
-                sums[tree.splits[groups - 2].parent] += sums[groups - 1]
-    return scores
+#: Distances of up to this share of the largest one count as near 0.
+_SMALL_SHARE = 0.05
+#: Distances of up to this value count as near 0: a pair gains a hundredth of the total score and one rank.
+_SMALL_DISTANCE = 1e-4
+#: Pairs that are processed at a time, so that temporary arrays stay small for thousands of units.
+_PAIRS_AT_ONCE = 65536
 
 
 @dataclass(frozen=True)
 class GroupChoice:
-    """How many regions: the rank weighted distances and the number they suggest.
+    """The rank weighted distances for 2, 3, ... groups, and the number of groups they suggest.
 
-    ``delta[k]`` is Delta^2 for M = ``counts[k]`` groups, 2, 3, ...; ``scores[k]`` (P,) are the mean scores
-    for k + 1 groups.
+    Attributes
+    ----------
+    counts
+        Numbers of groups 2, 3, ..., shape (k,).
+    delta
+        Delta^2_M for each of ``counts``, shape (k,).
+    scores
+        Mean GEH of each pair for 1, 2, ..., k + 1 groups, shape (k + 1, P); (k + 1, 0) where memory was short.
+    chosen
+        The smallest number of groups after which the distances stay near 0.
+
+    Examples
+    --------
+    The interaction is the same everywhere, so one group is enough:
 
     >>> import torch, geh_explain as geh
     >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
-    >>> explainer.choose_groups(torch.randn(50, 2), max_groups=5, progress=False).chosen  # the same everywhere
-    1
+    >>> explainer.choose_groups(torch.randn(50, 2), max_groups=5, progress=False)
+    GroupChoice(chosen=1, of 1 to 5 groups)
     """
 
     counts: Ints
@@ -70,19 +62,80 @@ class GroupChoice:
         return f"GroupChoice(chosen={self.chosen}, of 1 to {len(self.scores)} groups)"
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the distances against the number of groups, with the chosen one marked."""
-        from geh_explain.plots.delta import delta
-
-        return delta(self, ax=ax)
+        """Draw the distances against the number of groups, with the chosen number marked; return the axes."""
+        return draw_group_number(self.counts, self.delta, self.chosen, ax)
 
 
-def choose(scores: Floats) -> GroupChoice:
+def choose_group_number(scores: Floats) -> GroupChoice:
     """Choose the smallest M after which the scores and their ranks hardly change.
 
-    ``scores`` (M, P) are the scores for 1, 2, ..., M groups. Hardly means that no later distance exceeds a
-    twentieth of the largest one, or 1e-4: a hundredth of all interaction moving by one rank.
+    ``scores`` (M, P) are the scores of P pairs for 1, 2, ..., M groups. The chosen number is the last one whose
+    distance exceeds both a twentieth of the largest distance and 1e-4; 1 if there is none.
+
+    >>> choose_group_number(np.array([[1.0, 3.0], [3.0, 1.0], [3.0, 1.0], [3.0, 1.0]])).chosen
+    2
     """
-    delta = distances(scores)
-    moving = np.flatnonzero(delta > max(1e-4, 0.05 * delta.max(initial=0)))
-    chosen = int(moving[-1]) + 2 if len(moving) else 1
+    delta = rank_weighted_distances(scores)
+    changing = np.flatnonzero(delta > max(_SMALL_DISTANCE, _SMALL_SHARE * delta.max(initial=0)))
+    # delta[k] belongs to k + 2 groups.
+    chosen = int(changing[-1]) + 2 if len(changing) else 1
     return GroupChoice(np.arange(2, len(delta) + 2), delta, scores, chosen)
+
+
+def rank_weighted_distances(scores: Sequence[Floats] | Floats) -> Floats:
+    """Return Delta^2_M for M = 2, 3, ..., shape (k - 1,), of the scores (k, P) for 1, 2, ..., k groups.
+
+    A single pair has no ranks that could change; its distance is the squared change of its score, relative to its
+    largest score.
+    """
+    # Importing scipy.stats takes longer than most calls that never get here.
+    from scipy.stats import rankdata
+
+    scores = np.asarray(scores, dtype=np.float64)
+    if scores.shape[1] == 1:
+        return np.diff(scores[:, 0] / (scores.max() or 1.0)) ** 2
+    # Two rows at a time: for thousands of units each row has millions of pairs.
+    distances = []
+    previous = None
+    for row in scores:
+        current = row / (row.sum() or 1.0), rankdata(row)
+        if previous is not None:
+            distances.append(float(((current[0] - previous[0]) ** 2 * (current[1] - previous[1]) ** 2).sum()))
+        previous = current
+    return np.asarray(distances)
+
+
+def scores_by_group_number(tree: GroupTree, sums: Floats, points: int) -> Floats:
+    """Return the GEH for 1, 2, ..., M groups, shape (M, ..., P), of one pass over the data.
+
+    Parameters
+    ----------
+    tree
+        The tree with M groups.
+    sums
+        Sums of the local interactions over the finest groups, shape (M, ..., P).
+    points
+        The number of points N.
+
+    Notes
+    -----
+    With the sums s_m = n_m * mean_m over each group, sum_m (n_m / N) |mean_m| = sum_m |s_m| / N, so group sizes are not
+    needed.
+
+    Examples
+    --------
+    >>> from geh_explain.groups.tree import grow
+    >>> tree = grow(np.array([[0.0], [1.0]]), 2, standardise=False)
+    >>> scores_by_group_number(tree, np.array([[3.0], [-1.0]]), points=2)  # |3 - 1| / 2, (|3| + |-1|) / 2
+    array([[1.],
+           [2.]])
+    """
+    scores = np.empty_like(sums)
+    for start in range(0, sums.shape[-1], _PAIRS_AT_ONCE):
+        block = sums[..., start : start + _PAIRS_AT_ONCE].copy()
+        for groups in range(tree.n_groups, 0, -1):
+            scores[groups - 1, ..., start : start + _PAIRS_AT_ONCE] = np.abs(block[:groups]).sum(axis=0) / points
+            # Undo the last split.
+            if groups > 1:
+                block[tree.splits[groups - 2].parent] += block[groups - 1]
+    return scores

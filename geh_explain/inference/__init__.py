@@ -1,4 +1,8 @@
-"""From scores to decisions: intervals, p-values, permutation tests, and error rates where the truth is known."""
+"""From scores to decisions: intervals, p-values, permutation tests, and error rates where the truth is known.
+
+``permutation_test`` refits networks to permuted targets. The other names are functions of arrays: intervals and
+p-values of posterior draws, and comparisons of scores with a known truth.
+"""
 
 from geh_explain.inference.permutation import PermutationTest, permutation_test
 from geh_explain.statistics.intervals import gaussian_interval, quantile_interval

@@ -1,153 +1,218 @@
-"""Fitting again to permuted targets: what one worker of a permutation test does."""
+"""Fits to permuted targets: the task of one worker of a permutation test."""
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import random
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from geh_explain._hashing import digest
+from geh_explain._types import Ints
 from geh_explain._version import __version__
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, GEHWarning
+from geh_explain.explainer import GEHExplainer
 from geh_explain.inference.jsonl import Record
-from geh_explain.model.borrow import global_generators
+from geh_explain.model.preserve import global_generators
 from geh_explain.scores.ranking import PairRanking
 
+#: Scores of one network on two machines agree to this relative tolerance.
+_SAME_SCORES = 1e-3
 
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Refits:
-    """Fits to permutation ``number`` of the target, or to the target itself (0), and scores what comes out."""
+    """Fits to permutations of the target, and the scores of what was fitted.
 
-    def __init__(
-        self,
-        fit: Callable[..., Any],
-        X: Any,
-        y: Any,
-        seed: int,
-        measure: str,
-        explain: dict[str, Any],
-        keep: Callable[[Any], Record] | None,
-    ) -> None:
-        if not callable(fit):
-            raise GEHTypeError(f"fit={fit!r} is not callable; give a function of X and y.")
-        if keep is not None and not callable(keep):
-            raise GEHTypeError(f"keep={keep!r} is not callable; give a function of what fit returns.")
-        if measure not in ("geh", "aeh", "eah"):
-            raise GEHValueError(f"measure={measure!r} is unknown; use 'geh', 'aeh' or 'eah'.")
-        self.rows = _rows("y", y)
-        if _rows("X", X) != self.rows:
-            raise GEHValueError(f"X has {_rows('X', X)} rows and y {self.rows}; they must be of the same rows.")
-        if self.rows < 2:
-            raise GEHValueError("y has one row; there is nothing to permute.")
-        self.fit, self.X, self.y, self.seed = fit, X, y, seed
-        self.measure, self.explain, self.keep = measure, explain, keep
-        #: The groups of the observed network, which those of permuted targets take over.
-        self.groups: Any = None
-        self._takes_seed = _takes_seed(fit)
+    An instance is a function of the number of a permutation, 1, 2, ...; 0 is the target in its own order. The number
+    and ``seed`` alone decide on the permutation and on the seed of the fit, so results do not depend on which worker
+    computes them.
+
+    Attributes
+    ----------
+    fit, X, y, measure, keep
+        As in :func:`geh_explain.inference.permutation_test`.
+    seed : int
+        Decides on all permutations and fits.
+    explain : dict
+        Arguments of ``GEHExplainer.explain`` for networks that ``fit`` returns.
+    groups : int, list or None
+        Groups of points of the observed result, used for all permutations: labels of the rows, or the number of groups
+        where the result describes other rows. Scores with different groups are not comparable.
+    """
+
+    fit: Callable[..., Any]
+    X: Any
+    y: Any
+    seed: int
+    measure: str
+    explain: dict[str, Any]
+    keep: Callable[[Any], Record] | None
+    groups: Any = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.fit):
+            raise GEHTypeError(f"fit={self.fit!r} is not callable; give a function of X and y.")
+        if self.keep is not None and not callable(self.keep):
+            raise GEHTypeError(f"keep={self.keep!r} is not callable; give a function of what fit returns.")
+        if self.measure not in ("geh", "aeh", "eah"):
+            raise GEHValueError(f"measure={self.measure!r} is unknown; use 'geh', 'aeh' or 'eah'.")
+        if _count_rows("X", self.X) != self.n_rows:
+            raise GEHValueError(
+                f"X has {_count_rows('X', self.X)} rows and y {self.n_rows}; give inputs and targets of the same rows."
+            )
+        if self.n_rows < 2:
+            raise GEHValueError(f"y has {self.n_rows} row(s); give at least two, to have something to permute.")
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of the target."""
+        return _count_rows("y", self.y)
 
     def __call__(self, number: int) -> Record:
-        """Fit to one permutation, and return its strongest score."""
+        """Fit to one permutation; returns its number, its strongest score, and what ``keep`` returned."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GEHWarning)  # said of the target as it is, if it is worth saying
-            ranking, kept, _ = self._scored(self._fitted(number), number)
-        return {"number": number, "strongest": float(ranking.scores.max()), "kept": kept}
+            # Warnings about data and settings were shown for the observed target.
+            warnings.simplefilter("ignore", GEHWarning)
+            outcome = self._explained(self._fitted(number), number)
+            scores = _checked_ranking(outcome, self.measure).scores
+            kept = {} if self.keep is None else dict(self.keep(outcome))
+        return {"number": number, "strongest": float(scores.max()), "kept": kept}
 
-    def observed(self, given: Any, known: Record | None) -> Record:
-        """Return the scores of all pairs with the target as it is: those ``known``, if nothing else is ``given``."""
-        if known is not None and given is None:
-            return known
-        try:
-            outcome = self._fitted(0) if given is None else given
-        except Exception as error:
-            raise GEHRuntimeError(f"fit: it failed with y as it is: {type(error).__name__}: {error}") from error
-        ranking, _, groups = self._scored(outcome, 0)
-        if known is not None and not np.allclose(known["scores"], ranking.scores, rtol=1e-3):
+    def observed(self, outcome: Any, record: Record | None) -> Record:
+        """Return the record of the target in its own order: the scores of all pairs, their names and the groups.
+
+        Parameters
+        ----------
+        outcome
+            What the user computed already, in any form that ``fit`` returns; None to call ``fit``.
+        record
+            The record in the checkpoint, if any. It is returned where ``outcome`` is None.
+
+        Raises
+        ------
+        GEHRuntimeError
+            If ``fit`` fails.
+        GEHValueError
+            If ``outcome`` and ``record`` have different scores.
+        """
+        if record is not None and outcome is None:
+            return record
+        if outcome is None:
+            try:
+                outcome = self._fitted(0)
+            except Exception as error:
+                raise GEHRuntimeError(f"fit: it failed with y as it is: {type(error).__name__}: {error}") from error
+        outcome = self._explained(outcome, 0)
+        ranking = _checked_ranking(outcome, self.measure)
+        if record is not None and not np.allclose(record["scores"], ranking.scores, rtol=_SAME_SCORES):
             raise GEHValueError("observed: the checkpoint was made with other scores; give another folder.")
-        about = {"method": ranking.method, "names": ranking.names, "groups": groups}
-        return {"number": 0, "scores": ranking.scores.tolist(), **about}
+        return {
+            "number": 0,
+            "scores": ranking.scores.tolist(),
+            "method": ranking.method,
+            "names": ranking.names,
+            "groups": self._groups_of(outcome),
+        }
 
     def _fitted(self, number: int) -> Any:
+        """Return what ``fit`` returns for one permutation, with all global generators seeded and then restored."""
+        seed = self._fit_seed(number)
         with global_generators():
-            seed = self._seed(number)
             torch.manual_seed(seed)
             np.random.seed(seed)
             random.seed(seed)
-            y = self.y if number == 0 else _taken(self.y, self._order(number))
-            return self.fit(self.X, y, seed=seed) if self._takes_seed else self.fit(self.X, y)
+            y = self.y if number == 0 else _permute_rows(self.y, self._order(number))
+            return self.fit(self.X, y, seed=seed) if _takes_seed(self.fit) else self.fit(self.X, y)
 
-    def _order(self, number: int) -> NDArray[np.int64]:
-        return np.random.default_rng([self.seed, number]).permutation(self.rows)
+    def _order(self, number: int) -> Ints:
+        """Return the permutation: row i of the permuted target is row ``order[i]`` of the target."""
+        return np.random.default_rng([self.seed, number]).permutation(self.n_rows)
 
-    def _seed(self, number: int) -> int:
-        return self.seed if number == 0 else int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0] >> 1)
+    def _fit_seed(self, number: int) -> int:
+        """Return the seed of one fit, below 2^31 as some generators need."""
+        if number == 0:
+            return self.seed
+        return int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0] >> 1)
 
-    def _scored(self, outcome: Any, number: int) -> tuple[PairRanking, Record, Any]:
-        """Return the scores of what ``fit`` returned, what is to be kept of it, and its groups."""
-        if isinstance(outcome, nn.Module):
-            outcome = self._explained(outcome, number)
-        ranking = _ranking(outcome, self.measure)
-        if not np.isfinite(ranking.scores).all():
-            raise GEHValueError("fit: some of the scores it returned are NaN or infinite.")
-        return ranking, dict(self.keep(outcome)) if self.keep is not None and number else {}, self._groups(outcome)
-
-    def _groups(self, outcome: Any) -> Any:
-        """Return the groups of a result: a label for each row, or how many, if it is about other rows."""
-        labels = getattr(outcome, "labels", None)
-        if labels is None:
-            return None
-        return labels.tolist() if len(labels) == self.rows else len(outcome.group_names)
-
-    def _explained(self, net: nn.Module, number: int) -> Any:
-        from geh_explain.explainer import GEHExplainer
-
+    def _explained(self, outcome: Any, number: int) -> Any:
+        """Return the result of explaining a network; any other outcome of ``fit`` unchanged."""
+        if not isinstance(outcome, nn.Module):
+            return outcome
         options = {"seed": self.seed, "progress": False, "distributed": False, **self.explain}
         if number and self.groups is not None:
             options["groups"] = self.groups if isinstance(self.groups, int) else np.asarray(self.groups)
-        return GEHExplainer(net).explain(self.X, **options)
+        return GEHExplainer(outcome).explain(self.X, **options)
+
+    def _groups_of(self, outcome: Any) -> Any:
+        """Return the groups of a result as labels of the rows, or their number if it describes other rows."""
+        labels = getattr(outcome, "labels", None)
+        if labels is None:
+            return None
+        return labels.tolist() if len(labels) == self.n_rows else len(outcome.group_names)
 
 
 def fingerprint(refits: Refits) -> dict[str, str]:
-    """Return what tells one test from another; code is known by its name only."""
+    """Return what identifies a test: checkpoints with another fingerprint belong to another test.
+
+    Data are compared by their contents, functions by their names only.
+    """
     return {
-        "X": _digest(refits.X),
-        "y": _digest(refits.y),
-        "fit": _name(refits.fit),
+        "X": digest(_as_arrays(refits.X)),
+        "y": digest(_as_arrays(refits.y)),
+        "fit": _function_name(refits.fit),
         "measure": refits.measure,
-        "explain": repr(sorted(refits.explain.items())),
-        "keep": "" if refits.keep is None else _name(refits.keep),
+        "explain": ", ".join(f"{name}={_describe(refits.explain[name])}" for name in sorted(refits.explain)),
+        "keep": "" if refits.keep is None else _function_name(refits.keep),
         "seed": str(refits.seed),
         "version": __version__,
     }
 
 
+def _as_arrays(value: Any) -> Any:
+    """Return data as arrays, or lists of arrays, which :func:`digest` hashes by their contents.
+
+    A DataFrame or Series does not keep its values in attributes that ``digest`` reads, and an array of objects holds
+    addresses; the objects are compared by their repr.
+    """
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, (tuple, list)):
+        return [_as_arrays(part) for part in value]
+    if hasattr(value, "columns"):
+        # Column names are the names of the units in the result.
+        return [[str(name) for name in value.columns], _as_arrays(value.to_numpy())]
+    array = np.asarray(value)
+    return [array.shape, repr(array.tolist())] if array.dtype.hasobject else array
+
+
+def _describe(value: Any) -> str:
+    """Return an option as text; arrays by their digest, as numpy abbreviates the text of long ones."""
+    return digest(_as_arrays(value)) if hasattr(value, "__array__") else repr(value)
+
+
 def _takes_seed(function: Callable[..., Any]) -> bool:
+    """Return whether a function has a parameter called ``seed``."""
     try:
         return "seed" in inspect.signature(function).parameters
-    except ValueError:  # written in C
+    except ValueError:  # functions written in C may have no signature
         return False
 
 
-def _name(function: Any) -> str:
-    of = getattr(function, "func", function)
-    return getattr(of, "__qualname__", type(of).__qualname__)
+def _function_name(function: Any) -> str:
+    """Return the qualified name of a function, of the function inside a partial, or of a callable's class."""
+    wrapped = getattr(function, "func", function)
+    return getattr(wrapped, "__qualname__", type(wrapped).__qualname__)
 
 
-def _digest(value: Any) -> str:
-    digest = hashlib.sha256()
-    for part in value if isinstance(value, (tuple, list)) else (value,):
-        array = np.ascontiguousarray(part.detach().cpu().numpy() if isinstance(part, Tensor) else np.asarray(part))
-        digest.update(repr((array.shape, str(array.dtype))).encode())
-        digest.update(array.tobytes() if array.dtype != object else repr(array.tolist()).encode())
-    return digest.hexdigest()[:16]
-
-
-def _rows(name: str, value: Any) -> int:
+def _count_rows(name: str, value: Any) -> int:
+    """Return the number of rows of the argument ``name``; of its first part if it is a tuple."""
     part = value[0] if isinstance(value, tuple) and value else value
     try:
         return len(part)
@@ -155,19 +220,26 @@ def _rows(name: str, value: Any) -> int:
         raise GEHTypeError(f"{name} is a {type(value).__name__}; give a tensor, an array or a DataFrame.") from None
 
 
-def _taken(y: Any, order: NDArray[np.int64]) -> Any:
-    """Return the rows of ``y`` in another order; a Series keeps its index, by which it may be joined to X."""
+def _permute_rows(y: Any, order: Ints) -> Any:
+    """Return the rows of ``y`` in another order, of the same type."""
     if hasattr(y, "iloc"):
-        taken = y.iloc[order]
-        taken.index = y.index
-        return taken
+        # The index stays in its order: ``fit`` may align X and y by it, which would undo the permutation.
+        return y.iloc[order].set_axis(y.index)
     if isinstance(y, (tuple, list)):
         return type(y)(y[i] for i in order)
     return y[torch.as_tensor(order, device=y.device)] if isinstance(y, Tensor) else np.asarray(y)[order]
 
 
+def _checked_ranking(outcome: Any, measure: str) -> PairRanking:
+    """Return the ranking of an outcome of ``fit``, with finite scores."""
+    ranking = _ranking(outcome, measure)
+    if not np.isfinite(ranking.scores).all():
+        raise GEHValueError("fit: some of the scores it returned are NaN or infinite; return finite scores.")
+    return ranking
+
+
 def _ranking(outcome: Any, measure: str) -> PairRanking:
-    """Return the scores of an Interactions, a ranking or an array."""
+    """Return the scores of an Interactions, a PairRanking, or an array (P,) or (D, D)."""
     if isinstance(outcome, PairRanking):
         return outcome
     if callable(getattr(outcome, "ranking", None)):
@@ -181,10 +253,11 @@ def _ranking(outcome: Any, measure: str) -> PairRanking:
     scores = outcome.detach().cpu().numpy() if isinstance(outcome, Tensor) else np.asarray(outcome, dtype=float)
     if scores.ndim == 2 and scores.shape[0] == scores.shape[1] and len(scores) > 1:
         scores = scores[np.triu_indices(len(scores), 1)]
-    units = round((1 + np.sqrt(1 + 8 * scores.size)) / 2)
-    if scores.ndim != 1 or not scores.size or units * (units - 1) // 2 != scores.size:
+    # P = D (D - 1) / 2, solved for D.
+    n_units = round((1 + np.sqrt(1 + 8 * scores.size)) / 2)
+    if scores.ndim != 1 or not scores.size or n_units * (n_units - 1) // 2 != scores.size:
         raise GEHValueError(
             f"fit: it returned an array of shape {scores.shape}; return the scores of all pairs i < j, or a symmetric "
             "matrix."
         )
-    return PairRanking(measure.upper(), scores, [f"x{unit}" for unit in range(units)])
+    return PairRanking(measure.upper(), scores, [f"x{unit}" for unit in range(n_units)])

@@ -1,4 +1,4 @@
-"""Work that is spread over processes or machines by joblib, and survives those that fail or die."""
+"""Tasks run in parallel by joblib, in processes or on a cluster, with retries for failures and dead processes."""
 
 from __future__ import annotations
 
@@ -14,67 +14,93 @@ import torch
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: How often work is tried before it is given up.
-_TRIES = 2
-#: One piece of work at a time in each process: random numbers, and the number of threads, are the process's.
-_ALONE = Lock()
+#: Attempts per task before it is reported as a failure.
+_ATTEMPTS = 2
+#: Tasks per worker that are handed at once to a joblib backend which cannot stream its results.
+_TASKS_PER_WORKER = 4
+#: One task at a time in each process: random generators and the number of threads belong to the whole process.
+_TASK_LOCK = Lock()
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a piece of work could not be done."""
+    """The outcome of a task that could not be done, with the reason in words."""
 
     reason: str
 
 
-def spread(work: Callable[[T], R], tasks: Sequence[T], workers: int | None = None) -> Iterator[tuple[T, R | Failure]]:
-    """Do the tasks, one thread each, and yield each with what came of it, in the order in which they end.
+def run_parallel(
+    work: Callable[[T], R], tasks: Sequence[T], workers: int | None = None
+) -> Iterator[tuple[T, R | Failure]]:
+    """Yield every task with ``work(task)``, or with a :class:`Failure`, in the order in which tasks end.
 
-    joblib does it, with ``workers`` processes, or as ``joblib.parallel_config`` says: its backends "dask" and "ray"
-    use a cluster. Work that raises is tried once more. Where a process dies, those that worked beside it are done
-    again, each alone, so that only what kills its process is given up.
+    A task that raises is tried once more. If a process dies, the tasks that were running are repeated one by one, so
+    that only a task which kills its own process becomes a failure. Each task runs with one torch thread.
+
+    Parameters
+    ----------
+    work
+        Function of one task. It is pickled where tasks run in other processes.
+    tasks
+        Arguments of ``work``.
+    workers
+        Number of processes, -1 for all processors. None follows ``joblib.parallel_config``, whose backends "dask" and
+        "ray" use a cluster.
+
+    Examples
+    --------
+    >>> sorted(run_parallel(abs, [-1, 2], workers=1))
+    [(-1, 1), (2, 2)]
     """
     from joblib import effective_n_jobs
 
-    left, doubtful = dict(enumerate(tasks)), list[int]()
-    while left:
+    remaining = dict(enumerate(tasks))
+    suspects: list[int] = []
+    while remaining:
         try:
-            for number, outcome in _results(work, left, workers):
-                yield left.pop(number), outcome
+            for number, outcome in _run_all(work, dict(remaining), workers):
+                yield remaining.pop(number), outcome
         except Exception as error:
-            if not _is_death(error):
+            if not _is_process_death(error):
                 raise
-            doubtful += list(left)[: effective_n_jobs(workers)]
-            for number in doubtful:
-                left.pop(number, None)
-    for number in doubtful:
+            # Tasks are started in order, so the first ones without a result were running when the process died.
+            running = list(remaining)[: effective_n_jobs(workers)]
+            suspects += running
+            for number in running:
+                del remaining[number]
+    for number in suspects:
         try:
-            outcome = next(iter(_results(work, {number: tasks[number]}, max(2, effective_n_jobs(workers)))))[1]
+            # At least two workers, as joblib runs a single one inside this process, which must survive.
+            outcomes = _run_all(work, {number: tasks[number]}, max(2, effective_n_jobs(workers)))
+            _, outcome = next(iter(outcomes))
         except Exception as error:
-            if not _is_death(error):
+            if not _is_process_death(error):
                 raise
             outcome = Failure("its process died, twice: killed, out of memory, or crashed")
         yield tasks[number], outcome
 
 
-def _results(work: Callable[[T], R], tasks: dict[int, T], workers: int | None) -> Iterator[tuple[int, R | Failure]]:
+def _run_all(work: Callable[[T], R], tasks: dict[int, T], workers: int | None) -> Iterator[tuple[int, R | Failure]]:
+    """Yield the number and outcome of each task as it ends; raises if a process dies."""
     from joblib import Parallel, delayed, effective_n_jobs
 
     calls = [delayed(_attempt)(work, number, task) for number, task in tasks.items()]
     try:
         parallel = Parallel(workers, return_as="generator_unordered", batch_size=1)
-    except ValueError:  # a backend that hands over everything at the end
-        several = 4 * effective_n_jobs(workers)
-        for start in range(0, len(calls), several):
-            yield from Parallel(workers, batch_size=1)(calls[start : start + several])
+    except ValueError:
+        # This backend returns all results at the end: small portions let the caller save some of them earlier.
+        portion = _TASKS_PER_WORKER * effective_n_jobs(workers)
+        for start in range(0, len(calls), portion):
+            yield from Parallel(workers, batch_size=1)(calls[start : start + portion])
         return
     yield from parallel(calls)
 
 
 def _attempt(work: Callable[[T], R], number: int, task: T) -> tuple[int, R | Failure]:
+    """Run one task inside a worker, up to two times; returns its number with the result or the last error."""
     reason = ""
-    with _ALONE, one_thread():
-        for _ in range(_TRIES):
+    with _TASK_LOCK, one_thread():
+        for _ in range(_ATTEMPTS):
             try:
                 return number, work(task)
             except Exception as error:
@@ -82,14 +108,18 @@ def _attempt(work: Callable[[T], R], number: int, task: T) -> tuple[int, R | Fai
     return number, Failure(reason)
 
 
-def _is_death(error: Exception) -> bool:
-    """Tell whether an error says that a process died; Dask has a class of its own for it."""
+def _is_process_death(error: Exception) -> bool:
+    """Return whether an error means that a worker process died."""
+    # Dask's class is compared by name, as Dask need not be installed.
     return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute as workers do: sums by several threads differ in their last digits, and trained networks in the first."""
+    """Run torch with one thread, as workers do, and restore the number of threads at the end.
+
+    Sums over several threads differ in their last digits, and networks trained from them in the first.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,7 +1,13 @@
-"""What units respond to: the inputs that excite them most, found among candidates or painted by gradient ascent."""
+"""Interpretation of hidden units by the inputs that excite them most.
+
+Such inputs are found in two ways: by search among candidates (:func:`exemplars`) or by gradient ascent from noise
+(:func:`maximise`). :func:`reading` summarises labelled exemplars by their majority label. ``explainer.interpret``
+combines all three for the strongest pairs of a result and returns a :class:`Gallery`.
+"""
 
 from geh_explain.interpret.ascent.maximisation import Maximised, maximise
-from geh_explain.interpret.exemplar_search import Exemplars, exemplars
+from geh_explain.interpret.exemplar_search import exemplars
+from geh_explain.interpret.exemplar_set import Exemplars
 from geh_explain.interpret.gallery import Gallery, PairView
 from geh_explain.interpret.readings import Reading, half_blank, reading
 

@@ -1,4 +1,4 @@
-"""Putting into words what a unit responds to."""
+"""Readings: the majority label of a unit's exemplars; and candidates that show one half of an image only."""
 
 from __future__ import annotations
 
@@ -15,8 +15,19 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 
 @dataclass(frozen=True)
 class Reading:
-    """The label that most of a unit's exemplars have: ``count`` of ``total``.
+    """The most frequent label among a unit's exemplars.
 
+    Attributes
+    ----------
+    label
+        The label, as text.
+    count
+        Number of exemplars with this label.
+    total
+        Number of exemplars.
+
+    Examples
+    --------
     >>> import geh_explain as geh
     >>> str(geh.interpret.reading(["seven", "seven", "one"]))
     'seven, 2 of 3'
@@ -28,7 +39,7 @@ class Reading:
 
     @property
     def share(self) -> float:
-        """How many of the exemplars have the label."""
+        """Share of the exemplars with this label, between 0 and 1."""
         return self.count / self.total
 
     def __str__(self) -> str:
@@ -36,32 +47,64 @@ class Reading:
 
 
 def reading(labels: Iterable[Any]) -> Reading:
-    """Return the majority of the labels of a unit's exemplars, the strongest first; of equally many, the first.
+    """Return the most frequent label.
 
+    Parameters
+    ----------
+    labels
+        Labels of a unit's exemplars, strongest first; compared by their text. Of equally frequent labels the one that
+        occurs first is returned.
+
+    Raises
+    ------
+    GEHTypeError
+        If ``labels`` is a string or not iterable.
+    GEHValueError
+        If ``labels`` is empty.
+
+    Examples
+    --------
     >>> str(reading(["7 on the left"] * 8 + ["9 on the left"]))
     '7 on the left, 8 of 9'
     """
+    # A string is iterable, but its letters are not labels.
     if isinstance(labels, str) or not isinstance(labels, Iterable):
         raise GEHTypeError(f"labels={labels!r} is not a list; give one label for each exemplar.")
-    given = [_text(label) for label in labels]
-    if not given:
+    texts = [_text(label) for label in labels]
+    if not texts:
         raise GEHValueError("labels is empty; give one label for each exemplar.")
-    label, count = Counter(given).most_common(1)[0]
-    return Reading(label, count, len(given))
+    label, count = Counter(texts).most_common(1)[0]
+    return Reading(label, count, len(texts))
 
 
 def half_blank(images: Tensor, side: str, blank: float = 0.0) -> Tensor:
-    """Return images (n, C, H, 2 W) that show ``images`` (n, C, H, W), or (n, H, W), on one side, nothing on the other.
+    """Return images twice as wide, with the given images on one side and a constant on the other.
 
+    Parameters
+    ----------
+    images
+        Tensor (n, C, H, W), or (n, H, W) for one channel.
+    side
+        Side of the given images: ``"left"`` or ``"right"``.
+    blank
+        Value of the other side.
+
+    Returns
+    -------
+    Tensor
+        Images (n, C, H, 2 W).
+
+    Examples
+    --------
     >>> half_blank(torch.ones(1, 2, 2), "left")
     tensor([[[[1., 1., 0., 0.],
               [1., 1., 0., 0.]]]])
     """
     if not isinstance(images, Tensor) or images.ndim not in (3, 4):
         shape = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
-        raise GEHTypeError(f"images: {shape} is not understood; give a tensor (n, C, H, W) or (n, H, W).")
+        raise GEHTypeError(f"images: {shape} is not supported; give a tensor (n, C, H, W) or (n, H, W).")
     if not isinstance(blank, (int, float)):
-        raise GEHTypeError(f"blank={blank!r} is not a number.")
+        raise GEHTypeError(f"blank={blank!r} is not a number; give the value of the blank half, such as 0.0.")
     if side not in ("left", "right"):
         raise GEHValueError(f"side={side!r} is unknown; use 'left' or 'right'.")
     images = images[:, None] if images.ndim == 3 else images
@@ -70,5 +113,6 @@ def half_blank(images: Tensor, side: str, blank: float = 0.0) -> Tensor:
 
 
 def _text(label: Any) -> str:
+    # A zero-dimensional tensor would print as "tensor(7)".
     value = label.item() if isinstance(label, Tensor) else label
     return str(value)

@@ -1,9 +1,8 @@
-"""How strongly the units of a layer respond to inputs."""
+"""Responses of a layer's units to inputs: one number per row and unit."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHError, GEHRuntimeError, GEHTypeError, GEHValueError, warn
@@ -21,24 +19,85 @@ from geh_explain.units.base import Units
 from geh_explain.units.channels import Channels
 from geh_explain.units.subset import Subset
 
-#: Functions of each number on its own that grow, and hide how far below their threshold a number is.
-_ACTIVATIONS = (
-    *("relu", "relu6", "leaky_relu", "prelu", "rrelu", "elu", "celu", "selu", "threshold"),
-    *("gelu", "silu", "mish", "softplus", "logsigmoid", "sigmoid", "tanh", "softsign"),
-    *("hardtanh", "hardsigmoid", "hardswish"),
-)
+#: Names in a message about dead units before it is shortened.
+_MAX_NAMES = 8
+
+
+@dataclass(frozen=True)
+class HiddenUnits:
+    """Units of one hidden layer of a model.
+
+    Attributes
+    ----------
+    model
+        The network.
+    layer
+        A dotted name, a module, or a :class:`~geh_explain.Layer`.
+    units
+        The unit set, or None for neurons (channels of feature maps).
+    """
+
+    model: nn.Module
+    layer: Any
+    units: Units | None
+
+    def cut(self, rows: Rows, argument: str) -> Cut:
+        """Return the model cut at the layer.
+
+        Parameters
+        ----------
+        rows
+            A few rows on which the model is tried.
+        argument
+            The user's name for these rows, for error messages.
+
+        Raises
+        ------
+        GEHTypeError
+            If the layer is None: the inputs are no hidden units.
+        GEHValueError
+            If the model raises an exception on these rows, typically because of their shape.
+        """
+        if self.layer is None:
+            raise GEHTypeError(
+                "layer=None: each input responds to itself only; name a hidden layer, such as layer='fc2'."
+            )
+        try:
+            return Cut(self.model, find_layer(self.model, self.layer), self.units, "raw", rows)
+        except GEHError:
+            # These messages already name the argument and the way out.
+            raise
+        except Exception as error:
+            shapes = ", ".join(str(tuple(x.shape[1:])) for x in rows.inputs)
+            raise GEHValueError(
+                f"{argument}: the model does not take rows of shape {shapes} ({error}); give rows of the shape that "
+                "the model was trained on."
+            ) from error
 
 
 @dataclass(frozen=True)
 class Responses:
-    """What units answer to rows: ``values`` (n, U), and where in their maps (n, U, r), if they are channels."""
+    """Responses of U units to n rows.
+
+    Attributes
+    ----------
+    values
+        Activations (n, U), reduced over the numbers that belong to one unit.
+    places
+        Positions (n, U, r) of the maxima in feature maps with r dimensions; None if units are not channels or the
+        reduction is the mean.
+    """
 
     values: Tensor
     places: Tensor | None
 
 
-def choose_units(units: Any) -> Units | None:
-    """Return the unit set that a number, several numbers, a unit set or None (all units) stands for."""
+def as_unit_set(units: Any) -> Units | None:
+    """Return the unit set for an index, several indices, a unit set, or None (all units).
+
+    >>> list(as_unit_set(3).indices), list(as_unit_set([0, 2]).indices), as_unit_set(None)
+    ([3], [0, 2], None)
+    """
     if units is None or isinstance(units, Units):
         return units
     if isinstance(units, Tensor) and not units.ndim:
@@ -47,52 +106,42 @@ def choose_units(units: Any) -> Units | None:
         return Subset([int(units)])
     if isinstance(units, (str, Layer)) or not isinstance(units, Iterable):
         raise GEHTypeError(
-            f"units={units!r} is not understood; give the number of a unit, a list of numbers, a unit set such as "
+            f"units={units!r} is not supported; give the index of a unit, a list of indices, a unit set such as "
             "geh_explain.units.Channels(), or None for all units."
         )
     return Subset(units)  # type: ignore[arg-type]
 
 
-def cut_at(model: nn.Module, layer: Any, units: Units | None, rows: Rows, argument: str) -> Cut:
-    """Cut the model at a layer; ``argument`` is what the user calls the rows on which it is tried."""
-    if layer is None:
-        raise GEHTypeError("layer=None: what an input responds to is itself; name a hidden layer, such as 'fc2'.")
-    try:
-        return Cut(model, find_layer(model, layer), units, "raw", rows)
-    except GEHError:
-        raise
-    except Exception as error:
-        shapes = ", ".join(str(tuple(x.shape[1:])) for x in rows.inputs)
-        raise GEHValueError(
-            f"{argument}: the model does not take rows of shape {shapes} ({error}); give them as the model was trained."
-        ) from error
+def reduce_activations(cut: Cut, activations: Tensor, reduce: str) -> Responses:
+    """Return the units' responses in a layer's output.
 
-
-def respond(cut: Cut, rows: Rows, reduce: str) -> Responses:
-    """Return what the units answer; ``reduce`` ("max" or "mean") is taken over the numbers that one unit moves."""
-    return reduced(cut, cut.activations(rows), reduce)
-
-
-def reduced(cut: Cut, activations: Tensor, reduce: str) -> Responses:
-    """Return the units' values in what a layer puts out."""
+    Parameters
+    ----------
+    cut
+        The model cut at the layer.
+    activations
+        Output ``(n, *shape)`` of the layer.
+    reduce
+        ``"max"`` or ``"mean"`` over the numbers that belong to one unit, such as the pixels of a channel.
+    """
     members = cut.units.members(activations)
     if members.shape[2] == 1:
         return Responses(members[:, :, 0], None)
     if reduce == "mean":
-        inside = torch.isfinite(members)
-        return Responses(members.masked_fill(~inside, 0).sum(dim=2) / inside.sum(dim=2), None)
+        # Units of unequal size are padded with -inf, which must not enter the mean.
+        is_member = torch.isfinite(members)
+        return Responses(members.masked_fill(~is_member, 0).sum(dim=2) / is_member.sum(dim=2), None)
     values, flat = members.max(dim=2)
     shape = map_shape(cut)
     if shape is None:
         return Responses(values, None)
-    steps = torch.tensor([math.prod(shape[i + 1 :]) for i in range(len(shape))], device=flat.device)
-    sizes = torch.tensor(shape, device=flat.device)
-    return Responses(values, flat[..., None] // steps % sizes)
+    return Responses(values, torch.stack(torch.unravel_index(flat, shape), dim=-1))
 
 
 def map_shape(cut: Cut) -> tuple[int, ...] | None:
-    """Return the shape of the maps that units are, None if they are no channels."""
+    """Return the shape of one channel's feature map, without the batch dimension; None if units are not channels."""
     units: Units | None = cut.units
+    # A subset of channels is made of channels too.
     while isinstance(units, Subset):
         units = units.of
     if not isinstance(units, Channels):
@@ -102,53 +151,41 @@ def map_shape(cut: Cut) -> tuple[int, ...] | None:
 
 
 def check_reduce(reduce: str) -> None:
-    """Refuse an unknown word."""
+    """Raise GEHValueError unless ``reduce`` is "max" or "mean"."""
     if reduce not in ("max", "mean"):
         raise GEHValueError(f"reduce={reduce!r} is unknown; use 'max' or 'mean'.")
 
 
-def refuse_not_finite(values: Tensor, rows: Rows, what: str) -> None:
-    """Refuse values (n, ...) that are NaN or infinite."""
-    if bool(torch.isfinite(values.sum())):  # quicker than asking every number
+def check_finite(values: Tensor, rows: Rows, description: str) -> None:
+    """Raise GEHRuntimeError with the first row at which ``values`` (n, ...) are NaN or infinite."""
+    # One sum is faster than a test of each number; an overflow of the sum alone passes the second test.
+    if bool(torch.isfinite(values.sum())):
         return
-    bad = ~torch.isfinite(values).reshape(len(values), -1).all(dim=1)
-    if bool(bad.any()):
-        row = rows.number(int(bad.nonzero()[0]))
-        raise GEHRuntimeError(f"{what} is NaN or infinite at candidate {row}; look at it there, or leave it out.")
+    is_bad = ~torch.isfinite(values).reshape(len(values), -1).all(dim=1)
+    if bool(is_bad.any()):
+        row = rows.index_of(int(is_bad.nonzero()[0]))
+        raise GEHRuntimeError(
+            f"{description} is NaN or infinite at candidate {row}; check this candidate, or leave it out."
+        )
 
 
-def report_dead(dead: NDArray[np.bool_], names: Sequence[str], what: str) -> None:
-    """Say which units nothing changes; if that is all of them, there is nothing to show."""
+def report_dead(dead: NDArray[np.bool_], names: Sequence[str], reason: str) -> None:
+    """Warn about dead units; raise GEHValueError if all units are dead.
+
+    Parameters
+    ----------
+    dead
+        Mask (U,).
+    names
+        Names of the U units.
+    reason
+        The observation, as a verb phrase: "gave the same value for every candidate".
+    """
     if not dead.any():
         return
-    named = [name for name, each in zip(names, dead, strict=True) if each]
-    words = f"units: {', '.join(named[:8])}{' and others' if len(named) > 8 else ''} {what} (dead, or cut off)"
+    dead_names = [name for name, is_dead in zip(names, dead, strict=True) if is_dead]
+    suffix = " and others" if len(dead_names) > _MAX_NAMES else ""
+    message = f"units: {', '.join(dead_names[:_MAX_NAMES])}{suffix} {reason} (dead, or not connected to the inputs)"
     if dead.all():
-        raise GEHValueError(words + "; choose other units, or the layer before its activation function.")
-    warn(words + "; what is shown for them means nothing.")
-
-
-class BeforeActivation(TorchFunctionMode):
-    """Remembers what entered the activation functions of a forward pass.
-
-    A ReLU that is off has no gradient, and all inputs below its threshold look the same to it.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._entered: list[tuple[Tensor, Tensor]] = []
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        name = getattr(func, "__name__", "").strip("_")
-        if name not in _ACTIVATIONS or not args or not isinstance(args[0], Tensor):
-            return func(*args, **(kwargs or {}))
-        before = args[0].clone()  # what is changed in place is lost otherwise
-        after = func(*args, **(kwargs or {}))
-        self._entered.append((after, before))
-        return after
-
-    def of(self, value: Tensor) -> Tensor:
-        """Return what entered the activation that put out ``value``, or ``value`` if none did."""
-        return next((before for after, before in reversed(self._entered) if after is value), value)
+        raise GEHValueError(message + "; choose other units, or the layer before its activation function.")
+    warn(message + "; their inputs are arbitrary.")

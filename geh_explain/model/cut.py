@@ -13,13 +13,14 @@ from geh_explain.data.rows import Rows
 from geh_explain.data.targets import select
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
 from geh_explain.model.layers import LayerRef
-from geh_explain.model.outputs import Output, read
+from geh_explain.model.outputs import Output, read_output
 from geh_explain.model.unit_names import check_unit_names
 from geh_explain.model.view import View
 from geh_explain.units.base import Units
 from geh_explain.units.channels import Channels
+from geh_explain.units.default import default_units
 from geh_explain.units.layout import layout_reference
-from geh_explain.units.subset import Subset, default_units
+from geh_explain.units.subset import Subset
 
 
 class _LayerReached(BaseException):
@@ -45,7 +46,7 @@ class Cut:
     Parameters
     ----------
     model
-        The model, in eval mode, see :func:`~geh_explain.model.borrow.borrow`.
+        The model, in eval mode, see :func:`~geh_explain.model.preserve.preserved`.
     layer_ref
         The layer, or the inputs.
     units
@@ -242,7 +243,7 @@ class Cut:
         """Return the explained number of each row (n,) out of all ``outputs`` (n, ...); it must be finite."""
         value = select(outputs, rows.target)
         if not bool(torch.isfinite(value).all()):
-            row = rows.number(int((~torch.isfinite(value)).nonzero()[0]))
+            row = rows.index_of(int((~torch.isfinite(value)).nonzero()[0]))
             raise GEHRuntimeError(
                 f"the model's output is NaN or infinite (the first time at row {row} of the inputs); check "
                 "model(inputs) there, and leave such rows out."
@@ -252,7 +253,7 @@ class Cut:
     def all_outputs(self, rows: Rows, t: Tensor | None = None) -> Tensor:
         """Return all outputs of each row (n, ...), from which the target selects one; ``t`` as in :meth:`outputs`."""
         if t is None:
-            return read(self._call(rows), self.output, len(rows))
+            return read_output(self._call(rows), self.output, len(rows))
         return self._shifted_outputs(rows, t)[0]
 
     def traced_outputs(self, rows: Rows) -> tuple[Tensor, Tensor]:
@@ -282,17 +283,17 @@ class Cut:
                 raw = self._call(rows, shifted)
             else:
                 raw, activations = self._run_with_hook(self.layer, rows, t, keep_activations)
-            return read(raw, self.output, len(rows)), activations
+            return read_output(raw, self.output, len(rows)), activations
 
     def _call(self, rows: Rows, inputs: tuple[Tensor, ...] | None = None) -> Any:
         """Call the model on copies: one that works in place must not change the user's data."""
         inputs = inputs or tuple(x.clone() for x in rows.inputs)
-        extra = tuple(value.clone() if isinstance(value, Tensor) else value for value in rows.extra)
-        n_positional = len(extra) - len(rows.beside.keywords)
-        keywords = dict(zip(rows.beside.keywords, extra[n_positional:], strict=True))
+        extra = tuple(value.clone() if isinstance(value, Tensor) else value for value in rows.additional_forward_args)
+        n_positional = len(extra) - len(rows.forward_args.keywords)
+        keywords = dict(zip(rows.forward_args.keywords, extra[n_positional:], strict=True))
         # Inputs that came as a dict are passed by name.
-        named_inputs = dict(zip(rows.names, inputs, strict=True)) if rows.names else {}
-        positional = (*(() if rows.names else inputs), *extra[:n_positional])
+        named_inputs = dict(zip(rows.input_names, inputs, strict=True)) if rows.input_names else {}
+        positional = (*(() if rows.input_names else inputs), *extra[:n_positional])
         try:
             return self.model(*positional, **named_inputs, **keywords)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Which layer is explained: found by name or module, and the tensor among what it puts out."""
+"""The layer to explain: found by name or module, and the tensor among its outputs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,29 @@ from torch import Tensor, nn
 
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.model.borrow import CallableModel
+from geh_explain.model.preserve import CallableModel
 
-#: Layers that put out what they are for first, and states or weights after it.
-_FIRST_OF_SEVERAL = (nn.RNNBase, nn.MultiheadAttention)
+#: Layers that return a tuple whose first entry is their output; states or attention weights follow.
+_FIRST_IS_OUTPUT = (nn.RNNBase, nn.MultiheadAttention)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer that needs more than a name.
+    """A layer that needs more than a name: one that returns several tensors, or is called several times.
 
-    ``pick`` chooses a tensor from a layer that puts out several: an index, a key or an attribute, or a tuple of
-    them. ``call`` chooses one call of a layer that is called several times in a forward (0 is the first); None
-    moves its units in all calls together.
+    Parameters
+    ----------
+    layer
+        Dotted name or module.
+    pick
+        The tensor to explain among what the layer returns: an index, key or attribute, or a tuple of them for nested
+        containers. None if there is only one floating-point tensor.
+    call
+        Which of the layer's calls in a forward pass to explain; 0 is the first. None shifts its units in all calls
+        together.
 
+    Examples
+    --------
     >>> import torch, geh_explain as geh
     >>> class Tagger(torch.nn.Module):
     ...     def __init__(self):
@@ -46,7 +55,19 @@ class Layer:
 
 @dataclass(frozen=True)
 class LayerRef:
-    """Where the model is cut: ``module`` None stands for the inputs."""
+    """A layer of a given model: the place at which the model is cut.
+
+    Attributes
+    ----------
+    name
+        Dotted name in the model; empty at the inputs.
+    module
+        The layer; None at the inputs.
+    pick
+        Path to the tensor inside what the layer returns; None if it must be found.
+    call
+        Which call of the layer is meant; None for all of them.
+    """
 
     name: str = ""
     module: nn.Module | None = None
@@ -59,42 +80,63 @@ class LayerRef:
         return "the inputs" if self.module is None else f"layer {self.name!r}"
 
     def tensor(self, out: Any) -> Tensor:
-        """Return the tensor among what the layer puts out."""
+        """Return the tensor to explain inside ``out``, what the layer returned.
+
+        >>> import torch
+        >>> LayerRef("lstm", pick=(1, "h")).tensor((torch.zeros(2), {"h": torch.ones(3)}))
+        tensor([1., 1., 1.])
+        """
         for key in self._path(out):
-            out = _get(out, key, self.name)
+            out = _entry(out, key, self.name)
         if not isinstance(out, Tensor):
             raise GEHTypeError(
-                f"layer={self.name!r} puts out {_kind(out)} there, not a tensor. Its tensors: "
-                f"{_listed(out)}. Choose one with layer=Layer({self.name!r}, pick=...)."
+                f"layer={self.name!r} returns {_kind(out)} there, not a tensor. Its tensors: "
+                f"{_list_tensors(out)}. Choose one with layer=Layer({self.name!r}, pick=...)."
             )
         return out
 
     def replaced(self, out: Any, tensor: Tensor) -> Any:
-        """Return what the layer puts out, with another tensor in the chosen place."""
+        """Return a copy of ``out`` with ``tensor`` in the place of the tensor to explain."""
         return _replace(out, self._path(out), tensor)
 
     def _path(self, out: Any) -> tuple[Any, ...]:
+        """Return the keys that lead to the tensor to explain; empty if ``out`` is that tensor."""
         if self.pick is not None or isinstance(out, Tensor):
             return self.pick or ()
-        if isinstance(self.module, _FIRST_OF_SEVERAL):
+        if isinstance(self.module, _FIRST_IS_OUTPUT):
             return (0,)
-        tensors = [path for path, value in _tensors(out) if value.is_floating_point()]
-        if len(tensors) == 1:
-            return tensors[0]
+        paths = [path for path, tensor in _walk_tensors(out) if tensor.is_floating_point()]
+        if len(paths) == 1:
+            return paths[0]
+        example = paths[0][0] if paths and len(paths[0]) == 1 else "..."
         raise GEHTypeError(
-            f"layer={self.name!r} puts out {_kind(out)} with {len(tensors)} tensors: {_listed(out)}. Choose one with "
-            f"layer=Layer({self.name!r}, pick={tensors[0][0] if tensors and len(tensors[0]) == 1 else '...'!r})."
+            f"layer={self.name!r} returns {_kind(out)} with {len(paths)} tensors: {_list_tensors(out)}. Choose one "
+            f"with layer=Layer({self.name!r}, pick={example!r})."
         )
 
 
 def find_layer(model: nn.Module, layer: str | nn.Module | Layer | None) -> LayerRef:
-    """Find ``layer`` in the model; None stands for the inputs."""
+    """Return the place of ``layer`` in the model; None is the inputs.
+
+    Raises
+    ------
+    GEHValueError
+        If the model has no such layer. The message suggests names that are close to a misspelt one.
+    GEHTypeError
+        If ``layer`` is of another type, or the model is a plain callable, which has no layers.
+
+    Examples
+    --------
+    >>> find_layer(nn.Sequential(nn.Linear(2, 3), nn.Tanh()), "1").module
+    Tanh()
+    """
     if layer is None:
         return LayerRef()
     if isinstance(layer, Layer):
-        site = find_layer(model, layer.layer)
-        pick = None if layer.pick is None else layer.pick if isinstance(layer.pick, tuple) else (layer.pick,)
-        return LayerRef(site.name, site.module, pick, None if layer.call is None else check_int("call", layer.call, 0))
+        layer_ref = find_layer(model, layer.layer)
+        pick = layer.pick if layer.pick is None or isinstance(layer.pick, tuple) else (layer.pick,)
+        call = None if layer.call is None else check_int("call", layer.call, 0)
+        return dataclasses.replace(layer_ref, pick=pick, call=call)
     if isinstance(model, CallableModel):
         raise GEHTypeError(
             f"layer={layer!r} needs a torch.nn.Module, but model is a plain callable, which has no layers; pass the "
@@ -104,6 +146,7 @@ def find_layer(model: nn.Module, layer: str | nn.Module | Layer | None) -> Layer
     if isinstance(layer, nn.Module):
         for name, module in modules.items():
             if module is layer:
+                # The name of the whole model is empty, which means the inputs here.
                 return LayerRef(name or "(model)", module)
         raise GEHValueError(
             f"layer={type(layer).__name__}(...) is not part of the model; pass one of its own modules or a dotted name."
@@ -113,16 +156,29 @@ def find_layer(model: nn.Module, layer: str | nn.Module | Layer | None) -> Layer
     if layer in modules and layer:
         return LayerRef(layer, modules[layer])
     names = [name for name in modules if name]
-    close = difflib.get_close_matches(layer, names, n=3, cutoff=0.5) or names[:8]
+    suggestions = difflib.get_close_matches(layer, names, n=3, cutoff=0.5) or names[:8]
     raise GEHValueError(
         f"layer={layer!r} is not in the model; "
-        + (f"did you mean {' or '.join(map(repr, close))}?" if close else "it has no named layers.")
+        + (f"did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else "it has no named layers.")
         + " dict(model.named_modules()) lists them all."
     )
 
 
+def tensors_in(out: Any) -> list[Tensor]:
+    """Return all tensors in nested tuples, lists, mappings and dataclasses, depth first."""
+    return [tensor for _, tensor in _walk_tensors(out)]
+
+
+def _walk_tensors(out: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
+    """Yield (path, tensor) for all tensors inside ``out``, depth first."""
+    if isinstance(out, Tensor):
+        yield path, out
+    for key, value in _entries(out):
+        yield from _walk_tensors(value, (*path, key))
+
+
 def _entries(out: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the entries of a container by the key they are picked with."""
+    """Yield (key, value) for the entries of a container; the key of a dataclass field is its name."""
     if isinstance(out, Mapping):
         yield from out.items()
     elif isinstance(out, (tuple, list)):
@@ -131,47 +187,40 @@ def _entries(out: Any) -> Iterator[tuple[Any, Any]]:
         yield from ((field.name, getattr(out, field.name)) for field in dataclasses.fields(out))
 
 
-def _tensors(out: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
-    if isinstance(out, Tensor):
-        yield path, out
-    for key, value in _entries(out):
-        yield from _tensors(value, (*path, key))
-
-
-def tensors_in(out: Any) -> list[Tensor]:
-    """Return all tensors in what a module puts out, however it is packed."""
-    return [tensor for _, tensor in _tensors(out)]
-
-
-def _listed(out: Any) -> str:
-    found = [f"{path[0] if len(path) == 1 else path!r}: {tuple(value.shape)}" for path, value in _tensors(out)]
-    return ", ".join(found) or "none"
-
-
-def _kind(out: Any) -> str:
-    return f"a {type(out).__name__}"
-
-
-def _get(out: Any, key: Any, name: str) -> Any:
-    for known, value in _entries(out):
-        if known == key:
+def _entry(out: Any, key: Any, name: str) -> Any:
+    """Return one entry of a container, or raise with the entries of the layer ``name`` that exist."""
+    for candidate, value in _entries(out):
+        if candidate == key:
             return value
     raise GEHValueError(
-        f"layer={name!r} puts out {_kind(out)} without {key!r}; pick one of its tensors: {_listed(out)}."
+        f"layer={name!r} returns {_kind(out)} without {key!r}; pick one of its tensors: {_list_tensors(out)}."
     )
 
 
 def _replace(out: Any, path: tuple[Any, ...], tensor: Tensor) -> Any:
+    """Return a copy of ``out`` with ``tensor`` at ``path``; containers off the path are shared."""
     if not path:
         return tensor
     key, rest = path[0], path[1:]
-    new = _replace(_get(out, key, ""), rest, tensor)
+    entry = _replace(_entry(out, key, ""), rest, tensor)
     if isinstance(out, tuple):
-        parts = [new if number == key else value for number, value in enumerate(out)]
-        return type(out)(*parts) if hasattr(out, "_fields") else tuple(parts)
+        entries = [entry if index == key else value for index, value in enumerate(out)]
+        # Named tuples take their entries one by one.
+        return type(out)(*entries) if hasattr(out, "_fields") else tuple(entries)
     changed = copy.copy(out)
     if isinstance(changed, (list, Mapping)):
-        changed[key] = new  # type: ignore[index]
+        changed[key] = entry  # type: ignore[index]
     else:
-        object.__setattr__(changed, key, new)
+        # Plain setattr raises for frozen dataclasses.
+        object.__setattr__(changed, key, entry)
     return changed
+
+
+def _list_tensors(out: Any) -> str:
+    """Return the tensors inside ``out`` as "path: shape, ...", for messages."""
+    tensors = [f"{path[0] if len(path) == 1 else path!r}: {tuple(value.shape)}" for path, value in _walk_tensors(out)]
+    return ", ".join(tensors) or "none"
+
+
+def _kind(out: Any) -> str:
+    return f"a {type(out).__name__}"

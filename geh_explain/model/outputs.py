@@ -1,4 +1,4 @@
-"""Which scalar is explained: from whatever the model returns to one number per row."""
+"""``output``: from whatever the model returns to a tensor with one row per row of the batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Output = str | Callable[[Any], Tensor]
 
 
 def check_output(output: Output) -> None:
-    """Refuse an ``output`` that is neither a known word nor a callable."""
+    """Raise if ``output`` is neither a string nor a callable; a key can be checked only when the model returns."""
     if not callable(output) and not isinstance(output, str):
         raise GEHTypeError(
             f"output={output!r} is unknown; use 'raw', 'probability' (sigmoid for one column, softmax for more), the "
@@ -23,22 +23,49 @@ def check_output(output: Output) -> None:
         )
 
 
-def read(raw: Any, output: Output, rows: int) -> Tensor:
-    """Turn what the model returned into a tensor (rows, ...), as ``output`` asks."""
+def read_output(raw: Any, output: Output, rows: int) -> Tensor:
+    """Return what the model returned as a floating-point tensor (rows, ...).
+
+    Parameters
+    ----------
+    raw
+        What the model returned. Of a mapping or object with ``logits`` these are taken.
+    output
+        ``"raw"``; ``"probability"`` for the sigmoid of one output per row, or the softmax over dimension 1 of several;
+        a key or attribute of ``raw``; or a callable that turns ``raw`` into a tensor.
+    rows
+        Number of rows of the batch.
+
+    Raises
+    ------
+    GEHTypeError
+        If the result is not a tensor, or not of floating point.
+    GEHValueError
+        If ``raw`` does not have the key.
+    GEHRuntimeError
+        If the first dimension is not the rows of the batch.
+
+    Examples
+    --------
+    >>> read_output({"logits": torch.zeros(3, 2), "loss": 0.1}, "probability", rows=3)[0]
+    tensor([0.5000, 0.5000])
+    """
     value = output(raw) if callable(output) else _pick(raw, None if output in ("raw", "probability") else output)
+    # Black boxes often compute in NumPy; the copy allows arrays that are read-only.
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         value = torch.as_tensor(value.copy())
     if not isinstance(value, Tensor):
-        by = "output=... returned" if callable(output) else "the model returned"
+        source = "output=... returned" if callable(output) else "the model returned"
         raise GEHTypeError(
-            f"{by} a {type(value).__name__}, not a tensor; pass output=callable that picks the tensor, "
-            f"for instance {_hint(value)}."
+            f"{source} a {type(value).__name__}, not a tensor; pass output=callable that picks the tensor, "
+            f"for instance {_suggest_callable(value)}."
         )
     if not value.is_floating_point():
         raise GEHTypeError(
             f"the model's output is {value.dtype}, which has no derivatives; explain the scores before they are "
             "rounded or compared (for instance the logits)."
         )
+    # Models that squeeze return a scalar for a batch of one row.
     if value.ndim == 0 and rows == 1:
         value = value.reshape(1)
     if value.ndim == 0 or value.shape[0] != rows:
@@ -52,23 +79,24 @@ def read(raw: Any, output: Output, rows: int) -> Tensor:
 
 
 def _pick(raw: Any, key: str | None) -> Any:
-    """Return the tensor ``key`` of what the model returned; without a key the logits of a result that has them."""
-    wanted = "logits" if key is None else key
-    if isinstance(raw, Mapping) and wanted in raw:
-        return raw[wanted]
-    if not isinstance(raw, (Tensor, Mapping)) and hasattr(raw, wanted):
-        return getattr(raw, wanted)
+    """Return the entry or attribute ``key`` of ``raw``; without a key its ``logits`` if there are any, else ``raw``."""
+    name = "logits" if key is None else key
+    if isinstance(raw, Mapping) and name in raw:
+        return raw[name]
+    if not isinstance(raw, (Tensor, Mapping)) and hasattr(raw, name):
+        return getattr(raw, name)
     if key is None:
         return raw
-    known = list(raw) if isinstance(raw, Mapping) else [name for name in getattr(raw, "__dict__", {}) if name[0] != "_"]
+    names = list(raw) if isinstance(raw, Mapping) else [name for name in getattr(raw, "__dict__", {}) if name[0] != "_"]
     raise GEHValueError(
         f"output={key!r} is neither 'raw' nor 'probability', and the model returned a {type(raw).__name__} "
-        + (f"with {known}." if known else "without entries of that name.")
+        + (f"with {names}." if names else "without entries of that name.")
         + " Use one of these, or a callable that takes what the model returns."
     )
 
 
-def _hint(value: Any) -> str:
+def _suggest_callable(value: Any) -> str:
+    """Return code for ``output=`` that picks the first entry of ``value``, for messages."""
     if isinstance(value, dict):
         return f"lambda out: out[{next(iter(value), 'key')!r}] (keys: {list(value)})"
     if isinstance(value, (tuple, list)):

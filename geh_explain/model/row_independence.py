@@ -23,7 +23,7 @@ def check_row_independence(cut: Cut, rows: Rows) -> None:
     """
     with torch.no_grad():
         outputs, repeated, alone = cut.outputs(rows), cut.outputs(rows), cut.outputs(rows[:1])
-        reverse_order = cut.outputs(rows.backwards()).flip(0)
+        reverse_order = cut.outputs(rows.flip()).flip(0)
     size = outputs.abs()
     tolerance = 1e-3 * size + 1e-5 * size.max() + 10 * torch.finfo(outputs.dtype).eps
     if bool(((outputs - repeated).abs() > tolerance).any()):

@@ -63,7 +63,7 @@ class UnitMoments:
 def unit_moments(cut: Cut, points: Points, batch_size: int | None) -> UnitMoments:
     """Return the moments of the units' values over all points, by one pass over the data."""
     moments = UnitMoments(cut.n_units)
-    for rows in points.pieces(batch_size):
+    for rows in points.split(batch_size):
         moments.add(cut.units.values(cut.activations(rows)))
     return moments
 

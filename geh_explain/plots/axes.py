@@ -1,4 +1,4 @@
-"""What the pictures share: axes on demand, and names that fit."""
+"""Axes, titles and labels that all plots share. Lengths are in points (1/72 inch) unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -12,21 +12,34 @@ import numpy as np
 
 from geh_explain.errors import GEHTypeError
 
-#: Where a name may be broken, and how much longer than asked for a line may be to be broken there.
-_BREAK, _SLACK = re.compile(r"[\s._/-]+"), 4
-#: Up to this many units names have two lines.
-_FEW = 20
-#: The smallest letters that are drawn, those of a title, and how wide a letter and how high a line of size 1 is.
-SMALLEST, _TITLE, _LETTER, LEADING = 5.0, 10.0, 0.6, 1.25
+#: Smallest font size that is drawn; labels that need a smaller one are thinned out.
+MIN_FONT_SIZE = 5.0
+#: Height of a line of text, and approximate width of a character, both per point of font size.
+LINE_HEIGHT = 1.25
+_CHAR_WIDTH = 0.6
+#: Font size of titles.
+_TITLE_SIZE = 10.0
+#: Characters after which a long name may be broken.
+_BREAK = re.compile(r"[\s._/-]+")
+#: Number of characters by which a line may exceed its width to be broken at such a character.
+_BREAK_SLACK = 4
+#: Maximum number of units whose long names are wrapped; names of more units are shortened to one line.
+_MAX_WRAPPED = 20
 
 
-def shorten(name: str, most: int = 22) -> str:
-    """Return a long name by its end, which is what tells units of one layer apart."""
-    return name if len(name) <= most else "…" + name[1 - most :]
+def shorten(name: str, max_chars: int = 22) -> str:
+    """Return a long name without its start, since units of one layer differ at the end of their names.
+
+    >>> shorten("features.denseblock4.conv2[7]", 12)
+    '…k4.conv2[7]'
+    """
+    return name if len(name) <= max_chars else "…" + name[1 - max_chars :]
 
 
 def wrap(name: str, width: int = 22) -> str:
-    """Return a long name on two lines, broken at a space or a dot if possible; a longer one loses its middle.
+    """Return a long name on two lines, broken at a space or punctuation if possible.
+
+    The second line of a very long name is shortened, so that the middle of the name is left out.
 
     >>> wrap("features.denseblock4.denselayer16").split()
     ['features.denseblock4.', 'denselayer16']
@@ -34,51 +47,72 @@ def wrap(name: str, width: int = 22) -> str:
     name = " ".join(name.split())
     if len(name) <= width:
         return name
-    most, middle = width + _SLACK, min(width, -(-len(name) // 2))
-    least = max(width // 3, min(len(name), 2 * width) - most)
-    breaks = [found.end() for found in _BREAK.finditer(name) if least <= found.end() <= most]
+    max_chars, middle = width + _BREAK_SLACK, min(width, -(-len(name) // 2))
+    min_chars = max(width // 3, min(len(name), 2 * width) - max_chars)
+    breaks = [match.end() for match in _BREAK.finditer(name) if min_chars <= match.end() <= max_chars]
     cut = min(breaks, key=lambda end: abs(end - middle), default=middle)
-    return f"{name[:cut].rstrip()}\n{shorten(name[cut:], most)}"
+    return f"{name[:cut].rstrip()}\n{shorten(name[cut:], max_chars)}"
 
 
-def unit_names(names: Sequence[str]) -> list[str]:
-    """Return names as they are drawn: a long one on two lines among few, by its end among many."""
-    return [wrap(name) if len(names) <= _FEW else shorten(" ".join(name.split())) for name in names]
+def unit_labels(names: Sequence[str]) -> list[str]:
+    """Return unit names as they are drawn: wrapped if there are few units, shortened if there are many."""
+    return [wrap(name) if len(names) <= _MAX_WRAPPED else shorten(" ".join(name.split())) for name in names]
 
 
-def label_units(axis: Any, places: Any, names: list[str], across: int = 0, **options: Any) -> None:
-    """Put names to ticks, one data unit apart: as large and as many as have room, a dollar sign as what it is.
+def set_tick_labels(axis: Any, positions: Any, labels: list[str], across: int = 0, **options: Any) -> None:
+    """Label ticks that are one data unit apart, in a font size at which the labels do not overlap.
 
-    The limits of the axis come first, as they decide how much room there is. ``across`` counts the letters of the names
-    on the other axis, for which the layout will take room away.
+    If that size is below ``MIN_FONT_SIZE``, only every second, third, ... tick is labelled. The limits of the axis must
+    be set before, as they determine the space per label. A dollar sign is drawn as such and does not start a formula.
+
+    Parameters
+    ----------
+    axis
+        ``ax.xaxis`` or ``ax.yaxis``.
+    positions, labels
+        Position and text of each tick.
+    across
+        Length in characters of the labels on the other axis, for which the layout engine will take space away.
+    options
+        Text properties of the labels.
     """
-    lines = 1 + max((name.count("\n") for name in names), default=0)
-    length, (low, high) = points(axis.axes)[0 if axis.axis_name == "x" else 1], axis.get_view_interval()
-    fitting = length / (LEADING * lines * abs(high - low) + _LETTER * across)
-    step = math.ceil(SMALLEST / fitting)
-    axis.set_ticks(np.asarray(places)[::step], names[::step], **options)
+    lines = 1 + max((label.count("\n") for label in labels), default=0)
+    length, (low, high) = size_in_points(axis.axes)[0 if axis.axis_name == "x" else 1], axis.get_view_interval()
+    font_size = length / (LINE_HEIGHT * lines * abs(high - low) + _CHAR_WIDTH * across)
+    step = math.ceil(MIN_FONT_SIZE / font_size)
+    axis.set_ticks(np.asarray(positions)[::step], labels[::step], **options)
     for label in axis.get_ticklabels():
         label.set_parse_math(False)
-        label.set_fontsize(min(label.get_fontsize(), step * fitting))
+        label.set_fontsize(min(label.get_fontsize(), step * font_size))
 
 
-def entitle(ax: Any, text: str) -> None:
-    """Put a title over axes, on as many lines as their width asks for."""
-    letters = max(20, int(1.2 * points(ax)[0] / (_LETTER * _TITLE)))
-    broken = text if len(text) <= letters else text.replace(" (", "\n(", 1)
-    lines = [line for part in broken.split("\n") for line in textwrap.wrap(part, letters)]
-    ax.set_title("\n".join(lines), fontsize=_TITLE, parse_math=False)
+def set_title(ax: Any, text: str) -> None:
+    """Set the title of axes, wrapped to their width; a parenthesis starts a new line if the title is too long."""
+    chars = max(20, int(1.2 * size_in_points(ax)[0] / (_CHAR_WIDTH * _TITLE_SIZE)))
+    broken = text if len(text) <= chars else text.replace(" (", "\n(", 1)
+    lines = [line for part in broken.split("\n") for line in textwrap.wrap(part, chars)]
+    ax.set_title("\n".join(lines), fontsize=_TITLE_SIZE, parse_math=False)
 
 
-def points(ax: Any) -> tuple[float, float]:
-    """Return width and height of axes in points."""
+def size_in_points(ax: Any) -> tuple[float, float]:
+    """Return width and height of axes."""
     ax.apply_aspect()
     scale = 72 / ax.figure.dpi
     return ax.bbox.width * scale, ax.bbox.height * scale
 
 
 def axes_or_new(ax: Any, size: tuple[float, float], area: tuple[float, float, float, float] | None = None) -> Any:
-    """Return ``ax``, or the axes of a new figure of ``size`` inches, in its ``area`` (left, bottom, width, height)."""
+    """Return ``ax``, or the axes of a new figure if it is None.
+
+    Parameters
+    ----------
+    ax
+        Matplotlib axes or None; anything else raises ``GEHTypeError``.
+    size
+        Width and height of a new figure in inches.
+    area
+        Position (left, bottom, width, height) of new axes, as shares of the figure. None: constrained layout.
+    """
     from matplotlib.axes import Axes
 
     if isinstance(ax, Axes):

@@ -1,4 +1,4 @@
-"""Units on a circle, with names that read outwards."""
+"""Circular layout of units, with names that read outwards. Lengths are in points (1/72 inch)."""
 
 from __future__ import annotations
 
@@ -11,97 +11,119 @@ import numpy as np
 
 from geh_explain._types import Floats
 from geh_explain.plots import palette
-from geh_explain.plots.axes import LEADING, SMALLEST, points
+from geh_explain.plots.axes import LINE_HEIGHT, MIN_FONT_SIZE, size_in_points
 
-#: In points: the largest and the smallest diameter of a unit, the side of a picture, gaps, and the size of letters.
-_LARGEST, _LEAST, _PICTURE, _GAP, _LETTERS = 22.0, 5.0, 40.0, 4.0, 10.0
-#: The least share of the axes that is left to the circle where names are long.
-_CIRCLE = 0.35
-#: What a layout engine will take away from the axes, in points, for title and legend.
-_TAKEN = 50.0
+#: Largest and smallest diameter of the disc of a unit.
+_MAX_DISC = 22.0
+_MIN_DISC = 5.0
+#: Largest side of an image.
+_MAX_IMAGE = 40.0
+#: Space between disc, image and name.
+_GAP = 4.0
+#: Largest font size of names.
+_MAX_FONT_SIZE = 10.0
+#: Minimum radius of the circle, as a share of half the axes, where names are long.
+_MIN_RADIUS = 0.35
+#: Height that a layout engine takes from the axes for title and legend.
+_LAYOUT_HEIGHT = 50.0
 
 
 @dataclass(frozen=True)
 class Circle:
-    """Places on a circle of radius 1, the first on top, and what has room there.
+    """Positions on a circle of radius 1 in data coordinates, the first on top, then clockwise.
 
-    Sizes are in points: ``radius`` of the circle, ``room`` for a unit, ``side`` of its picture (0 for none), and
-    ``letters`` of its name.
+    Attributes
+    ----------
+    n_units
+        Number of positions.
+    radius
+        Radius of the circle.
+    disc
+        Diameter available for the disc of a unit.
+    image
+        Side available for the image of a unit, 0 if there are no images.
+    font_size
+        Font size of the names.
     """
 
-    count: int
+    n_units: int
     radius: float
-    room: float
-    side: float
-    letters: float
+    disc: float
+    image: float
+    font_size: float
 
     @classmethod
-    def around(cls, ax: Any, names: list[str], pictured: bool) -> Circle:
-        """Fit the largest circle into axes around which names have room, and set the limits."""
+    def fit(cls, ax: Any, labels: list[str], has_images: bool) -> Circle:
+        """Return the largest circle around which ``labels`` fit into the axes, and set the limits of the axes."""
         ax.set_aspect("equal")
-        width, height = points(ax)
-        half, count = min(width, height - _TAKEN * bool(ax.figure.get_layout_engine())) / 2, len(names)
-        apart = 2 * np.pi * 0.6 * half / count
-        found = cls(count, 0.0, min(_LARGEST, 0.8 * apart), min(_PICTURE, apart) if pictured else 0.0, SMALLEST)
-        longest = max(_length(line) for name in names for line in name.split("\n"))
-        tallest = max(name.count("\n") + 1 for name in names)
-        for letters in np.arange(_LETTERS, SMALLEST - 0.1, -0.5):
-            radius = half - found.beyond - letters * longest
-            high = 2 * np.pi * (radius + found.beyond) / count
-            if radius >= _CIRCLE * half and high >= LEADING * tallest * letters:
+        width, height = size_in_points(ax)
+        layout_height = _LAYOUT_HEIGHT * bool(ax.figure.get_layout_engine())
+        half, n_units = min(width, height - layout_height) / 2, len(labels)
+        spacing = 2 * np.pi * 0.6 * half / n_units
+        image = min(_MAX_IMAGE, spacing) if has_images else 0.0
+        draft = cls(n_units, 0.0, min(_MAX_DISC, 0.8 * spacing), image, MIN_FONT_SIZE)
+        longest = max(_text_width(line) for label in labels for line in label.split("\n"))
+        lines = max(label.count("\n") + 1 for label in labels)
+        # Take the largest font for which the circle is not too small and neighbouring names do not overlap.
+        for font_size in np.arange(_MAX_FONT_SIZE, MIN_FONT_SIZE - 0.1, -0.5):
+            radius = half - draft.name_offset - font_size * longest
+            arc = 2 * np.pi * (radius + draft.name_offset) / n_units
+            if radius >= _MIN_RADIUS * half and arc >= LINE_HEIGHT * lines * font_size:
                 break
-        radius = max(radius, _CIRCLE * half)
+        radius = max(radius, _MIN_RADIUS * half)
         ax.set(xlim=(-half / radius, half / radius), ylim=(-half / radius, half / radius), xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
-        return cls(count, radius, found.room, found.side, float(letters))
+        return cls(n_units, radius, draft.disc, draft.image, float(font_size))
 
     @property
-    def beyond(self) -> float:
-        """How far from the circle names start: after the unit, and its picture with the corners that stand out."""
-        return self.room / 2 + _GAP + (math.sqrt(2) * self.side + _GAP) * bool(self.side)
+    def name_offset(self) -> float:
+        """Distance between circle and names: half the disc, and the diagonal of the image where there is one."""
+        return self.disc / 2 + _GAP + (math.sqrt(2) * self.image + _GAP) * bool(self.image)
 
     @property
     def angles(self) -> Floats:
-        """The angle of every unit, clockwise."""
-        return np.asarray(np.pi / 2 - 2 * np.pi * np.arange(self.count) / self.count)
+        """Angle (n,) of each unit in radians, counter-clockwise from the right."""
+        return np.asarray(np.pi / 2 - 2 * np.pi * np.arange(self.n_units) / self.n_units)
 
-    def places(self, beyond: float = 0.0) -> Floats:
-        """Return places (n, 2) so many points outside of the circle."""
-        return np.stack([np.cos(self.angles), np.sin(self.angles)], axis=1) * (1 + beyond / self.radius)
+    def positions(self, offset: float = 0.0) -> Floats:
+        """Return positions (n, 2) in data coordinates, ``offset`` points outside the circle."""
+        return np.stack([np.cos(self.angles), np.sin(self.angles)], axis=1) * (1 + offset / self.radius)
 
     def draw_units(self, ax: Any, sizes: Floats) -> None:
-        """Draw discs with areas in proportion to ``sizes`` (n,), if they can be seen."""
-        areas = np.maximum(self.room**2 * sizes / (sizes.max() or 1.0), _LEAST**2)
-        ax.scatter(*self.places().T, s=areas, c=palette.NONE, edgecolors=palette.LINE, linewidths=1, zorder=2)
+        """Draw discs whose areas are proportional to ``sizes`` (n,), but not smaller than can be seen."""
+        areas = np.maximum(self.disc**2 * sizes / (sizes.max() or 1.0), _MIN_DISC**2)
+        ax.scatter(*self.positions().T, s=areas, c=palette.NONE, edgecolors=palette.LINE, linewidths=1, zorder=2)
 
-    def draw_names(self, ax: Any, names: list[str]) -> None:
-        """Write names outwards, those on the left from their end."""
-        for name, angle, place in zip(names, np.degrees(self.angles), self.places(self.beyond), strict=True):
-            left = place[0] < -1e-9
+    def draw_names(self, ax: Any, labels: list[str]) -> None:
+        """Write labels along the radius, turned on the left half so that none is upside down."""
+        for label, angle, position in zip(
+            labels, np.degrees(self.angles), self.positions(self.name_offset), strict=True
+        ):
+            left = position[0] < -1e-9
             ax.text(
-                *place,
-                name,
+                *position,
+                label,
                 rotation=angle + 180 if left else angle,
                 rotation_mode="anchor",
                 ha="right" if left else "left",
                 va="center",
-                fontsize=self.letters,
+                fontsize=self.font_size,
                 linespacing=1.0,
                 parse_math=False,
             )
 
-    def draw_pictures(self, ax: Any, pictures: Mapping[int, Floats]) -> None:
-        """Draw pictures (H, W) or (H, W, 3) next to their units, by number."""
+    def draw_images(self, ax: Any, images: Mapping[int, Floats]) -> None:
+        """Draw images (H, W) or (H, W, 3) next to their units, by index."""
         from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
-        places = self.places(self.room / 2 + _GAP + self.side / math.sqrt(2))
-        for number, picture in pictures.items():
-            image = OffsetImage(picture, zoom=self.side / max(picture.shape[:2]), cmap="gray")
-            ax.add_artist(AnnotationBbox(image, tuple(places[number]), frameon=False, pad=0, zorder=3))
+        positions = self.positions(self.disc / 2 + _GAP + self.image / math.sqrt(2))
+        for unit, image in images.items():
+            box = OffsetImage(image, zoom=self.image / max(image.shape[:2]), cmap="gray")
+            ax.add_artist(AnnotationBbox(box, tuple(positions[unit]), frameon=False, pad=0, zorder=3))
 
 
-def _length(text: str) -> float:
-    """Return the length of a text in letters of size 1."""
+def _text_width(text: str) -> float:
+    """Return the width of a text per point of font size."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 

@@ -1,11 +1,11 @@
-"""Inputs that excite units: images side by side, or numbers as colours."""
+"""Drawings of inputs that excite units: images in a grid, rows of a table as colours."""
 
 from __future__ import annotations
 
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,138 +15,245 @@ from torch import Tensor
 from geh_explain.plots import palette
 from geh_explain.plots.axes import shorten
 
-if TYPE_CHECKING:
-    from geh_explain.interpret.ascent.maximisation import Maximised
-    from geh_explain.interpret.exemplar_search import Exemplars
+#: Width of the line between two images of one unit, as a share of their shorter side.
+_GAP = 0.06
+#: Grey value of that line, from 0 (black) to 1 (white).
+_GAP_GREY = 0.75
+#: Units drawn in one figure; further ones are left out, and the figure's title says so.
+_MAX_UNITS = 24
+#: Characters per line of a reading in a title.
+_LINE_LENGTH = 34
+#: A table with more columns than this has no ticks.
+_MAX_TICKS = 12
 
-#: Lines between the images of one unit: how wide, as a share of their shorter side, and how bright.
-_GAP, _GREY = 0.06, 0.75
-#: The most units that are drawn, letters of a line over them, and columns of a table that have a tick.
-_MOST, _LINE, _TICKS = 24, 34, 12
-
-#: The lowest and the highest value: of all numbers of an image, or of each column of a table.
-Limits = tuple[Tensor, Tensor]
+#: Lowest and highest value, scalars for images and one entry per column for tables.
+ColourLimits = tuple[Tensor, Tensor]
 
 
-def draw_exemplars(found: Exemplars, labels: Any = None) -> Any:
-    """Draw the exemplars of each unit in a box of its own, and return the figure."""
-    inputs = first_input(found.inputs)
-    figure, boxes = _boxes(len(found.names))
+class ExemplarData(Protocol):
+    """What the drawings read from the exemplars of U units, k inputs each.
+
+    :class:`geh_explain.interpret.Exemplars` satisfies this protocol.
+    """
+
+    @property
+    def inputs(self) -> Any:
+        """Inputs ``(U, k, *shape)``, or a tuple of such tensors if the model takes several."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the units."""
+
+    @property
+    def places(self) -> NDArray[np.int64] | None:
+        """Positions (U, k, r) of the maxima in feature maps, None for units without a map."""
+
+    @property
+    def map_shape(self) -> tuple[int, ...] | None:
+        """Shape of these feature maps."""
+
+    @property
+    def dead(self) -> NDArray[np.bool_]:
+        """Mask (U,) of the units with a constant activation."""
+
+    def reading(self, labels: Any) -> Sequence[object]:
+        """Return for each unit the majority label of its exemplars."""
+
+
+class MaximisedData(Protocol):
+    """What the drawings read from inputs found by gradient ascent, one per objective.
+
+    :class:`geh_explain.interpret.Maximised` satisfies this protocol.
+    """
+
+    @property
+    def inputs(self) -> Tensor:
+        """Inputs ``(U, *shape)``."""
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """Values (U,) of the objectives."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the objectives."""
+
+
+def draw_exemplars(exemplars: ExemplarData, labels: Any = None) -> Any:
+    """Draw the exemplars of each unit in axes of its own.
+
+    Parameters
+    ----------
+    exemplars
+        Inputs and names of the units. At most 24 units are drawn.
+    labels
+        One label per candidate, or None. With labels, the title of a unit includes its reading.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The colour scale is shared by all units.
+    """
+    inputs = first_input(exemplars.inputs)
+    figure, grid = _axes_grid(len(exemplars.names))
     limits = colour_limits(inputs.flatten(0, 1))
-    for row, (ax, title) in enumerate(zip(boxes, titles(found, labels), strict=False)):
-        show(ax, inputs[row], limits, *placed(found, row))
-        label(ax, title)
+    # Titles exist for all units, axes for the first ones only.
+    for row, (ax, title) in enumerate(zip(grid, exemplar_titles(exemplars, labels), strict=False)):
+        draw_inputs(ax, inputs[row], limits, *maximum_places(exemplars, row))
+        set_title(ax, title)
     return figure
 
 
-def draw_maximised(found: Maximised) -> Any:
-    """Draw one painted input for each objective, and return the figure."""
-    figure, boxes = _boxes(len(found.names))
-    for row, (ax, name, score) in enumerate(zip(boxes, found.names, found.scores, strict=False)):
-        shown = found.inputs[row : row + 1]
-        show(ax, shown, colour_limits(shown))
-        label(ax, f"{shorten(name, 40)}\n{score:.3g}")
+def draw_maximised(maximised: MaximisedData) -> Any:
+    """Draw one input per objective, each with its own colour scale, and return the figure."""
+    figure, grid = _axes_grid(len(maximised.names))
+    for row, (ax, name, score) in enumerate(zip(grid, maximised.names, maximised.scores, strict=False)):
+        inputs = maximised.inputs[row : row + 1]
+        draw_inputs(ax, inputs, colour_limits(inputs))
+        set_title(ax, f"{shorten(name, 40)}\n{score:.3g}")
     return figure
 
 
-def titles(found: Exemplars, labels: Any = None) -> list[str]:
-    """Return what each unit is called, and what it reads if there are labels of the candidates."""
-    names = [shorten(name) + " (dead)" * bool(dead) for name, dead in zip(found.names, found.dead, strict=True)]
+def exemplar_titles(exemplars: ExemplarData, labels: Any = None) -> list[str]:
+    """Return a title per unit: its name, "(dead)" if it is, and its reading if there are ``labels``."""
+    names = [shorten(name) + " (dead)" * bool(dead) for name, dead in zip(exemplars.names, exemplars.dead, strict=True)]
     if labels is None:
         return names
-    wrapped = ("\n".join(textwrap.wrap(str(reading), _LINE)) for reading in found.reading(labels))
-    return [f"{name}\n{reading}" for name, reading in zip(names, wrapped, strict=True)]
+    readings = ("\n".join(textwrap.wrap(str(reading), _LINE_LENGTH)) for reading in exemplars.reading(labels))
+    return [f"{name}\n{reading}" for name, reading in zip(names, readings, strict=True)]
 
 
-def placed(found: Exemplars, row: int) -> tuple[NDArray[np.int64] | None, tuple[int, ...] | None]:
-    """Return where in which map the maxima of a unit are, (None, None) if nowhere in particular."""
-    if found.places is None or found.dead[row]:
+def maximum_places(exemplars: ExemplarData, row: int) -> tuple[NDArray[np.int64] | None, tuple[int, ...] | None]:
+    """Return the positions (k, r) of one unit's maxima and the map's shape; (None, None) if it has none.
+
+    A dead unit has the same value everywhere, so the position of its maximum is arbitrary and is not returned.
+    """
+    if exemplars.places is None or exemplars.dead[row]:
         return None, None
-    return found.places[row], found.map_shape
+    return exemplars.places[row], exemplars.map_shape
 
 
-def _boxes(count: int) -> tuple[Any, list[Any]]:
-    import matplotlib.pyplot as plt
-
-    shown = min(count, _MOST)
-    across = min(4, shown)
-    down = -(-shown // across)
-    figure, boxes = plt.subplots(
-        down, across, figsize=(2.6 * across, 0.5 + 1.9 * down), layout="constrained", squeeze=False
-    )
-    for ax in boxes.flat[shown:]:
-        ax.set_axis_off()
-    if shown < count:
-        figure.suptitle(f"the first {shown} of {count}", fontsize=9, color=palette.LINE)
-    return figure, list(boxes.flat[:shown])
-
-
-def show(
+def draw_inputs(
     ax: Any,
     inputs: Tensor,
-    limits: Limits,
+    limits: ColourLimits,
     places: NDArray[np.int64] | None = None,
     map_shape: Sequence[int] | None = None,
 ) -> None:
-    """Show inputs (k, ...) in one axes: images (C, H, W) or (H, W) in a square grid, other inputs as rows of colours.
+    """Draw inputs into one axes: images in a square grid, other inputs as rows of colours.
 
-    Rings mark ``places`` (k, 2) of a map of ``map_shape`` that lies over each image.
+    Parameters
+    ----------
+    ax
+        Matplotlib axes.
+    inputs
+        Images (k, C, H, W) or (k, H, W), or anything else with k rows, which is flattened to (k, columns).
+    limits
+        The values at both ends of the colour scale, from :func:`colour_limits`.
+    places
+        Positions (k, 2) in a feature map, each marked by a ring in its image; None for no rings.
+    map_shape
+        Shape (rows, columns) of that map, which is stretched over the image.
     """
     ax.set_xticks([])
     ax.set_yticks([])
     for spine in ax.spines.values():
         spine.set_color(palette.NONE)
-    if inputs[0].ndim not in (2, 3):
-        table = _scaled(inputs.flatten(1).cpu(), limits)
-        ax.imshow(table.numpy(), aspect="auto", cmap=palette.STRENGTH, vmin=0, vmax=1)
-        if table.shape[1] <= _TICKS:
-            ax.set_xticks(range(table.shape[1]))
-            ax.tick_params(labelsize=7, length=0)
-        return
-    pictures = [picture(image, limits) for image in inputs.cpu()]
-    height, width = pictures[0].shape[:2]
-    across = math.ceil(math.sqrt(len(pictures)))
+    if inputs[0].ndim in (2, 3):
+        _draw_images(ax, [to_rgb(image, limits) for image in inputs.cpu()], places, map_shape)
+    else:
+        _draw_table(ax, _rescale(inputs.flatten(1).cpu(), limits))
+
+
+def set_title(ax: Any, text: str) -> None:
+    """Set a small title in which dollar signs are plain text, not mathematics."""
+    ax.set_title(text, fontsize=8, parse_math=False)
+
+
+def colour_limits(inputs: Tensor) -> ColourLimits:
+    """Return the lowest and the highest value of inputs (n, *shape).
+
+    Rows of a table, (n, columns), have limits per column, since columns may differ in unit; other inputs have scalars.
+
+    >>> import torch
+    >>> low, high = colour_limits(torch.tensor([[0.0, 10.0], [1.0, 30.0]]))
+    >>> low.tolist(), high.tolist()
+    ([0.0, 10.0], [1.0, 30.0])
+    """
+    inputs = inputs.cpu().double()
+    return (inputs.amin(dim=0), inputs.amax(dim=0)) if inputs.ndim == 2 else (inputs.min(), inputs.max())
+
+
+def first_input(inputs: Any) -> Tensor:
+    """Return ``inputs``, or its first tensor if it is a tuple; only the first input of a model is drawn."""
+    tensor: Tensor = inputs[0] if isinstance(inputs, tuple) else inputs
+    return tensor
+
+
+def to_rgb(image: Tensor, limits: ColourLimits) -> NDArray[np.float64]:
+    """Return an image (C, H, W) or (H, W) as colours (H, W, 3) between 0 and 1.
+
+    Three channels are red, green and blue; any other number of channels is averaged to grey.
+    """
+    image = _rescale(image, limits)
+    image = image[None] if image.ndim == 2 else image
+    image = image if len(image) == 3 else image.mean(dim=0, keepdim=True).expand(3, -1, -1)
+    colours: NDArray[np.float64] = image.permute(1, 2, 0).numpy()
+    return colours
+
+
+def _axes_grid(count: int) -> tuple[Any, list[Any]]:
+    """Return a figure and its axes, four per row, for ``count`` units or the first 24 of them."""
+    import matplotlib.pyplot as plt
+
+    drawn = min(count, _MAX_UNITS)
+    columns = min(4, drawn)
+    rows = -(-drawn // columns)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(2.6 * columns, 0.5 + 1.9 * rows), layout="constrained", squeeze=False
+    )
+    for ax in grid.flat[drawn:]:
+        ax.set_axis_off()
+    if drawn < count:
+        figure.suptitle(f"the first {drawn} of {count}", fontsize=9, color=palette.LINE)
+    return figure, list(grid.flat[:drawn])
+
+
+def _draw_table(ax: Any, values: Tensor) -> None:
+    """Draw values (k, columns) between 0 and 1 as colours, one row per input."""
+    ax.imshow(values.numpy(), aspect="auto", cmap=palette.STRENGTH, vmin=0, vmax=1)
+    if values.shape[1] <= _MAX_TICKS:
+        ax.set_xticks(range(values.shape[1]))
+        ax.tick_params(labelsize=7, length=0)
+
+
+def _draw_images(
+    ax: Any,
+    images: list[NDArray[np.float64]],
+    places: NDArray[np.int64] | None,
+    map_shape: Sequence[int] | None,
+) -> None:
+    """Draw images (H, W, 3) as one grid, row by row, with a ring at each of ``places``."""
+    height, width = images[0].shape[:2]
+    columns = math.ceil(math.sqrt(len(images)))
+    rows = -(-len(images) // columns)
     gap = max(1, round(_GAP * min(height, width)))
-    down = -(-len(pictures) // across)
-    board = np.full((down * (height + gap) - gap, across * (width + gap) - gap, 3), _GREY)
-    empty = [np.ones_like(pictures[0])] * (down * across - len(pictures))
-    for number, shown in enumerate([*pictures, *empty]):
-        top, left = (number // across) * (height + gap), (number % across) * (width + gap)
-        board[top : top + height, left : left + width] = shown
-        if number < len(pictures) and places is not None and map_shape is not None and len(map_shape) == 2:
+    board = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap, 3), _GAP_GREY)
+    # Cells without an image are white, so that they do not look like a grey image.
+    blanks = [np.ones_like(images[0])] * (rows * columns - len(images))
+    for number, image in enumerate([*images, *blanks]):
+        top = (number // columns) * (height + gap)
+        left = (number % columns) * (width + gap)
+        board[top : top + height, left : left + width] = image
+        if number < len(images) and places is not None and map_shape is not None and len(map_shape) == 2:
+            # Centre of the map's cell, as a share of the image's height and width.
             y, x = ((place + 0.5) / size for place, size in zip(places[number], map_shape, strict=True))
             ax.plot(left + x * width - 0.5, top + y * height - 0.5, "o", mfc="none", mec=palette.MARK, ms=5, mew=1.2)
     ax.imshow(board, interpolation="nearest")
 
 
-def label(ax: Any, text: str) -> None:
-    """Put a small title over a box, with a dollar sign as what it is."""
-    ax.set_title(text, fontsize=8, parse_math=False)
-
-
-def colour_limits(rows: Tensor) -> Limits:
-    """Return the lowest and the highest value of inputs (n, *shape): of each column if they are rows of a table."""
-    rows = rows.cpu().double()
-    return (rows.amin(dim=0), rows.amax(dim=0)) if rows.ndim == 2 else (rows.min(), rows.max())
-
-
-def first_input(inputs: Any) -> Tensor:
-    """Return the first tensor, where a model takes several."""
-    tensor: Tensor = inputs[0] if isinstance(inputs, tuple) else inputs
-    return tensor
-
-
-def _scaled(values: Tensor, limits: Limits) -> Tensor:
-    """Return values between 0 and 1."""
+def _rescale(values: Tensor, limits: ColourLimits) -> Tensor:
+    """Return values mapped linearly to [0, 1] and clipped; where both limits agree, the range is taken as 1."""
     low, high = limits
     span = torch.where(high > low, high - low, torch.ones_like(high))
     return ((values.double() - low) / span).clamp(0, 1)
-
-
-def picture(image: Tensor, limits: Limits) -> NDArray[np.float64]:
-    """Return an image (H, W, 3) of colours between 0 and 1; three channels are colours, others are averaged."""
-    image = _scaled(image, limits)
-    image = image[None] if image.ndim == 2 else image
-    image = image if len(image) == 3 else image.mean(dim=0, keepdim=True).expand(3, -1, -1)
-    colours: NDArray[np.float64] = image.permute(1, 2, 0).numpy()
-    return colours

@@ -1,8 +1,8 @@
-"""All pairs at once."""
+"""Heatmap: the scores of all pairs as a matrix."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,77 +11,105 @@ from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_int, check_level
 from geh_explain.errors import GEHValueError
 from geh_explain.plots import palette
-from geh_explain.plots.axes import axes_or_new, entitle, label_units, unit_names
+from geh_explain.plots.axes import axes_or_new, set_tick_labels, set_title, unit_labels
 from geh_explain.plots.pairs import strongest_units
+from geh_explain.scores.protocol import PairResult
 
-if TYPE_CHECKING:
-    from geh_explain.results.interactions import Interactions
+#: Share of the largest score above which a cell is so dark that its hatching is white.
+_DARK = 0.6
 
 
-def heatmap(
-    result: Interactions,
+def draw_heatmap(
+    result: PairResult,
     measure: str = "geh",
     *,
     level: float = 0.95,
-    most: int = 40,
+    max_units: int = 40,
     order: str = "given",
     ax: Any = None,
 ) -> Any:
-    """Draw the mean score of every pair; the ones that are not significant are hatched.
+    """Draw the posterior mean of every pair as a coloured cell; cells that are not significant are hatched.
 
-    With more than ``most`` units, the ones with the strongest pairs are shown. ``order="cluster"`` puts units that
-    interact side by side.
+    Parameters
+    ----------
+    result
+        The result to draw.
+    measure
+        ``"geh"``, ``"aeh"`` or ``"eah"``.
+    level
+        Level of the interval that must exclude 0 for a pair to be significant. With a single draw nothing is hatched.
+    max_units
+        Maximum number of units; if there are more, those with the strongest pairs are shown, as the title says.
+    order
+        ``"given"``: units in their own order. ``"cluster"``: units that interact next to each other.
+    ax
+        Axes to draw into, or None.
     """
     if order not in ("given", "cluster"):
         raise GEHValueError(f"order={order!r} is unknown; use 'given' or 'cluster'.")
     check_level(level)
     scores = result.scores(measure)
-    shown = strongest_units(scores.mean, check_int("most", most, 2))
+    units = strongest_units(scores.mean, check_int("max_units", max_units, 2))
     if order == "cluster":
-        shown = shown[_leaves(scores.mean[np.ix_(shown, shown)])]
-    count, hidden = len(shown), len(result.names) - len(shown)
-    values = np.where(np.eye(count, dtype=bool), np.nan, scores.mean[np.ix_(shown, shown)])
-    names = unit_names([result.names[i] for i in shown])
-    letters = max(len(line) for name in names for line in name.split("\n"))
-    side = min(12.0, 2.6 + 0.32 * count) + 0.08 * letters
-    ax = axes_or_new(ax, (side * 1.15, side))
-    image = ax.imshow(values, cmap=palette.STRENGTH, vmin=0)
-    ax.set_facecolor(palette.NONE)
-    ax.figure.colorbar(image, ax=ax, shrink=0.8, label=f"{measure.upper()} (posterior mean)")
-    upright = 90 if letters > 3 or count > 20 else 0
-    label_units(ax.xaxis, range(count), names, rotation=upright, ma="right" if upright else "center", across=letters)
-    label_units(ax.yaxis, range(count), names, across=letters if upright else 0)
-    ax.tick_params(length=0)
-    if scores.count > 1:
-        unsure = scores.interval(level)[0][np.ix_(shown, shown)] <= 0
-        _hatch(ax, unsure & ~np.eye(count, dtype=bool), values)
-        about = f"hatched: not significant at {level:.0%}"
+        units = units[_cluster_order(scores.mean[np.ix_(units, units)])]
+    block = np.ix_(units, units)
+    diagonal = np.eye(len(units), dtype=bool)
+    values = np.where(diagonal, np.nan, scores.mean[block])
+    ax = _draw_cells(values, [result.names[i] for i in units], f"{measure.upper()} (posterior mean)", ax)
+    if scores.n_draws > 1:
+        _hatch(ax, (scores.interval(level)[0][block] <= 0) & ~diagonal, values)
+        note = f"hatched: not significant at {level:.0%}"
     else:
-        about = "one draw: no significance"
-    entitle(ax, f"Interaction strength ({about}{f'; {hidden} weaker units not shown' if hidden else ''})")
+        note = "one draw: no significance"
+    hidden = len(result.names) - len(units)
+    set_title(ax, f"Interaction strength ({note}{f'; {hidden} weaker units not shown' if hidden else ''})")
     return ax
 
 
-def _leaves(strength: Floats) -> Ints:
-    """Return the order of units (D,) in which those with a large ``strength`` (D, D) are neighbours."""
+def _draw_cells(values: Floats, names: list[str], colour_label: str, ax: Any) -> Any:
+    """Draw the matrix ``values`` (D, D) with unit names on both axes, and return the axes."""
+    units, labels = len(names), unit_labels(names)
+    label_chars = max(len(line) for label in labels for line in label.split("\n"))
+    side = min(12.0, 2.6 + 0.32 * units) + 0.08 * label_chars
+    ax = axes_or_new(ax, (side * 1.15, side))
+    image = ax.imshow(values, cmap=palette.STRENGTH, vmin=0)
+    ax.set_facecolor(palette.NONE)
+    ax.figure.colorbar(image, ax=ax, shrink=0.8, label=colour_label)
+    angle = 90 if label_chars > 3 or units > 20 else 0
+    alignment = "right" if angle else "center"
+    set_tick_labels(ax.xaxis, range(units), labels, rotation=angle, ma=alignment, across=label_chars)
+    set_tick_labels(ax.yaxis, range(units), labels, across=label_chars if angle else 0)
+    ax.tick_params(length=0)
+    return ax
+
+
+def _cluster_order(strength: Floats) -> Ints:
+    """Return the order (D,) of units in which those with large ``strength`` (D, D) are neighbours.
+
+    It is the order of the leaves of average linkage, with max(strength) - strength as distance.
+    """
     from scipy.cluster.hierarchy import leaves_list, linkage
 
-    far = strength.max() - strength[np.triu_indices(len(strength), 1)]
-    return np.asarray(leaves_list(linkage(far, "average", optimal_ordering=True)), dtype=np.int64)
+    distance = strength.max() - strength[np.triu_indices(len(strength), 1)]
+    return np.asarray(leaves_list(linkage(distance, "average", optimal_ordering=True)), dtype=np.int64)
 
 
 def _hatch(ax: Any, cells: NDArray[np.bool_], values: Floats) -> None:
-    """Draw diagonals through cells (D, D), fewer through small ones, that go on from cell to cell."""
+    """Draw diagonal lines through the ``cells`` (D, D) that are True, fewer if cells are small.
+
+    Lines of neighbouring cells join. Matplotlib's own hatches cannot be restricted to single cells of an image.
+    """
     from matplotlib.collections import LineCollection
 
-    finest = int(np.clip(24 // len(cells), 1, 4))
-    offsets = np.arange(1, 2 * finest) / finest - 1  # of the diagonals x + y in a cell, from its centre
+    density = int(np.clip(24 // len(cells), 1, 4))
+    # The diagonals of a cell are the lines x + y = offset, with coordinates relative to its centre.
+    offsets = np.arange(1, 2 * density) / density - 1
     start, end = np.minimum(offsets + 0.5, 0.5), np.maximum(offsets - 0.5, -0.5)
-    diagonal = np.stack([np.stack([start, end], 1), np.stack([end, start], 1)], 2)
+    diagonals = np.stack([np.stack([start, end], 1), np.stack([end, start], 1)], 2)
     rows, columns = np.nonzero(cells)
     centres = np.stack([columns, rows], 1)[:, None, None]
-    dark = values[rows, columns] > 0.6 * np.nanmax(values)
+    dark = values[rows, columns] > _DARK * np.nanmax(values)
     colours = np.repeat(np.where(dark, "white", palette.LINE), len(offsets))
-    lines = (centres + diagonal).reshape(-1, 2, 2)
+    lines = (centres + diagonals).reshape(-1, 2, 2)
     width = float(np.clip(15 / len(cells), 0.2, 0.6))
     ax.add_collection(LineCollection(list(lines), colors=colours.tolist(), linewidths=width, alpha=0.6), autolim=False)

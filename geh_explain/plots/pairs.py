@@ -1,33 +1,40 @@
-"""Which units and pairs a picture shows, and what pairs are called."""
+"""Selection of the units and pairs that a plot shows, and their labels."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.plots.axes import shorten
+from geh_explain.scores.pair_scores import Scores
+from geh_explain.scores.protocol import PairResult
 
-if TYPE_CHECKING:
-    from geh_explain.results.interactions import Interactions
-    from geh_explain.scores.pair_scores import Scores
-
-
-#: Letters of a unit's name in a pair's, and those of a pair that stay on one line.
-_LETTERS, _LINE = 30, 34
-
-
-def strongest_units(mean: Floats, most: int) -> Ints:
-    """Return the numbers of the ``most`` units with the strongest pairs of ``mean`` (D, D), in the given order."""
-    return np.sort(np.argsort(-mean.max(axis=0), kind="stable")[:most])
+#: Maximum number of characters of a unit's name in the label of a pair.
+_MAX_NAME = 30
+#: Maximum number of characters of both names that are drawn on one line.
+_MAX_LINE = 34
 
 
-def unit_sizes(result: Interactions, main: Any, measure: str) -> tuple[Floats, str]:
-    """Return how large every unit is drawn (D,), and what that is: its main effect, or its summed interactions.
+def strongest_units(mean: Floats, max_units: int) -> Ints:
+    """Return the indices of the ``max_units`` units with the strongest pairs, in ascending order.
 
-    ``main`` are effects of the user's own (D,); None for those of the result, if it has any.
+    A unit is as strong as its strongest pair in ``mean`` (D, D).
+
+    >>> import numpy as np
+    >>> strongest_units(np.array([[0, 1, 5], [1, 0, 2], [5, 2, 0]]), 2).tolist()
+    [0, 2]
+    """
+    return np.sort(np.argsort(-mean.max(axis=0), kind="stable")[:max_units])
+
+
+def unit_sizes(result: PairResult, main: Any, measure: str) -> tuple[Floats, str]:
+    """Return the size (D,) of the disc of each unit, and its meaning in words.
+
+    The size is the main effect: ``main`` (D,) if given, else that of the result. Without main effects it is the sum of
+    the unit's scores in ``measure``.
     """
     if main is None and not result.has_main:
         return np.asarray(result.scores(measure).mean.sum(axis=0)), f"summed {measure.upper()}"
@@ -45,22 +52,22 @@ def unit_sizes(result: Interactions, main: Any, measure: str) -> tuple[Floats, s
     return np.asarray(sizes), "main effect"
 
 
-def strongest_pairs(scores: Scores, count: int) -> Ints:
-    """Return the numbers of the ``count`` strongest pairs, the strongest first."""
-    return np.argsort(-scores.pair_mean(), kind="stable")[:count]
+def strongest_pairs(scores: Scores, pairs: int) -> Ints:
+    """Return the indices of the ``pairs`` pairs with the largest posterior mean, the strongest first."""
+    return np.argsort(-scores.pair_mean, kind="stable")[:pairs]
 
 
-def pair_names(result: Interactions, pairs: Ints) -> list[str]:
-    """Return the names of some pairs, long ones on two lines."""
-    first, second = (ends[pairs] for ends in np.triu_indices(len(result.names), 1))
-    return [pair_name(result.names[i], result.names[j]) for i, j in zip(first, second, strict=True)]
+def pair_labels(names: list[str], pairs: Ints) -> list[str]:
+    """Return the labels of the pairs with indices ``pairs`` of the units ``names``."""
+    first, second = (ends[pairs] for ends in np.triu_indices(len(names), 1))
+    return [pair_label(names[i], names[j]) for i, j in zip(first, second, strict=True)]
 
 
-def pair_name(first: str, second: str) -> str:
-    """Return the name of a pair, on two lines if it is long.
+def pair_label(first: str, second: str) -> str:
+    """Return the label of a pair, on two lines if it is long.
 
-    >>> pair_name("age", "income")
+    >>> pair_label("age", "income")
     'age × income'
     """
-    first, second = (shorten(" ".join(name.split()), _LETTERS) for name in (first, second))
-    return f"{first} ×{' ' if len(first) + len(second) <= _LINE else chr(10)}{second}"
+    first, second = (shorten(" ".join(name.split()), _MAX_NAME) for name in (first, second))
+    return f"{first} ×{' ' if len(first) + len(second) <= _MAX_LINE else chr(10)}{second}"

@@ -1,11 +1,22 @@
-"""Colours that colour-blind readers can tell apart (Okabe and Ito), used by every picture."""
+"""Colours of all plots and of the report, distinguishable by colour-blind readers (Okabe and Ito)."""
 
+#: Significant scores, and lines without another meaning.
 SURE = "#0072B2"
+#: Scores that are not significant, and reference lines.
 UNSURE = "#9a9a9a"
+#: Marks on top of data: means, chosen values.
 MARK = "#D55E00"
+#: Axes, outlines and small text.
 LINE = "#444444"
+#: Colour map of scores, which are not negative.
 STRENGTH = "Blues"
+#: Empty cells and baselines.
 NONE = "#ececec"
-POSITIVE, NEGATIVE, NEUTRAL = "#B2182B", "#2166AC", UNSURE
+#: Effects by their sign.
+POSITIVE = "#B2182B"
+NEGATIVE = "#2166AC"
+NEUTRAL = UNSURE
+#: Colour map of signed effects, centred at 0; red is positive.
 SIGNED = "RdBu_r"
+#: Measures, where several are drawn together.
 MEASURES = {"aeh": "#E69F00", "geh": SURE, "eah": "#009E73"}

@@ -1,4 +1,4 @@
-"""The signed effect of one pair, region by region."""
+"""Signed effect of one pair in each group of points."""
 
 from __future__ import annotations
 
@@ -7,40 +7,57 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geh_explain.plots import palette
-from geh_explain.plots.axes import axes_or_new, entitle, label_units, wrap
-from geh_explain.plots.pairs import pair_name
+from geh_explain.plots.axes import axes_or_new, set_tick_labels, set_title, wrap
+from geh_explain.plots.pairs import pair_label
+from geh_explain.scores.protocol import PairResult
 from geh_explain.scores.ranking import find_unit
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from geh_explain.results.interactions import Interactions
+#: Number of groups above which markers are small.
+_MANY_GROUPS = 20
 
 
-def regions(result: Interactions, i: int | str, j: int | str, *, level: float = 0.95, ax: Any = None) -> Any:
-    """Draw the signed effect of a pair in each region, with its credible interval, in the colour of its sign."""
-    frame = result.regions(i, j, level)
-    ax = axes_or_new(ax, (6, 1.4 + min(0.28 * len(frame), 2.8 + 0.12 * len(frame))))
-    draw_regions(frame, ax)
-    about = "one draw: no intervals" if frame["low"].isna().any() else f"{level:.0%} credible intervals"
-    pair = pair_name(*(result.names[find_unit(unit, result.names)] for unit in (i, j)))
-    entitle(ax, f"{pair}, {about}")
+def draw_pair_regions(result: PairResult, i: int | str, j: int | str, *, level: float = 0.95, ax: Any = None) -> Any:
+    """Draw the signed effect of a pair in each group, with its credible interval, in the colour of its sign.
+
+    Parameters
+    ----------
+    result
+        The result to draw. With a single draw there are no intervals.
+    i, j
+        The two units, by name or index.
+    level
+        Level of the intervals.
+    ax
+        Axes to draw into, or None.
+    """
+    table = result.regions(i, j, level)
+    ax = axes_or_new(ax, (6, 1.4 + min(0.28 * len(table), 2.8 + 0.12 * len(table))))
+    draw_regions(table, ax)
+    note = "one draw: no intervals" if table["low"].isna().any() else f"{level:.0%} credible intervals"
+    pair = pair_label(*(result.names[find_unit(unit, result.names)] for unit in (i, j)))
+    set_title(ax, f"{pair}, {note}")
     ax.set_xlabel("signed effect")
-    ax.set_ylabel("region (points)")
+    ax.set_ylabel("group (points)")
     return ax
 
 
 def draw_regions(frame: pd.DataFrame, ax: Any) -> None:
-    """Draw the table of :meth:`~geh_explain.Interactions.regions`, its first line on top."""
-    count, mean = len(frame), frame["mean"].to_numpy()
-    height = np.arange(count)[::-1]
+    """Draw a table of :meth:`~geh_explain.Interactions.regions` into ``ax``, its first row on top.
+
+    ``frame`` has one row per group, with columns size, mean, low and high. NaN in low: intervals are not drawn.
+    """
+    groups, mean = len(frame), frame["mean"].to_numpy()
+    height = np.arange(groups)[::-1]
     colours = np.select([mean > 0, mean < 0], [palette.POSITIVE, palette.NEGATIVE], palette.NEUTRAL)
     ax.axvline(0, color=palette.LINE, linewidth=0.8)
     if not frame["low"].isna().any():
         ax.hlines(height, frame["low"], frame["high"], colors=colours, linewidth=1.2)
-    ax.scatter(mean, height, s=24 if count <= 20 else 12, c=colours, zorder=3)
-    ax.set_ylim(-0.6, count - 0.4)
-    names = [f"{wrap(str(name))} ({size})" for name, size in zip(frame.index, frame["size"], strict=True)]
-    label_units(ax.yaxis, height, names)
+    ax.scatter(mean, height, s=24 if groups <= _MANY_GROUPS else 12, c=colours, zorder=3)
+    ax.set_ylim(-0.6, groups - 0.4)
+    labels = [f"{wrap(str(name))} ({size})" for name, size in zip(frame.index, frame["size"], strict=True)]
+    set_tick_labels(ax.yaxis, height, labels)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right"]].set_visible(False)

@@ -1,14 +1,37 @@
-"""Where the uncertainty comes from: draws of whole functions.
+"""Posteriors: distributions over functions, from which the uncertainty of the scores comes.
 
-A posterior of your own is a class with one method, see :class:`~geh_explain.posterior.Posterior`.
+Each class has a method ``draws(model, n, seed)`` that yields context managers. Inside one of them the model is a
+single fixed function: one draw. Any object with that method can be passed as ``posterior=``; the contract is
+:class:`~geh_explain.posterior.Posterior`.
+
+- :class:`MCDropout`: dropout masks, one set per draw, shared by all rows.
+- :class:`Ensemble`: independently trained networks, one per draw; for interactions of inputs only.
+- :class:`WeightSamples`: state dicts from any sampler (SGLD, HMC, Pyro) or training.
+- :class:`SWAG`: a Gaussian fitted to checkpoints along the path of SGD.
+- :class:`Laplace`: a Laplace approximation fitted by laplace-torch.
+- :class:`MeanField`: independent Gaussian weights, learned by :class:`geh_explain.bnn.MeanField` layers.
+- :class:`Stochastic`: a model whose forward pass samples its own weights.
+- :class:`PointEstimate`: the model itself, without uncertainty.
 """
 
 from geh_explain.posterior.dropout import MCDropout
 from geh_explain.posterior.ensemble import Ensemble
+from geh_explain.posterior.laplace import Laplace
 from geh_explain.posterior.mean_field import MeanField
 from geh_explain.posterior.point import PointEstimate
 from geh_explain.posterior.protocols import Posterior
 from geh_explain.posterior.stochastic import Stochastic
+from geh_explain.posterior.swag import SWAG
 from geh_explain.posterior.weights import WeightSamples
 
-__all__ = ["Ensemble", "MCDropout", "MeanField", "PointEstimate", "Posterior", "Stochastic", "WeightSamples"]
+__all__ = [
+    "SWAG",
+    "Ensemble",
+    "Laplace",
+    "MCDropout",
+    "MeanField",
+    "PointEstimate",
+    "Posterior",
+    "Stochastic",
+    "WeightSamples",
+]

@@ -1,4 +1,4 @@
-"""Which posterior a model is explained with."""
+"""The posterior of an explainer: its default, and the check of a given one."""
 
 from __future__ import annotations
 
@@ -16,24 +16,43 @@ from geh_explain.posterior.protocols import Posterior
 
 
 def default_posterior(model: nn.Module, call: Callable[[], Any]) -> Posterior:
-    """Return what the model itself offers; ``call`` runs it on one row."""
+    """Return the posterior that the model itself offers.
+
+    That is the mean field of its Gaussian layers if it has any, else MC dropout if its forward pass drops anything,
+    else the point estimate.
+
+    Parameters
+    ----------
+    model
+        The network.
+    call
+        Runs the model on a single row.
+    """
     if gaussian_layers(model):
         return MeanField()
     return MCDropout() if has_dropout(model, call) else PointEstimate()
 
 
-def check_posterior(posterior: Any, site: LayerRef) -> None:
-    """Refuse what is no posterior, or none for this layer."""
+def check_posterior(posterior: Any, layer: LayerRef) -> None:
+    """Check that ``posterior`` is None or a posterior that can be used at ``layer``.
+
+    Raises
+    ------
+    GEHTypeError
+        If it has no method ``draws``, or is a class instead of an instance.
+    GEHValueError
+        If its hidden units do not correspond between draws and ``layer`` is a hidden one.
+    """
     if posterior is None:
         return
     if isinstance(posterior, type) or not isinstance(posterior, Posterior):
         raise GEHTypeError(
-            f"posterior={posterior!r} has no draws(model, n, seed); use one of geh_explain.posterior, say MCDropout()"
-            + (" (an instance, not the class)." if isinstance(posterior, type) else ".")
+            f"posterior={posterior!r} has no draws(model, n, seed); use one of geh_explain.posterior, such as "
+            "MCDropout()" + (" (an instance, not the class)." if isinstance(posterior, type) else ".")
         )
-    if site.module is not None and getattr(posterior, "inputs_only", False):
+    if layer.module is not None and getattr(posterior, "inputs_only", False):
         raise GEHValueError(
-            f"posterior={posterior!r} at layer={site.name!r}: hidden units of independently trained networks do not "
-            "correspond, unit 3 of one is not unit 3 of another. Use draws around one solution (MCDropout, or "
-            "WeightSamples from SWAG or Laplace), or explain the inputs (layer=None)."
+            f"posterior={posterior!r} at layer={layer.name!r}: hidden units of independently trained networks do not "
+            "correspond, unit 3 of one is not unit 3 of another. Use draws around one solution (MCDropout, SWAG, "
+            "Laplace or WeightSamples), or explain the inputs (layer=None)."
         )

@@ -1,27 +1,50 @@
-"""MC dropout: one mask per draw, shared by every row."""
+"""MC dropout: one set of masks per draw, shared by all rows (Gal & Ghahramani, 2016)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
 from torch import nn
 
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.posterior.masks import DrawsMasks, Masks, NoDropout, path_rate
+from geh_explain.posterior.dropout_kinds import DrawsMasks, path_rate
+from geh_explain.posterior.dropout_mode import DropoutMode, NoDropout
+from geh_explain.posterior.masks import MaskRecord
 from geh_explain.posterior.protocols import seed_of_draw
-from geh_explain.posterior.train_only import TrainOnly
+from geh_explain.posterior.train_only import TrainOnlySwitch
+
+#: Number of modules that a repr names.
+_MAX_NAMED = 3
 
 
 class MCDropout:
-    """Dropout as a posterior: each draw drops one fixed set of nodes, for all rows alike.
+    """Dropout as an approximate posterior: each draw drops one fixed set of nodes, the same for all rows.
 
-    The model stays in eval mode, so that batch normalisation keeps its statistics; dropout modules and
-    functional calls are both seen, also those a model makes in train mode only. ``modules`` restricts it to some
-    dropout modules.
+    In a draw k the input h of a dropout layer of rate p becomes h * m_k / (1 - p), with a mask m_k of independent
+    Bernoulli(1 - p) entries. Masks are sampled in the first forward pass of the draw, which must have a single row.
 
+    The model stays in eval mode, so that batch normalisation uses its running statistics. Dropout modules, functional
+    dropout, dropout inside attention and stochastic depth are all drawn, also where a model applies them in train mode
+    only. Dropout inside torch's recurrent kernels, scripted and compiled parts is not.
+
+    An instance holds its arguments only, and can be shared by any number of explainers.
+
+    Parameters
+    ----------
+    modules
+        Modules of the model whose dropout is drawn, including that of their submodules. All other dropout is off.
+        None, the default, takes all dropout.
+
+    Raises
+    ------
+    GEHTypeError
+        If ``modules`` is neither None nor a non-empty list of modules.
+
+    Examples
+    --------
     >>> import torch, geh_explain as geh
     >>> from torch import nn
     >>> net = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 1))
@@ -32,67 +55,105 @@ class MCDropout:
     """
 
     def __init__(self, modules: Sequence[nn.Module] | None = None) -> None:
-        if modules is not None:
-            modules = list(modules) if isinstance(modules, Iterable) and not isinstance(modules, nn.Module) else []
-            if not modules or not all(isinstance(module, nn.Module) for module in modules):
-                raise GEHTypeError("MCDropout: modules must be some modules of the model, in a list, or None for all.")
-        self.modules = modules
-        #: Classes of modules that drop in train mode only and do other things there too, so that they are left out.
-        self.left_out: list[str] = []
-        self._train_only: TrainOnly | None = None
+        #: The chosen modules, None for all dropout.
+        self.modules = None if modules is None else _check_modules(modules)
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
-        """Yield ``n`` draws of the masks."""
-        own = set(model.modules())
-        for module in self.modules or ():
-            if module not in own:
-                raise GEHValueError(f"MCDropout: modules has {module}, which is not part of the model.")
-        train_only = self._train_only = TrainOnly(model)
-        self.left_out = train_only.mixed
-        for draw in range(n):
-            yield self._dropped(model, train_only, seed_of_draw(seed, draw))
+        """Yield ``n`` draws of the masks.
 
-    def together(self, model: nn.Module, draws: range, seed: int) -> AbstractContextManager[Any]:
-        """Return several draws at once: the first forward has a single row, all others as many times their rows.
-
-        All rows come under the first of ``draws``, then all of them under the second, and so on.
+        Raises
+        ------
+        GEHValueError
+            If one of the chosen modules is not part of ``model``.
         """
-        train_only = self._train_only
-        if train_only is None or train_only.model is not model:
-            train_only = TrainOnly(model)
-        return self._dropped(model, train_only, *(seed_of_draw(seed, draw) for draw in draws))
+        modules_of_model = set(model.modules())
+        for module in self.modules or ():
+            if module not in modules_of_model:
+                raise GEHValueError(
+                    f"MCDropout: modules has a {type(module).__name__} that is not part of the model; choose among "
+                    "model.modules()."
+                )
+        train_only = TrainOnlySwitch(model)
+        for draw in range(n):
+            yield self._dropped(model, train_only, [seed_of_draw(seed, draw)])
+
+    def batched(self, model: nn.Module, draws: range, seed: int) -> AbstractContextManager[Any]:
+        """Return several draws at once, see :class:`~geh_explain.posterior.protocols.BatchedPosterior`.
+
+        The first forward pass has a single row, every later one n rows for each draw: all n under the masks of the
+        first of ``draws``, then all n under those of the second, and so on.
+        """
+        return self._dropped(model, TrainOnlySwitch(model), [seed_of_draw(seed, draw) for draw in draws])
+
+    def left_out(self, model: nn.Module, call: Callable[[], Any]) -> tuple[str, ...]:
+        """Return the names of the classes of modules whose dropout is not drawn.
+
+        They drop in train mode only and do other things there too, so that they stay in eval mode.
+
+        Parameters
+        ----------
+        model
+            The network, in eval mode.
+        call
+            Runs the model on a single row.
+        """
+        if self.modules is not None:
+            return ()
+        train_only = TrainOnlySwitch(model)
+        with suppress(NoDropout), self._dropped(model, train_only, [0]):
+            call()
+        return () if train_only.result is None else train_only.result.mixed_classes
 
     @contextmanager
-    def _dropped(self, model: nn.Module, train_only: TrainOnly, *seeds: int) -> Iterator[None]:
-        masks = Masks(*seeds, everywhere=self.modules is None)
+    def _dropped(self, model: nn.Module, train_only: TrainOnlySwitch, seeds: Sequence[int]) -> Iterator[None]:
+        """Replace dropout in ``model`` by recorded masks, those of one draw per seed."""
+        everywhere = self.modules is None
+        mode = DropoutMode(MaskRecord(seeds), everywhere=everywhere)
         with ExitStack() as stack:
             for module in model.modules():
                 if isinstance(module, DrawsMasks):
-                    stack.callback(module.register_forward_hook(masks.drop_nodes).remove)
+                    stack.callback(module.register_forward_hook(mode.drop_nodes).remove)
             for module in self.modules or ():
-                stack.callback(module.register_forward_pre_hook(masks.open).remove)
-                stack.callback(module.register_forward_hook(masks.close, always_call=True).remove)
+                stack.callback(module.register_forward_pre_hook(mode.open).remove)
+                # Also after an exception in the module, or the mode would stay open.
+                stack.callback(module.register_forward_hook(mode.close, always_call=True).remove)
             for module in model.modules():
-                if self.modules is None and path_rate(module):
-                    stack.callback(module.register_forward_hook(masks.drop_path).remove)
-            if self.modules is None:
-                look = partial(train_only.start, masks)
-                stack.callback(model.register_forward_pre_hook(look, with_kwargs=True).remove)
+                if everywhere and path_rate(module):
+                    stack.callback(module.register_forward_hook(mode.drop_path).remove)
+            if everywhere:
+                search = partial(train_only.search, mode)
+                stack.callback(model.register_forward_pre_hook(search, with_kwargs=True).remove)
                 stack.enter_context(train_only.on())
-            stack.callback(model.register_forward_pre_hook(masks.start, with_kwargs=True).remove)
-            stack.callback(model.register_forward_hook(masks.finish).remove)
-            stack.enter_context(masks)
+            stack.callback(model.register_forward_pre_hook(mode.begin_forward, with_kwargs=True).remove)
+            stack.callback(model.register_forward_hook(mode.end_forward).remove)
+            stack.enter_context(mode)
             yield
 
     def __repr__(self) -> str:
-        return "MCDropout()" if self.modules is None else f"MCDropout(modules={self.modules!r})"
+        if self.modules is None:
+            return "MCDropout()"
+        names = [type(module).__name__ for module in self.modules[:_MAX_NAMED]]
+        if len(self.modules) > _MAX_NAMED:
+            names.append(f"{len(self.modules) - _MAX_NAMED} more")
+        return f"MCDropout(modules=[{', '.join(names)}])"
 
 
 def has_dropout(model: nn.Module, call: Callable[[], Any]) -> bool:
-    """Tell whether ``call``, which runs the model on one row, drops anything."""
+    """Return whether ``call``, which runs the model on a single row, drops anything."""
     try:
-        with MCDropout()._dropped(model, TrainOnly(model), 0):
+        with MCDropout()._dropped(model, TrainOnlySwitch(model), [0]):
             call()
     except NoDropout:
         return False
     return True
+
+
+def _check_modules(modules: Any) -> tuple[nn.Module, ...]:
+    """Return the argument ``modules`` of :class:`MCDropout` as a tuple."""
+    chosen = tuple(modules) if isinstance(modules, Iterable) and not isinstance(modules, nn.Module) else ()
+    if not chosen or not all(isinstance(module, nn.Module) for module in chosen):
+        raise GEHTypeError(
+            f"MCDropout: modules is a {type(modules).__name__}; pass a non-empty list of modules of the model, or None "
+            "for all dropout."
+        )
+    return chosen

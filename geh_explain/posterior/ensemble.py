@@ -1,4 +1,4 @@
-"""Independently trained networks."""
+"""Ensembles of independently trained networks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,29 @@ from typing import Any
 from torch import nn
 
 from geh_explain.errors import GEHTypeError
-from geh_explain.model.borrow import as_module, borrow, device_and_dtype
+from geh_explain.model.preserve import as_module, device_and_dtype, preserved
+from geh_explain.posterior.forward import replace_forward
 
 
 class Ensemble:
-    """Networks trained independently; each is one draw. They may differ in architecture.
+    """Independently trained networks; each is one draw. They may differ in architecture.
 
-    For interactions between inputs only: unit 3 of one network is not unit 3 of another.
+    For interactions between inputs only (``layer=None``): hidden unit 3 of one network has nothing to do with hidden
+    unit 3 of another.
 
+    Parameters
+    ----------
+    models
+        The networks (modules or plain callables), at least one. The model that is passed to the explainer may be
+        among them; it is not added by itself.
+
+    Raises
+    ------
+    GEHTypeError
+        If ``models`` is empty, a single network, or holds something that cannot be called.
+
+    Examples
+    --------
     >>> import torch, geh_explain as geh
     >>> nets = [torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)) for _ in range(5)]
     >>> explainer = geh.GEHExplainer(nets[0], posterior=geh.posterior.Ensemble(nets))
@@ -24,11 +39,12 @@ class Ensemble:
     (5, 3)
     """
 
+    #: Hidden units do not correspond between members, see :class:`~geh_explain.posterior.Posterior`.
     inputs_only = True
 
     def __init__(self, models: Sequence[nn.Module | Callable[..., Any]]) -> None:
         if isinstance(models, nn.Module) and not isinstance(models, nn.ModuleList):
-            raise GEHTypeError("Ensemble: models is a single network; pass a list of them.")
+            raise GEHTypeError("Ensemble: models is a single network; pass a list of networks.")
         if not isinstance(models, Iterable):
             raise GEHTypeError(f"Ensemble: models={models!r} is not a list of networks.")
         self.models = [as_module(model) for model in models]
@@ -36,9 +52,9 @@ class Ensemble:
             raise GEHTypeError("Ensemble: models is empty; pass at least two networks.")
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
-        """Yield the first ``n`` members, or all where there are fewer."""
+        """Yield the first ``n`` members in order, or all if there are fewer. The seed has no effect."""
         for member in self.models[:n]:
-            yield _standing_in(model, member)
+            yield _delegate(model, member)
 
     def __len__(self) -> int:
         return len(self.models)
@@ -48,30 +64,18 @@ class Ensemble:
 
 
 @contextmanager
-def _standing_in(model: nn.Module, member: nn.Module) -> Iterator[None]:
-    """Let ``member`` answer for ``model``; a member that is the model itself needs nothing."""
+def _delegate(model: nn.Module, member: nn.Module) -> Iterator[None]:
+    """Return the outputs of ``member``, in eval mode, from the forward pass of ``model``."""
     if member is model:
         yield
         return
-    device_and_dtype(member)
-    own = model.__dict__.get("forward")
+    device_and_dtype(member)  # refuses members without values
+    original = vars(model).get("forward")
 
-    def leave() -> None:
-        if own is None:
-            model.__dict__.pop("forward", None)
-        else:
-            model.__dict__["forward"] = own
-
-    def answer(*args: Any, **kwargs: Any) -> Any:
-        leave()  # the member may contain the model
-        try:
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        # The member may contain the model, which then needs its original forward method.
+        with replace_forward(model, original):
             return member(*args, **kwargs)
-        finally:
-            model.__dict__["forward"] = answer
 
-    with borrow(member):
-        model.__dict__["forward"] = answer
-        try:
-            yield
-        finally:
-            leave()
+    with preserved(member), replace_forward(model, forward):
+        yield

@@ -1,4 +1,4 @@
-"""The network as it is: one function, no uncertainty."""
+"""Point estimates: the trained network as it is, without uncertainty."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from torch import nn
 
 
 class PointEstimate:
-    """The trained network itself, as a single draw: scores without intervals.
+    """The trained network itself, as a single draw. Scores have no intervals.
 
+    Dropout is off, as in eval mode.
+
+    Examples
+    --------
     >>> import torch, geh_explain as geh
     >>> product = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
     >>> float(product.explain(torch.rand(20, 2), groups=1, progress=False).geh.mean[0, 1])
@@ -19,7 +23,7 @@ class PointEstimate:
     """
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
-        """Yield one draw, however many are asked for."""
+        """Yield one draw, whatever ``n`` and ``seed`` are."""
         yield nullcontext()
 
     def __len__(self) -> int:

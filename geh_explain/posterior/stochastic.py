@@ -1,4 +1,4 @@
-"""Models that draw their own weights in forward."""
+"""Models whose forward pass samples their own weights."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from geh_explain.posterior.protocols import seed_of_draw
 
 
 class Stochastic:
-    """A model whose forward draws its own weights (blitz, bayesian-torch, torchbnn, ...).
+    """A model whose forward pass samples its own weights (blitz, bayesian-torch, torchbnn, ...).
 
-    Within a draw every forward starts from the same random state, so that it draws the same weights.
-    The noise must not be per row: a model that draws some for each row is refused as mixing rows.
+    Inside a draw every forward pass starts from the same state of the global generators of torch, numpy and
+    ``random``, so that it samples the same weights each time. The noise must not be drawn per row: a model that
+    does so is refused, because its rows would depend on their position in the batch.
 
+    Examples
+    --------
     >>> import torch, geh_explain as geh
     >>> def noisy(x):
     ...     return x[:, 0] * x[:, 1] * torch.normal(2.0, 0.1, ())
@@ -30,26 +33,31 @@ class Stochastic:
     """
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
-        """Yield ``n`` draws, each a random state that every forward starts from."""
+        """Yield ``n`` draws, each with a random state of its own."""
         for draw in range(n):
-            yield _frozen(model, seed_of_draw(seed, draw))
+            yield _reseed_each_forward(model, seed_of_draw(seed, draw))
 
-    def steady(self, model: nn.Module, seed: int) -> AbstractContextManager[Any]:
-        """Return what holds the model still while the data are looked at: the first draw."""
-        return _frozen(model, seed_of_draw(seed, 0))
+    def fixed(self, model: nn.Module, seed: int) -> AbstractContextManager[Any]:
+        """Return the first draw, as the function that is used outside of draws (for groups and scales)."""
+        return _reseed_each_forward(model, seed_of_draw(seed, 0))
 
     def __repr__(self) -> str:
         return "Stochastic()"
 
 
 @contextmanager
-def _frozen(model: nn.Module, seed: int) -> Iterator[None]:
-    def restart(module: nn.Module, args: Any) -> None:
+def _reseed_each_forward(model: nn.Module, seed: int) -> Iterator[None]:
+    """Seed the global generators before every forward pass of ``model``.
+
+    The generators themselves are not restored here; :func:`geh_explain.model.preserve.preserved` does that.
+    """
+
+    def reseed(module: nn.Module, args: Any) -> None:
         torch.manual_seed(seed)
-        np.random.seed(seed % 2**32)
+        np.random.seed(seed % 2**32)  # numpy takes 32 bits
         random.seed(seed)
 
-    handle = model.register_forward_pre_hook(restart)
+    handle = model.register_forward_pre_hook(reseed)
     try:
         yield
     finally:

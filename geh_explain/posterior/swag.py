@@ -1,46 +1,119 @@
-"""SWAG: a Gaussian around the path that SGD takes once it has arrived (Maddox et al., 2019)."""
+"""SWAG: a Gaussian fitted to the weights that SGD visits (Maddox et al., 2019)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import numbers
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import nn
 
-from geh_explain.errors import GEHValueError
+from geh_explain._validation import check_int
+from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.posterior.loading import StateDict, load_weights
 from geh_explain.posterior.protocols import seed_of_draw
 
-State = Mapping[str, Tensor]
+
+class SWAG:
+    """A Gaussian over the weights, fitted to checkpoints that SGD left at a constant learning rate.
+
+    With checkpoints w_1 ... w_T of mean m and elementwise standard deviation s (denominator T), and the matrix D of
+    the last K = min(rank, T) deviations w_t - m, a draw is ::
+
+        w = m + sqrt(scale / 2) * (s * z + D y / sqrt(K - 1)),   z ~ N(0, I), y ~ N(0, I_K),
+
+    so that one half of the covariance is diagonal and one half of low rank.
+
+    Every floating-point entry of the checkpoints is sampled, batch statistics included. Leave buffers out of the
+    checkpoints to use the model's own, and update those for the mean weights first.
+
+    Parameters
+    ----------
+    checkpoints
+        State dicts with the same entries and shapes, at least two, in the order of training. They are copied.
+    rank
+        Number K of last checkpoints that the low-rank half uses.
+    scale
+        Factor of the covariance. 1 is the posterior of the paper; smaller values are colder.
+    seed
+        Seed of the draws. The seed of a run has no effect, so that draw k always is ``sample(k)``.
+
+    Raises
+    ------
+    GEHTypeError, GEHValueError
+        If there are fewer than two checkpoints, if they differ in entries or shapes, or if ``rank``, ``scale`` or
+        ``seed`` is out of range.
+
+    Examples
+    --------
+    >>> import torch, geh_explain as geh
+    >>> net = torch.nn.Linear(3, 1)
+    >>> path = [{k: v + 0.1 * torch.randn_like(v) for k, v in net.state_dict().items()} for _ in range(10)]
+    >>> posterior = geh.posterior.SWAG(path, rank=5)
+    >>> posterior
+    SWAG(10, rank=5, scale=1.0, seed=0)
+    >>> posterior.sample(0)["weight"].shape
+    torch.Size([1, 3])
+    """
+
+    def __init__(self, checkpoints: Sequence[StateDict], rank: int = 20, scale: float = 1.0, seed: int = 0) -> None:
+        states = _check_checkpoints(checkpoints)
+        self.rank = check_int("rank", rank, 1)
+        self.seed = check_int("seed", seed, 0)
+        self.scale = _check_scale(scale)
+        self.n_checkpoints = len(states)
+        # Double precision: the standard deviations along the path are small beside the weights.
+        stacked = {
+            name: torch.stack([state[name].detach().cpu().double() for state in states])
+            for name, value in states[0].items()
+            if value.is_floating_point()
+        }
+        self._mean = {name: values.mean(dim=0) for name, values in stacked.items()}
+        self._std = {name: values.std(dim=0, correction=0) for name, values in stacked.items()}
+        self._deviations = {name: values[-self.rank :] - self._mean[name] for name, values in stacked.items()}
+
+    def sample(self, draw: int) -> dict[str, torch.Tensor]:
+        """Return the weights of draw number ``draw``, in double precision on the CPU."""
+        n_deviations = min(self.rank, self.n_checkpoints)
+        generator = torch.Generator().manual_seed(seed_of_draw(self.seed, draw))
+        # One vector y for all entries: it is what correlates the weights.
+        y = torch.randn(n_deviations, generator=generator, dtype=torch.double) / max(1, n_deviations - 1) ** 0.5
+        weights = {}
+        for name, mean in self._mean.items():
+            z = torch.randn(mean.shape, generator=generator, dtype=torch.double)
+            step = self._std[name] * z + torch.tensordot(y, self._deviations[name], dims=1)
+            weights[name] = mean + (self.scale / 2) ** 0.5 * step
+        return weights
+
+    def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
+        """Yield ``n`` draws, ``sample(0)`` to ``sample(n - 1)``. The ``seed`` of the run has no effect."""
+        for draw in range(n):
+            yield load_weights(model, self.sample(draw), draw, "SWAG")
+
+    def __repr__(self) -> str:
+        return f"SWAG({self.n_checkpoints}, rank={self.rank}, scale={self.scale}, seed={self.seed})"
 
 
-def swag_sampler(checkpoints: Sequence[State], rank: int, scale: float, seed: int = 0) -> Callable[[int], State]:
-    """Return what draws the k-th sample."""
-    checkpoints = list(checkpoints)
-    if len(checkpoints) < 2 or rank < 1 or not scale > 0:
-        raise GEHValueError(
-            f"from_swag: {len(checkpoints)} checkpoints, rank={rank}, scale={scale}; give at least two checkpoints, "
-            "and a positive rank and scale."
-        )
-    names = [name for name, value in checkpoints[0].items() if value.is_floating_point()]
-    for number, checkpoint in enumerate(checkpoints):
-        if not all(name in checkpoint and checkpoint[name].shape == checkpoints[0][name].shape for name in names):
-            raise GEHValueError(f"from_swag: checkpoint {number} has other entries or shapes than the first.")
-    stacked = {
-        name: torch.stack([checkpoint[name].detach().cpu().double() for checkpoint in checkpoints]) for name in names
-    }
-    mean = {name: values.mean(dim=0) for name, values in stacked.items()}
-    spread = {name: values.std(dim=0, correction=0) for name, values in stacked.items()}
-    low_rank = {name: values[-rank:] - mean[name] for name, values in stacked.items()}
-    count = min(rank, len(checkpoints))
+def _check_scale(scale: Any) -> float:
+    """Return ``scale`` if it is a positive number."""
+    if isinstance(scale, bool) or not isinstance(scale, numbers.Real) or not float(scale) > 0:
+        raise GEHValueError(f"SWAG: scale={scale!r} must be a positive number; 1 is the checkpoints' own covariance.")
+    return float(scale)
 
-    def sample(draw: int) -> State:
-        generator = torch.Generator().manual_seed(seed_of_draw(seed, draw))
-        weights = torch.randn(count, generator=generator, dtype=torch.double) / max(1, count - 1) ** 0.5
-        found = {}
-        for name in names:
-            noise = torch.randn(mean[name].shape, generator=generator, dtype=torch.double)
-            step = spread[name] * noise + torch.tensordot(weights, low_rank[name], dims=1)
-            found[name] = mean[name] + (scale / 2) ** 0.5 * step
-        return found
 
-    return sample
+def _check_checkpoints(checkpoints: Any) -> list[StateDict]:
+    """Return the checkpoints as a list of state dicts that agree in the shapes of their floating-point entries."""
+    states = [] if isinstance(checkpoints, Mapping) or not isinstance(checkpoints, Iterable) else list(checkpoints)
+    if not states or not all(isinstance(state, Mapping) for state in states):
+        raise GEHTypeError("SWAG: checkpoints must be a list of state dicts; pass at least two checkpoints.")
+    if len(states) < 2:
+        raise GEHValueError(f"SWAG: checkpoints has {len(states)} state dicts; pass at least two checkpoints.")
+    shapes = {name: value.shape for name, value in states[0].items() if value.is_floating_point()}
+    for number, state in enumerate(states):
+        if not all(name in state and state[name].shape == shape for name, shape in shapes.items()):
+            raise GEHValueError(
+                f"SWAG: checkpoint {number} has other entries or shapes than the first; pass checkpoints of one model."
+            )
+    return states

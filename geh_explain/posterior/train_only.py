@@ -1,101 +1,149 @@
-"""Dropout that a model applies in train mode only, such as ``dropout_p=p if self.training else 0`` for attention.
+"""Dropout that a model applies in train mode only, such as ``dropout_p=p if self.training else 0`` in attention.
 
-In eval mode nobody sees it, so it is found by trying: a class of modules is let into train mode for the length
-of a draw if that adds dropout and, with nothing dropped, changes nothing else.
+It is invisible in eval mode, so it is found by trial: modules of one class are put into train mode during draws if
+that adds dropout calls and, with nothing dropped, changes neither outputs nor buffers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from geh_explain.model.borrow import borrow
 from geh_explain.model.layers import tensors_in
-from geh_explain.posterior.masks import DrawsMasks, Masks, path_rate
+from geh_explain.model.preserve import preserved
+from geh_explain.posterior.dropout_kinds import DrawsMasks, path_rate
+from geh_explain.posterior.dropout_mode import DropoutMode
+from geh_explain.posterior.masks import MaskRecord
 
 
-class TrainOnly:
-    """The modules of a model that drop in train mode only, found in the first forward."""
+@dataclass(frozen=True)
+class TrainOnlyDropout:
+    """The modules of a model that drop in train mode only."""
+
+    #: Modules that do nothing else in train mode; they are put into it during a draw.
+    modules: tuple[nn.Module, ...] = ()
+    #: Names of classes that also do other things there; they stay in eval mode.
+    mixed_classes: tuple[str, ...] = ()
+
+
+class TrainOnlySwitch:
+    """Puts the modules of a model that drop in train mode only into train mode, for all draws of one run.
+
+    They are searched for in the first forward pass, because the search needs inputs.
+    """
 
     def __init__(self, model: nn.Module) -> None:
-        self.model = model
-        self.modules: list[nn.Module] | None = None
-        #: Classes that drop in train mode, but also do other things there.
-        self.mixed: list[str] = []
+        self._model = model
+        #: The result of the search, None before the first forward pass.
+        self.result: TrainOnlyDropout | None = None
 
-    def start(self, masks: Masks, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Look for the modules, as a hook of the whole model before its first forward under ``masks``."""
-        if self.modules is None:
-            with masks.paused():
-                self._find(lambda: module.forward(*map(_copy, args), **{key: _copy(kwargs[key]) for key in kwargs}))
-            self._switch(True)
+    def search(self, mode: DropoutMode, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Search for the modules and switch them on; a pre-hook of the model, once ``mode`` is given."""
+        if self.result is not None:
+            return
+
+        def call() -> Any:
+            # Copies, as a model may work in place. forward() does not run the model's hooks, of which this is one.
+            return module.forward(*map(_copy, args), **{key: _copy(value) for key, value in kwargs.items()})
+
+        with mode.paused():
+            self.result = find_train_only(self._model, call)
+        self._set_training(True)
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Let the modules drop, those found inside as well."""
-        self._switch(True)
+        """Put the modules into train mode, those that are found inside the context too, and back into eval mode."""
+        self._set_training(True)
         try:
             yield
         finally:
-            self._switch(False)
+            self._set_training(False)
 
-    def _switch(self, training: bool) -> None:
-        for module in self.modules or ():
+    def _set_training(self, training: bool) -> None:
+        for module in () if self.result is None else self.result.modules:
+            # The flag of this module alone: train() would include its children, such as batch normalisation.
             module.training = training
 
-    def _find(self, call: Callable[[], Any]) -> None:
-        self.modules = []
-        classes: dict[type, list[nn.Module]] = {}
-        for module in self.model.modules():
-            if _may_hide(module):
-                classes.setdefault(type(module), []).append(module)
-        if not classes:
-            return
-        plain = self._tried(call, [])
-        assert plain is not None
-        every = self._tried(call, [module for modules in classes.values() for module in modules])
-        if every is not None and every[0] == plain[0]:
-            return
-        for kind, modules in classes.items():
-            tried = self._tried(call, modules)
-            if tried is None or tried[0] <= plain[0]:
-                continue
-            if _same(tried[1], plain[1]) and tried[2]:
-                self.modules += modules
-            else:
-                self.mixed.append(kind.__name__)
 
-    def _tried(self, call: Callable[[], Any], modules: list[nn.Module]) -> tuple[int, list[Tensor], bool] | None:
-        """Return how often dropout was called, the outputs and whether buffers stayed; None where it failed."""
-        nothing_dropped = Masks(everywhere=True, drop=False)
-        before = [buffer.clone() for buffer in self.model.buffers()]
-        with borrow(self.model), torch.no_grad(), nothing_dropped:
-            for module in modules:
-                module.training = True
-            try:
-                outputs = [tensor.clone() for tensor in tensors_in(call())]
-            except Exception:  # whatever a forward may do in a mode it was not meant for
-                if not modules:
-                    raise
-                return None
-            stayed = _same(list(self.model.buffers()), before)
-        return len(nothing_dropped.masks), outputs, stayed
+def find_train_only(model: nn.Module, call: Callable[[], Any]) -> TrainOnlyDropout:
+    """Return the modules that drop in train mode only.
+
+    Parameters
+    ----------
+    model
+        The network, in eval mode.
+    call
+        Runs the model's forward pass on given inputs.
+    """
+    by_class: dict[type, list[nn.Module]] = {}
+    for module in model.modules():
+        if _may_hide_dropout(module):
+            by_class.setdefault(type(module), []).append(module)
+    if not by_class:
+        return TrainOnlyDropout()
+    plain = _run(model, call, ())
+    # For most models this one forward pass shows that there is nothing to find.
+    in_train_mode = _try(model, call, [module for modules in by_class.values() for module in modules])
+    if in_train_mode is not None and in_train_mode.n_dropouts == plain.n_dropouts:
+        return TrainOnlyDropout()
+    modules_found: list[nn.Module] = []
+    mixed_classes: list[str] = []
+    for kind, modules in by_class.items():
+        trial = _try(model, call, modules)
+        if trial is None or trial.n_dropouts <= plain.n_dropouts:
+            continue
+        if _all_close(trial.outputs, plain.outputs) and trial.keeps_buffers:
+            modules_found += modules
+        else:
+            mixed_classes.append(kind.__name__)
+    return TrainOnlyDropout(tuple(modules_found), tuple(mixed_classes))
 
 
-def _may_hide(module: nn.Module) -> bool:
-    """Tell whether the forward of a module is its author's own: that of torch's layers is known."""
-    known = type(module).__module__.startswith("torch.nn.") or isinstance(module, torch.jit.ScriptModule)
-    return not known and not path_rate(module) and not isinstance(module, DrawsMasks)
+@dataclass(frozen=True)
+class _Trial:
+    """One forward pass with nothing dropped."""
+
+    n_dropouts: int
+    outputs: list[Tensor]
+    keeps_buffers: bool
 
 
-def _same(one: list[Tensor], other: list[Tensor]) -> bool:
-    return len(one) == len(other) and all(
-        a.shape == b.shape and torch.allclose(a.double(), b.double(), equal_nan=True)
-        for a, b in zip(one, other, strict=True)
+def _run(model: nn.Module, call: Callable[[], Any], modules: Sequence[nn.Module]) -> _Trial:
+    """Run the model with ``modules`` in train mode and all others in eval mode."""
+    record = MaskRecord(seeds=())
+    buffers = [buffer.clone() for buffer in model.buffers()]
+    with preserved(model), torch.no_grad(), DropoutMode(record, everywhere=True):
+        for module in modules:
+            module.training = True
+        outputs = [tensor.clone() for tensor in tensors_in(call())]
+        keeps_buffers = _all_close(list(model.buffers()), buffers)
+    return _Trial(len(record), outputs, keeps_buffers)
+
+
+def _try(model: nn.Module, call: Callable[[], Any], modules: Sequence[nn.Module]) -> _Trial | None:
+    """Return the trial, or None if the forward pass fails in a mode that it was not written for."""
+    try:
+        return _run(model, call, modules)
+    except Exception:
+        return None
+
+
+def _may_hide_dropout(module: nn.Module) -> bool:
+    """Return whether a module may drop in train mode only: its forward method is not torch's."""
+    is_torch = type(module).__module__.startswith("torch.nn.") or isinstance(module, torch.jit.ScriptModule)
+    return not is_torch and not path_rate(module) and not isinstance(module, DrawsMasks)
+
+
+def _all_close(tensors: Sequence[Tensor], references: Sequence[Tensor]) -> bool:
+    """Return whether two lists of tensors agree in shapes and, up to rounding, in values."""
+    return len(tensors) == len(references) and all(
+        tensor.shape == reference.shape and torch.allclose(tensor.double(), reference.double(), equal_nan=True)
+        for tensor, reference in zip(tensors, references, strict=True)
     )
 
 

@@ -1,4 +1,8 @@
-"""The charts of the page, as Vega-Lite specifications; the page fills in their data and who is chosen."""
+"""The charts of the report page, as Vega-Lite specifications.
+
+The specifications hold no data. ``page.js`` adds data sets and parameters by the names used here: the data sets
+``cells``, ``rows``, ``edges``, ``nodes``, ``groups`` and ``points``, and the parameters ``chosen`` and ``largest``.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +12,42 @@ from geh_explain.plots import palette
 
 Spec = dict[str, Any]
 
-#: Pixels: of a cell of the heatmap by the number of units, and of a row of the forest.
-_SIDE, _LARGEST_CELL, _ROW = 480, 34, 20
-_LABELS: Spec = {"title": None, "labelLimit": 280, "ticks": False, "domain": False}
-#: Few numbers along an axis, none over another.
-_NUMBERS: Spec = {"tickCount": 4, "labelOverlap": "greedy", "format": ".4~g"}
-#: Both names of a pair, long ones cut.
-_BRIEF = "join([truncate(split(datum.label, ' × ')[0], 20), truncate(split(datum.label, ' × ')[1], 20)], ' × ')"
-#: What the page's script tells a chart: the number of the chosen pair, and the largest score.
+#: Side of the heatmap, largest side of one of its cells, and height of a row of the other charts, in pixels.
+_HEATMAP_SIDE = 480
+_MAX_CELL = 34
+_ROW_HEIGHT = 20
+#: Axis with names.
+_NAME_AXIS: Spec = {"title": None, "labelLimit": 280, "ticks": False, "domain": False}
+#: Axis with few numbers, which do not overlap.
+_NUMBER_AXIS: Spec = {"tickCount": 4, "labelOverlap": "greedy", "format": ".4~g"}
+#: Vega expression for the label of a pair with both names truncated.
+_SHORT_LABEL = "join([truncate(split(datum.label, ' × ')[0], 20), truncate(split(datum.label, ' × ')[1], 20)], ' × ')"
+#: Parameters that the script of the page sets: the index of the chosen pair, and the largest score.
 _PARAMS = [{"name": "chosen", "value": -1}, {"name": "largest", "value": 1}]
+#: Condition that colours the chosen pair.
 _CHOSEN: Spec = {"test": "datum.pair === chosen", "value": palette.MARK}
 
 
-def charts(shown: dict[str, Any]) -> dict[str, Spec]:
-    """Return one specification for each chart; names of data and parameters are those of the page's script."""
-    several = shown["width"] is not None
+def build_charts(content: dict[str, Any]) -> dict[str, Spec]:
+    """Return the specification of each chart, by the id of its element, for the data of the page ``content``."""
+    has_intervals = content["multiplier"] is not None
     return {
-        "heatmap": _heatmap([shown["names"][unit] for unit in shown["heat"]]),
-        "forest": _forest(several),
-        "network": _network(shown["nodes"]["what"]),
-        "regions": _regions(several),
+        "heatmap": _heatmap([content["names"][unit] for unit in content["heatmap"]]),
+        "forest": _forest(has_intervals),
+        "network": _network(content["nodes"]["size_meaning"]),
+        "groups": _groups(has_intervals),
         "surface": _surface(),
     }
 
 
 def _heatmap(names: list[str]) -> Spec:
+    """Return the heatmap of all pairs of the units ``names``, in this order on both axes.
+
+    Each pair has two cells, with fields row, column, pair, label, mean, low, high, p, ``unsure`` (not significant, so
+    struck out) and ``shown`` (not filtered out; other cells are pale).
+    """
     units, scale = len(names), {"domain": names}
-    step = min(_LARGEST_CELL, _SIDE / units)
+    step = min(_MAX_CELL, _HEATMAP_SIDE / units)
     axis = {"title": None, "labelLimit": 110, "ticks": False, "domain": False, "labelFontSize": min(11, step)}
     return _chart(
         "cells",
@@ -47,7 +60,8 @@ def _heatmap(names: list[str]) -> Spec:
                     "color": {
                         "field": "mean",
                         "type": "quantitative",
-                        "scale": {"domainMin": 0, "interpolate": "lab"},  # its range depends on light or dark
+                        # The script sets the range of colours, which differs between light and dark mode.
+                        "scale": {"domainMin": 0, "interpolate": "lab"},
                         "legend": {"title": None, "orient": "bottom", "gradientLength": 160},
                     },
                     "fillOpacity": {"condition": {"test": "datum.shown", "value": 1}, "value": 0.12},
@@ -77,36 +91,51 @@ def _heatmap(names: list[str]) -> Spec:
     )
 
 
-def _forest(several: bool) -> Spec:
+def _forest(has_intervals: bool) -> Spec:
+    """Return the forest of the strongest pairs.
+
+    Rows have the fields of a pair, and the ends of two intervals: low and high, low50 and high50.
+    """
     row = {
-        "y": {"field": "label", "type": "nominal", "sort": None, "axis": {**_LABELS, "labelExpr": _BRIEF}},
+        "y": {"field": "label", "type": "nominal", "sort": None, "axis": {**_NAME_AXIS, "labelExpr": _SHORT_LABEL}},
         "color": {"condition": [_CHOSEN, {"test": "datum.unsure", "value": palette.UNSURE}], "value": palette.SURE},
         "tooltip": _tooltip(),
     }
-    intervals = [("low", "high", 1.5), ("low50", "high50", 5.0)] if several else []
-    return _chart("rows", width=250, height={"step": _ROW}, layer=_marks(row, intervals, None))
+    intervals = [("low", "high", 1.5), ("low50", "high50", 5.0)] if has_intervals else []
+    return _chart("rows", width=250, height={"step": _ROW_HEIGHT}, layer=_marks(row, intervals, None))
 
 
-def _regions(several: bool) -> Spec:
+def _groups(has_intervals: bool) -> Spec:
+    """Return the signed effect of the chosen pair in each group, with fields group, mean, low and high."""
     row = {
-        "y": {"field": "region", "type": "nominal", "sort": None, "axis": {**_LABELS, "title": "region (points)"}},
+        "y": {"field": "group", "type": "nominal", "sort": None, "axis": {**_NAME_AXIS, "title": "group (points)"}},
         "color": {"condition": {"test": "datum.mean > 0", "value": palette.POSITIVE}, "value": palette.NEGATIVE},
-        "tooltip": [{"field": "region", "title": "region (points)"}, *_numbers("mean", "low", "high")],
+        "tooltip": [{"field": "group", "title": "group (points)"}, *_numbers("mean", "low", "high")],
     }
-    intervals = [("low", "high", 1.5)] if several else []
-    return _chart("regions", width=260, height={"step": _ROW}, layer=_marks(row, intervals, "signed effect"))
+    intervals = [("low", "high", 1.5)] if has_intervals else []
+    return _chart("groups", width=260, height={"step": _ROW_HEIGHT}, layer=_marks(row, intervals, "signed effect"))
 
 
 def _marks(row: Spec, intervals: list[tuple[str, str, float]], title: str | None) -> list[Spec]:
-    """Return a line at 0, and for each row its intervals and its mean."""
-    x = {"type": "quantitative", "title": title, "scale": {"zero": True}, "axis": _NUMBERS}
+    """Return the layers of a chart with one row per datum: a line at 0, intervals, and means.
+
+    Parameters
+    ----------
+    row
+        Encodings that all layers share: row, colour and tooltip.
+    intervals
+        Fields of the low and the high end, and line width, of each interval.
+    title
+        Title of the horizontal axis.
+    """
+    x = {"type": "quantitative", "title": title, "scale": {"zero": True}, "axis": _NUMBER_AXIS}
     mark = {"cursor": "pointer", "aria": False}
     lines = [
         {
-            "mark": {"type": "rule", "strokeWidth": thick, **mark},
+            "mark": {"type": "rule", "strokeWidth": width, **mark},
             "encoding": {"x": {"field": low, **x}, "x2": {"field": high}, **row},
         }
-        for low, high, thick in intervals
+        for low, high, width in intervals
     ]
     points = {
         "mark": {"type": "point", "filled": True, "size": 50, **mark},
@@ -116,7 +145,12 @@ def _marks(row: Spec, intervals: list[tuple[str, str, float]], title: str | None
     return [zero, *lines, points]
 
 
-def _network(what: str) -> Spec:
+def _network(size_meaning: str) -> Spec:
+    """Return the network of the units, whose coordinates lie on a circle of radius 1.
+
+    Edges have the fields of a pair, the coordinates x, y, x2 and y2 of both ends, sign, and certainty (1 - p). Nodes
+    have name, x, y and size, and for the name text_x, text_y and side. ``size_meaning`` is the title of the size.
+    """
     place = {"axis": None, "scale": {"domain": [-1.45, 1.45]}, "type": "quantitative"}
     return _chart(
         "edges",
@@ -168,9 +202,13 @@ def _network(what: str) -> Spec:
                         "legend": None,
                     },
                     "color": {"value": palette.UNSURE},
-                    "tooltip": [{"field": "name", "title": "unit"}, {"field": "size", "title": what, "format": ".4g"}],
+                    "tooltip": [
+                        {"field": "name", "title": "unit"},
+                        {"field": "size", "title": size_meaning, "format": ".4g"},
+                    ],
                 },
             },
+            # Alignment is a property of a mark and no encoding, so names have one layer for each side of the circle.
             *(
                 {
                     "data": {"name": "nodes"},
@@ -189,7 +227,11 @@ def _network(what: str) -> Spec:
 
 
 def _surface() -> Spec:
-    near = {"zero": False, "nice": False}
+    """Return the joint effect of a pair, with data points on top.
+
+    Cells have their edges x, x2, y and y2, and value; points have x and y. The script sets the titles of the axes.
+    """
+    scale = {"zero": False, "nice": False}
     return _chart(
         "cells",
         width=260,
@@ -198,8 +240,8 @@ def _surface() -> Spec:
             {
                 "mark": {"type": "rect", "aria": False},
                 "encoding": {
-                    "x": {"field": "x", "type": "quantitative", "scale": near},
-                    "y": {"field": "y", "type": "quantitative", "scale": near},
+                    "x": {"field": "x", "type": "quantitative", "scale": scale},
+                    "y": {"field": "y", "type": "quantitative", "scale": scale},
                     "x2": {"field": "x2"},
                     "y2": {"field": "y2"},
                     "color": {
@@ -224,13 +266,16 @@ def _surface() -> Spec:
 
 
 def _chart(data: str, **parts: Any) -> Spec:
-    schema = "https://vega.github.io/schema/vega-lite/v6.json"  # a name, which nothing fetches
+    """Return a specification of the data set ``data``, with the parameters of the page."""
+    schema = "https://vega.github.io/schema/vega-lite/v6.json"  # an identifier that is never fetched
     return {"$schema": schema, "data": {"name": data}, "params": _PARAMS, **parts}
 
 
 def _tooltip() -> list[Spec]:
+    """Return the tooltip of a pair."""
     return [{"field": "label", "title": "pair"}, *_numbers("mean", "low", "high", "p")]
 
 
 def _numbers(*names: str) -> list[Spec]:
+    """Return tooltip fields with four digits."""
     return [{"field": name, "format": ".4g"} for name in names]

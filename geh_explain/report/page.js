@@ -1,12 +1,14 @@
 "use strict";
+// The script of the report page: fills charts and table from the JSON data, and links them by the chosen pair.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const ROWS_IN_FOREST = 25, ROWS_IN_TABLE = 200, EDGES = 80;
-  const by = (id) => document.getElementById(id);
-  const state = { measure: "geh", least: 0, significant: false, search: "", sort: "mean", up: false, chosen: 0, rows: ROWS_IN_TABLE };
+  const MAX_FOREST_ROWS = 25, MAX_EDGES = 80;
+  const TABLE_ROWS = 200;  // shown at first; a button shows more
+  const byId = (id) => document.getElementById(id);
+  const state = { measure: "geh", threshold: 0, significant: false, search: "", sort: "mean", up: false, chosen: 0, rows: TABLE_ROWS };
   const views = {};
 
-  // Numbers of each measure, once: one object for each pair.
+  // One object for each pair and measure.
   const SIGNS = { "1": "positive", "-1": "negative", "0": "neither" };
   const pairsOf = {};
   for (const [measure, { mean, std, p }] of Object.entries(data.measures)) {
@@ -15,10 +17,10 @@
       const row = { pair, first, second, label: `${first} × ${second}`, mean: value, unsure: false, sign: SIGNS[data.majority[pair]] };
       if (std === null) return row;
       row.std = std[pair];
-      row.low = value - data.width * row.std;
-      row.high = value + data.width * row.std;
-      row.low50 = value - data.half_width * row.std;
-      row.high50 = value + data.half_width * row.std;
+      row.low = value - data.multiplier * row.std;
+      row.high = value + data.multiplier * row.std;
+      row.low50 = value - data.multiplier50 * row.std;
+      row.high50 = value + data.multiplier50 * row.std;
       row.p = p[pair];
       row.sign_p = data.sign_p[pair];
       row.unsure = !(row.low > 0);
@@ -26,15 +28,15 @@
       return row;
     });
   }
-  const several = data.width !== null;
+  const hasIntervals = data.multiplier !== null;
 
   const pairs = () => pairsOf[state.measure];
-  const largest = () => pairs().reduce((most, row) => Math.max(most, row.mean), 0);
-  const least = () => (state.least / 100) * largest();
-  const short = (value) => (value === undefined || value === null ? "" : Number(value.toPrecision(4)).toString());
+  const largest = () => pairs().reduce((max, row) => Math.max(max, row.mean), 0);
+  const minimum = () => (state.threshold / 100) * largest();
+  const format = (value) => (value === undefined || value === null ? "" : Number(value.toPrecision(4)).toString());
 
   function isShown(row) {
-    if (row.mean < least() || (state.significant && row.unsure)) return false;
+    if (row.mean < minimum() || (state.significant && row.unsure)) return false;
     return !state.search || row.first.toLowerCase().includes(state.search) || row.second.toLowerCase().includes(state.search);
   }
 
@@ -59,24 +61,25 @@
   }
 
   async function draw(name, spec, datasets) {
-    const found = await vegaEmbed(by(name), { ...spec, datasets }, { renderer: "svg", actions: false, config: config() });
-    found.view.addEventListener("click", (_, item) => {
+    const options = { renderer: "svg", actions: false, config: config() };
+    const { view } = await vegaEmbed(byId(name), { ...spec, datasets }, options);
+    view.addEventListener("click", (_, item) => {
       if (item && item.datum && item.datum.pair !== undefined) choose(item.datum.pair);
     });
-    views[name] = found.view;
-    await found.view.signal("chosen", state.chosen).signal("largest", largest()).runAsync();
+    views[name] = view;
+    await view.signal("chosen", state.chosen).signal("largest", largest()).runAsync();
   }
 
   function cells() {
-    const among = new Map();
-    for (const row of pairs()) among.set(`${data.pairs.first[row.pair]},${data.pairs.second[row.pair]}`, row);
-    const found = [];
-    for (const i of data.heat) for (const j of data.heat) {
+    const byUnits = new Map();
+    for (const row of pairs()) byUnits.set(`${data.pairs.first[row.pair]},${data.pairs.second[row.pair]}`, row);
+    const result = [];
+    for (const i of data.heatmap) for (const j of data.heatmap) {
       if (i === j) continue;
-      const row = among.get(i < j ? `${i},${j}` : `${j},${i}`);
-      found.push({ ...row, row: data.names[i], column: data.names[j], shown: isShown(row) });
+      const row = byUnits.get(i < j ? `${i},${j}` : `${j},${i}`);
+      result.push({ ...row, row: data.names[i], column: data.names[j], shown: isShown(row) });
     }
-    return found;
+    return result;
   }
 
   function nodes() {
@@ -88,19 +91,19 @@
   }
 
   function edges() {
-    const { unit, x, y } = data.nodes, at = new Map(unit.map((number, n) => [number, n]));
-    const found = [];
+    const { unit, x, y } = data.nodes, nodeOf = new Map(unit.map((number, n) => [number, n]));
+    const result = [];
     for (const row of byStrength(pairs().filter(isShown))) {
-      const a = at.get(data.pairs.first[row.pair]), b = at.get(data.pairs.second[row.pair]);
+      const a = nodeOf.get(data.pairs.first[row.pair]), b = nodeOf.get(data.pairs.second[row.pair]);
       if (a === undefined || b === undefined) continue;
-      found.push({ certainty: 1, ...row, x: x[a], y: y[a], x2: x[b], y2: y[b] });
-      if (found.length === EDGES) break;
+      result.push({ certainty: 1, ...row, x: x[a], y: y[a], x2: x[b], y2: y[b] });
+      if (result.length === MAX_EDGES) break;
     }
-    return found.reverse();
+    return result.reverse();  // the strongest on top
   }
 
-  // Copies: Vega puts a mark on what it is given, which would tell that two cells of a pair are one.
-  const forestRows = () => byStrength(pairs().filter(isShown)).slice(0, ROWS_IN_FOREST).map((row) => ({ ...row }));
+  // Copies, because Vega tags each object with an identifier, and would take a shared object for one datum.
+  const forestRows = () => byStrength(pairs().filter(isShown)).slice(0, MAX_FOREST_ROWS).map((row) => ({ ...row }));
 
   async function drawAll() {
     data.charts.heatmap.layer[0].encoding.color.scale.range = ["--weak", "--middle", "--strong"].map(colour);
@@ -114,8 +117,8 @@
 
   async function update() {
     const rows = forestRows();
-    by("nothing").hidden = rows.length > 0;
-    by("forest").hidden = rows.length === 0;
+    byId("nothing").hidden = rows.length > 0;
+    byId("forest").hidden = rows.length === 0;
     await Promise.all([
       views.heatmap.data("cells", cells()).runAsync(),
       rows.length ? views.forest.data("rows", rows).runAsync() : null,
@@ -123,43 +126,44 @@
     ]);
     fillTable();
     const total = pairs().length, shown = pairs().filter(isShown).length;
-    by("count").textContent = `${shown} of ${total} pairs`;
-    by("threshold-value").textContent = short(least());
+    byId("count").textContent = `${shown} of ${total} pairs`;
+    byId("threshold-value").textContent = format(minimum());
   }
 
   // The chosen pair.
   async function choose(pair) {
     state.chosen = pair;
     await Promise.all(["heatmap", "forest", "network"].map((name) => views[name].signal("chosen", pair).runAsync()));
-    for (const row of by("table").tBodies[0].rows) row.classList.toggle("chosen", Number(row.dataset.pair) === pair);
+    for (const row of byId("table").tBodies[0].rows) row.classList.toggle("chosen", Number(row.dataset.pair) === pair);
     await drawChosen();
   }
 
   async function drawChosen() {
     const row = pairs()[state.chosen];
-    by("pair").textContent = row.label;
-    by("pair-says").textContent = sentence(row);
-    const surface = data.surfaces.find((each) => each.pair === row.pair);
-    by("regions-figure").hidden = row.pair >= data.regions.mean.length;
-    by("surface-figure").hidden = surface === undefined;
+    byId("pair").textContent = row.label;
+    byId("pair-summary").textContent = summary(row);
+    const surface = data.surfaces.find(({ pair }) => pair === row.pair);
+    byId("groups-figure").hidden = row.pair >= data.group_effects.mean.length;
+    byId("surface-figure").hidden = surface === undefined;
     showImages(row);
-    if (!by("regions-figure").hidden) await draw("regions", data.charts.regions, { regions: regionsOf(row.pair) });
+    if (!byId("groups-figure").hidden) await draw("groups", data.charts.groups, { groups: groupEffects(row.pair) });
     if (surface) await drawSurface(surface);
   }
 
-  function sentence(row) {
-    const strength = `${state.measure.toUpperCase()} ${short(row.mean)}`;
-    if (!several) return `${strength}; there was one draw, and no interval.`;
-    const sure = row.unsure ? "not significant" : "significant";
-    return `${strength}, between ${short(row.low)} and ${short(row.high)}: ${sure}. p ${short(row.p)}, by the sign rule ${short(row.sign_p)}.`;
+  function summary(row) {
+    const score = `${state.measure.toUpperCase()} ${format(row.mean)}`;
+    if (!hasIntervals) return `${score}; one draw, no interval.`;
+    const decision = row.unsure ? "not significant" : "significant", level = Math.round(100 * data.level);
+    return `${score}, ${level} % interval ${format(row.low)} to ${format(row.high)}: ${decision}. p-value ${format(row.p)}, by the sign rule ${format(row.sign_p)}.`;
   }
 
-  function regionsOf(pair) {
+  function groupEffects(pair) {
+    const { mean, std } = data.group_effects;
     return data.groups.names.map((name, group) => {
-      const mean = data.regions.mean[pair][group], found = { region: `${name} (${data.groups.sizes[group]})`, mean };
-      if (!several) return found;
-      const reach = data.width * data.regions.std[pair][group];
-      return { ...found, low: mean - reach, high: mean + reach };
+      const row = { group: `${name} (${data.groups.sizes[group]})`, mean: mean[pair][group] };
+      if (!hasIntervals) return row;
+      const halfWidth = data.multiplier * std[pair][group];
+      return { ...row, low: row.mean - halfWidth, high: row.mean + halfWidth };
     });
   }
 
@@ -173,12 +177,12 @@
   }
 
   function showImages(row) {
-    const found = [row.first, row.second].filter((name) => Object.hasOwn(data.images, name));
-    by("images-figure").hidden = found.length === 0;
-    by("images").replaceChildren(...found.map((name) => {
+    const names = [row.first, row.second].filter((name) => Object.hasOwn(data.images, name));
+    byId("images-figure").hidden = names.length === 0;
+    byId("images").replaceChildren(...names.map((name) => {
       const box = document.createElement("div"), image = document.createElement("img");
       image.src = data.images[name];
-      image.alt = `Inputs that excite ${name} most`;
+      image.alt = `Inputs with the highest activation of ${name}`;
       box.append(image, name);
       return box;
     }));
@@ -186,10 +190,10 @@
 
   // The table.
   const COLUMNS = [["first", "unit i"], ["second", "unit j"], ["mean", "mean"],
-    ...(several ? [["std", "std"], ["low", "low"], ["high", "high"], ["p", "p"], ["sign_p", "p (sign rule)"]] : [])];
+    ...(hasIntervals ? [["std", "std"], ["low", "low"], ["high", "high"], ["p", "p"], ["sign_p", "p (sign rule)"]] : [])];
 
   function fillHead() {
-    by("table").tHead.rows[0].replaceChildren(...COLUMNS.map(([key, name]) => {
+    byId("table").tHead.rows[0].replaceChildren(...COLUMNS.map(([key, name]) => {
       const head = document.createElement("th"), button = document.createElement("button");
       head.scope = "col";
       head.setAttribute("aria-sort", key !== state.sort ? "none" : state.up ? "ascending" : "descending");
@@ -200,7 +204,7 @@
         state.sort = key;
         fillHead();
         fillTable();
-        by("table").tHead.rows[0].cells[COLUMNS.findIndex(([each]) => each === key)].firstChild.focus();
+        byId("table").tHead.rows[0].cells[COLUMNS.findIndex(([column]) => column === key)].firstChild.focus();
       });
       head.append(button);
       return head;
@@ -209,8 +213,8 @@
 
   function fillTable() {
     const rows = shownRows();
-    by("more").hidden = rows.length <= state.rows;
-    by("table").tBodies[0].replaceChildren(...rows.slice(0, state.rows).map((row) => {
+    byId("more").hidden = rows.length <= state.rows;
+    byId("table").tBodies[0].replaceChildren(...rows.slice(0, state.rows).map((row) => {
       const line = document.createElement("tr");
       line.dataset.pair = row.pair;
       line.classList.toggle("chosen", row.pair === state.chosen);
@@ -223,7 +227,7 @@
           button.textContent = value;
           button.setAttribute("aria-label", `Choose ${row.label}`);
           cell.append(button);
-        } else cell.textContent = typeof value === "string" ? value : short(value);
+        } else cell.textContent = typeof value === "string" ? value : format(value);
       }
       line.addEventListener("click", () => choose(row.pair));
       return line;
@@ -244,31 +248,31 @@
     URL.revokeObjectURL(link.href);
   }
 
-  // Arrow keys on a chart go to the next weaker or stronger pair.
+  // Arrow keys on a chart choose the next weaker or stronger pair.
   function step(event) {
-    const by_one = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (!by_one) return;
+    const direction = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!direction) return;
     event.preventDefault();
-    const rows = byStrength(pairs().filter(isShown)), place = rows.findIndex((row) => row.pair === state.chosen);
-    const next = rows[Math.min(rows.length - 1, Math.max(0, place + by_one))];
+    const rows = byStrength(pairs().filter(isShown)), position = rows.findIndex((row) => row.pair === state.chosen);
+    const next = rows[Math.min(rows.length - 1, Math.max(0, position + direction))];
     if (next) choose(next.pair);
   }
 
   function listen() {
-    by("measure").addEventListener("change", (event) => { state.measure = event.target.value; update().then(drawChosen); });
-    by("threshold").addEventListener("input", (event) => { state.least = Number(event.target.value); update(); });
-    by("significant").addEventListener("change", (event) => { state.significant = event.target.checked; update(); });
-    by("search").addEventListener("input", (event) => { state.search = event.target.value.trim().toLowerCase(); update(); });
+    byId("measure").addEventListener("change", (event) => { state.measure = event.target.value; update().then(drawChosen); });
+    byId("threshold").addEventListener("input", (event) => { state.threshold = Number(event.target.value); update(); });
+    byId("significant").addEventListener("change", (event) => { state.significant = event.target.checked; update(); });
+    byId("search").addEventListener("input", (event) => { state.search = event.target.value.trim().toLowerCase(); update(); });
     document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
-    by("more").addEventListener("click", () => { state.rows *= 5; fillTable(); });
-    by("download").addEventListener("click", download);
+    byId("more").addEventListener("click", () => { state.rows *= 5; fillTable(); });
+    byId("download").addEventListener("click", download);
     for (const figure of document.querySelectorAll("figure[tabindex]")) figure.addEventListener("keydown", step);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   }
 
-  by("node-size").textContent = data.nodes.what;
-  by("level").textContent = `${Math.round(100 * data.level)} %`;
-  for (const id of ["hatched", "forest-intervals", "only-significant"]) by(id).hidden = !several;
+  byId("node-size").textContent = data.nodes.size_meaning;
+  byId("level").textContent = `${Math.round(100 * data.level)} %`;
+  for (const id of ["hatched", "forest-intervals", "only-significant"]) byId(id).hidden = !hasIntervals;
   fillHead();
   listen();
   drawAll().then(update).then(() => { document.documentElement.dataset.ready = "yes"; });

@@ -1,96 +1,139 @@
-"""Files of saved interactions: arrays and JSON, never anything that is executed."""
+"""Saving and loading of results.
+
+A file is an ``.npz`` archive of arrays and one JSON text, ``about``, with names and the record of the run. Nothing in
+it is executed: arrays are read without pickle. A file may come from anywhere, so :func:`read_result` checks every part
+before it is used, and limits the memory that unpacking takes.
+
+Members of the archive, with K draws, M groups, P pairs, D units and N points:
+
+``about``
+    JSON text as bytes: ``format``, ``names``, ``group_names`` and ``settings``.
+``labels``
+    Group of each point (N,).
+``signed``, ``absolute``, ``noise``, ``slopes``
+    The arrays of :class:`~geh_explain.scores.draws.Draws`, the last two only where there are any.
+``count``, ``geh_mean``, ``geh_squares``, ...
+    Instead of them, K and the moments of :class:`~geh_explain.scores.draws.DrawMoments`, if draws were not kept.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from types import UnionType
+from typing import IO, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geh_explain.errors import GEHValueError
+from geh_explain.run.record import RunRecord
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
 from geh_explain.scores.moments import Moments
 
-if TYPE_CHECKING:
-    from geh_explain.results.interactions import Interactions
-
 _FORMAT = "geh_explain.Interactions/1"
-#: The arrays of a file: of all draws, or of their moments.
+#: Arrays of a file that holds all draws.
 _DRAW_ARRAYS = ("signed", "absolute", "noise", "slopes")
-_PARTS = ("mean", "squares")
-_MOMENT_ARRAYS = ("count", *(f"{name}_{part}" for name in (*MEASURES, "signed") for part in _PARTS))
-_SLOPE_MOMENTS = tuple(f"slopes_{part}" for part in _PARTS)
-#: A file unpacks to at most so many bytes, or so many times its own size; its words to so many bytes.
-_MOST_BYTES, _MOST_TIMES, _MOST_WORDS = 2**28, 20, 2**26
-#: Scores beyond this have no spread that can be computed.
-_LARGEST = 1e150
+#: Arrays of a file that holds moments: for each quantity its mean and its sum of squared deviations.
+_MOMENT_PARTS = ("mean", "squares")
+_MOMENT_ARRAYS = ("count", *(f"{name}_{part}" for name in (*MEASURES, "signed") for part in _MOMENT_PARTS))
+_SLOPE_MOMENTS = tuple(f"slopes_{part}" for part in _MOMENT_PARTS)
+#: A file may unpack to this many bytes, or to this many times its own size, whichever is larger.
+_MAX_BYTES = 2**28
+_MAX_EXPANSION = 20
+#: Maximum number of bytes of the JSON text.
+_MAX_TEXT_BYTES = 2**26
+#: Maximum nesting of lists and dicts in settings, far below Python's recursion limit.
+_MAX_NESTING = 50
+#: Maximum absolute value of a number; squares of larger ones overflow.
+_MAX_VALUE = 1e150
 
 
-def write(result: Interactions, draws: Draws | DrawMoments, path: str | os.PathLike[str]) -> Path:
-    """Write a result to a ``.npz`` file, and return its path."""
+@dataclass(frozen=True)
+class StoredResult:
+    """The parts of a result that a file holds; they are the arguments of :class:`geh_explain.Interactions`."""
+
+    draws: Draws | DrawMoments
+    labels: NDArray[np.int64]
+    names: list[str]
+    group_names: list[str]
+    record: RunRecord
+
+
+def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
+    """Write a result to a file, and return its path, with ``.npz`` appended if it is missing.
+
+    Raises ``GEHValueError`` if the folder does not exist.
+    """
     path = Path(path)
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     if not path.parent.is_dir():
         raise GEHValueError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}; make it first.")
     about = {
         "format": _FORMAT,
-        "names": result.names,
-        "group_names": result.group_names,
-        "settings": result.settings,
+        "names": stored.names,
+        "group_names": stored.group_names,
+        "settings": stored.record.to_settings(),
     }
     text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
-    arrays = {"about": text, "labels": result.labels, **_arrays(draws)}
+    arrays = {"about": text, "labels": stored.labels, **_to_arrays(stored.draws)}
     np.savez_compressed(path, **arrays)
-    if _too_large(sum(array.nbytes for array in arrays.values()), path.stat().st_size):
-        np.savez(path, **arrays)  # mostly zeros, and packed so tightly that it would be refused as a bomb
+    if _expands_too_much(sum(array.nbytes for array in arrays.values()), path.stat().st_size):
+        # Scores that are mostly 0 compress so well that reading would refuse the file as a decompression bomb.
+        np.savez(path, **arrays)
     return path
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the arguments of a saved result; a damaged file is an error."""
+def read_result(path: str | os.PathLike[str]) -> StoredResult:
+    """Return what a file holds; raises ``GEHValueError`` if it is missing, damaged or inconsistent."""
     if not isinstance(path, (str, os.PathLike)) or not _is_file(path):
         raise GEHValueError(f"path={path!r} is not a file.")
     try:
         with open(path, "rb") as file:
             _check_size(file)
-            with np.load(file, allow_pickle=False) as stored:
-                known = ("labels", "about", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS)
-                arrays = {name: stored[name] for name in known if name in stored}
+            with np.load(file, allow_pickle=False) as archive:
+                expected = ("labels", "about", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS)
+                arrays = {name: archive[name] for name in expected if name in archive}
         about = json.loads(arrays.pop("about").tobytes().decode())
-        return _checked(about, **arrays)
-    except Exception as error:  # zip, zlib, numpy and JSON each have several kinds for damaged data
+        return _parse(about, **arrays)
+    except Exception as error:  # zip, zlib, numpy and JSON raise various exceptions on damaged data
         raise GEHValueError(
             f"path={str(path)!r} is not an intact file of saved interactions ({error}); save the result again."
         ) from error
 
 
 def _is_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path names a file; paths that the operating system rejects do not."""
     try:
         return Path(path).is_file()
-    except (OSError, ValueError):  # a name that is too long, or no text
+    except (OSError, ValueError):  # too long, or not valid text
         return False
 
 
 def _check_size(file: IO[bytes]) -> None:
-    """Refuse a small file that would fill the memory, by what its directory says: no more than that is unpacked."""
+    """Raise if an archive would unpack to far more than its own size.
+
+    The sizes are those that the directory of the archive states; ``zipfile`` never unpacks more than stated.
+    """
     with zipfile.ZipFile(file) as archive:
         sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
-    if _too_large(sum(sizes.values()), os.fstat(file.fileno()).st_size):
+    if _expands_too_much(sum(sizes.values()), os.fstat(file.fileno()).st_size):
         raise ValueError(f"it unpacks to {sum(sizes.values()) / 1e9:.1f} GB, far more than its own size")
-    if sizes.get("about.npy", 0) > _MOST_WORDS:
+    if sizes.get("about.npy", 0) > _MAX_TEXT_BYTES:
         raise ValueError("its settings are too long")
     file.seek(0)
 
 
-def _too_large(unpacked: int, packed: int) -> bool:
-    return unpacked > max(_MOST_BYTES, _MOST_TIMES * packed)
+def _expands_too_much(unpacked: int, packed: int) -> bool:
+    """Return whether ``unpacked`` bytes are too many for a file of ``packed`` bytes."""
+    return unpacked > max(_MAX_BYTES, _MAX_EXPANSION * packed)
 
 
-def _arrays(draws: Draws | DrawMoments) -> dict[str, Any]:
-    """Return the arrays of a file."""
+def _to_arrays(draws: Draws | DrawMoments) -> dict[str, Any]:
+    """Return the arrays that a file holds of draws or moments, by name."""
     if isinstance(draws, Draws):
         return {name: value for name in _DRAW_ARRAYS if (value := getattr(draws, name)) is not None}
     moments = {name: getattr(draws, name) for name in (*MEASURES, "signed")}
@@ -98,56 +141,102 @@ def _arrays(draws: Draws | DrawMoments) -> dict[str, Any]:
         moments["slopes"] = draws.slopes
     return {
         "count": np.array(draws.geh.count),
-        **{f"{name}_mean": each.mean for name, each in moments.items()},
-        **{f"{name}_squares": each.squares for name, each in moments.items()},
+        **{f"{name}_mean": values.mean for name, values in moments.items()},
+        **{f"{name}_squares": values.squares for name, values in moments.items()},
     }
 
 
-def _checked(about: Any, labels: Any, **arrays: Any) -> dict[str, Any]:
-    """Check that the parts of a file belong together, and return them as arguments."""
+def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
+    """Return the parts of a file, after checking that they are valid and belong together."""
     if not isinstance(about, dict) or about.get("format") != _FORMAT:
         raise ValueError(f"its format is not {_FORMAT!r}")
-    names, group_names, settings = about["names"], about["group_names"], about["settings"]
-    if not (isinstance(names, list) and isinstance(group_names, list) and isinstance(settings, dict)):
-        raise ValueError("its names or settings are malformed")
+    names, group_names = about["names"], about["group_names"]
+    _check_names(names, group_names)
+    record = _parse_record(about["settings"])
+    parse_draws = _parse_draws if "signed" in arrays else _parse_moments
+    draws = parse_draws(len(group_names), len(names), **arrays)
+    if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
+        raise ValueError("its labels are malformed")
+    if labels.min() < 0 or labels.max() >= len(group_names):
+        raise ValueError("its labels name unknown groups")
+    return StoredResult(draws, labels, names, group_names, record)
+
+
+def _check_names(names: Any, group_names: Any) -> None:
+    """Raise unless names of units and groups are lists of text, and units are at least two and distinct."""
+    if not (isinstance(names, list) and isinstance(group_names, list)):
+        raise ValueError("its names are malformed")
     if not all(isinstance(name, str) for name in (*names, *group_names)) or len(set(names)) < len(names):
         raise ValueError("its names are not text, or not all different")
     if len(names) < 2:
         raise ValueError("it has no pair of units")
-    "".join((*names, *group_names)).encode()  # half of a surrogate pair is no text
-    points, warnings = settings.get("eah_points", 1), settings.get("warnings", [])
-    if isinstance(points, bool) or not isinstance(points, int) or not isinstance(warnings, list):
+    # JSON can hold half of a surrogate pair, which cannot be written to a page or a terminal.
+    "".join((*names, *group_names)).encode()
+
+
+def _parse_record(settings: Any) -> RunRecord:
+    """Return the record of the run, after checking that each value has the type of its field.
+
+    Fields that are missing, as in files of earlier versions, have their defaults; unknown keys are ignored.
+    """
+    if not isinstance(settings, dict):
         raise ValueError("its settings are malformed")
-    groups = len(group_names)
-    checked = _checked_draws if "signed" in arrays else _checked_moments
-    draws = checked(groups, len(names), **arrays)
-    if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
-        raise ValueError("its labels are malformed")
-    if labels.min() < 0 or labels.max() >= groups:
-        raise ValueError("its labels name unknown groups")
-    return {"draws": draws, "labels": labels} | {key: about[key] for key in ("names", "group_names", "settings")}
+    types = get_type_hints(RunRecord)
+    fields = {key: value for key, value in settings.items() if key in types}
+    for key, value in fields.items():
+        if _is_nested_deeper(value, _MAX_NESTING) or not _has_type(value, types[key]):
+            raise ValueError(f"its settings are malformed: {key}")
+    json.dumps(fields, ensure_ascii=False).encode()  # raises if there is half of a surrogate pair
+    return RunRecord.from_settings(fields)
 
 
-def _checked_draws(groups: int, units: int, signed: Any, absolute: Any, noise: Any = None, slopes: Any = None) -> Draws:
+def _is_nested_deeper(value: Any, levels: int) -> bool:
+    """Return whether lists and dicts are nested more than ``levels`` deep."""
+    entries = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(entries, list):
+        return False
+    return levels == 0 or any(_is_nested_deeper(entry, levels - 1) for entry in entries)
+
+
+def _has_type(value: Any, expected: Any) -> bool:
+    """Return whether a JSON value has the type of an annotation, such as ``str | None`` or ``list[int]``.
+
+    A bool is not an int, and an int is a float.
+    """
+    origin, arguments = get_origin(expected), get_args(expected)
+    if expected is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(_has_type(value, alternative) for alternative in arguments)
+    if origin is list:
+        return isinstance(value, list) and all(_has_type(entry, arguments[0]) for entry in value)
+    if origin is not None:
+        return isinstance(value, origin)
+    return type(value) is expected or (expected is float and type(value) is int)
+
+
+def _parse_draws(groups: int, units: int, signed: Any, absolute: Any, noise: Any = None, slopes: Any = None) -> Draws:
+    """Return the draws of a file, after checking shapes, types and ranges of its arrays."""
     pairs = units * (units - 1) // 2
     fits = signed.ndim == 3 and signed.shape[1:] == (groups, pairs) and absolute.shape == (len(signed), pairs)
     if not fits or len(signed) < 1:
         raise ValueError("its arrays do not fit together")
     if signed.dtype != np.float64 or absolute.dtype != np.float64:
         raise ValueError("its arrays have other types than saved ones")
-    if not (_finite(signed) and _finite(absolute) and (absolute >= 0).all()):
+    if not (_is_finite(signed) and _is_finite(absolute) and (absolute >= 0).all()):
         raise ValueError("its scores are not finite, or negative where they cannot be")
-    if noise is not None and (noise.shape != signed.shape or not _finite(noise) or not (noise >= 0).all()):
+    if noise is not None and (noise.shape != signed.shape or not _is_finite(noise) or not (noise >= 0).all()):
         raise ValueError("its standard errors do not fit")
-    if slopes is not None and (slopes.shape != (len(signed), groups, units) or not _finite(slopes)):
+    if slopes is not None and (slopes.shape != (len(signed), groups, units) or not _is_finite(slopes)):
         raise ValueError("its main effects do not fit")
     return Draws(signed, absolute, noise, slopes)
 
 
-def _checked_moments(groups: int, units: int, count: Any, **arrays: Any) -> DrawMoments:
+def _parse_moments(groups: int, units: int, count: Any, **arrays: Any) -> DrawMoments:
+    """Return the moments of a file, after checking shapes, types and ranges of its arrays."""
     pairs = units * (units - 1) // 2
     slopes = [arrays.pop(name) for name in _SLOPE_MOMENTS if name in arrays]
-    if slopes and (len(slopes) != 2 or any(each.shape != (groups, units) or not _finite(each) for each in slopes)):
+    if slopes and (len(slopes) != 2 or any(part.shape != (groups, units) or not _is_finite(part) for part in slopes)):
         raise ValueError("its main effects do not fit")
     if slopes and not (slopes[1] >= 0).all():
         raise ValueError("its main effects do not fit")
@@ -156,13 +245,14 @@ def _checked_moments(groups: int, units: int, count: Any, **arrays: Any) -> Draw
     for name, array in arrays.items():
         if array.shape != ((groups, pairs) if name.startswith("signed") else (pairs,)) or array.dtype != np.float64:
             raise ValueError("its arrays do not fit together")
-        if not _finite(array) or (not name == "signed_mean" and not (array >= 0).all()):
+        if not _is_finite(array) or (name != "signed_mean" and not (array >= 0).all()):
             raise ValueError("its scores are not finite, or negative where they cannot be")
-    parts = {
+    moments = {
         name: Moments(int(count), arrays[f"{name}_mean"], arrays[f"{name}_squares"]) for name in (*MEASURES, "signed")
     }
-    return DrawMoments(**parts, slopes=Moments(int(count), *slopes) if slopes else Moments())
+    return DrawMoments(**moments, slopes=Moments(int(count), *slopes) if slopes else Moments())
 
 
-def _finite(array: Any) -> bool:
-    return bool(array.dtype == np.float64 and (np.abs(array) < _LARGEST).all())
+def _is_finite(array: Any) -> bool:
+    """Return whether an array holds doubles whose squares are finite."""
+    return bool(array.dtype == np.float64 and (np.abs(array) < _MAX_VALUE).all())

@@ -1,1 +1,7 @@
-"""TODO."""
+"""One run of the explainer, as a straight line.
+
+Read the files in this order: ``options`` (what the call asks for), ``setup`` (what the explainer was built with),
+``profile`` (two passes over the data), ``plan`` (everything decided before the first draw), ``loop`` (the draws),
+``accumulate`` (their sums and means), ``warnings`` and ``record`` (what a user should know, and what was done).
+``checkpoint``, ``identity``, ``distributed`` and ``interrupt`` make long runs safe.
+"""

@@ -10,8 +10,8 @@ from geh_explain._memory import trim_heap
 from geh_explain._types import Floats
 from geh_explain.engines.sums import GroupSums
 from geh_explain.groups.grouping import Grouping, from_tree
-from geh_explain.groups.number import GroupChoice, choose, curve
-from geh_explain.groups.tree import RegionTree
+from geh_explain.groups.number import GroupChoice, choose_group_number, scores_by_group_number
+from geh_explain.groups.tree import GroupTree
 from geh_explain.run.plan import RunPlan
 from geh_explain.scores.draws import DrawMoments, Draws
 
@@ -20,10 +20,11 @@ _PAIRS_AT_ONCE = 65536
 
 
 class DrawAccumulator:
-    """Takes the sums of one draw after the other, and holds their means, or moments where draws do not fit into memory.
+    """Collects the sums of one draw after the other, and returns the means over the points of each group.
 
-    With a tree of groups their number is open: sums are over its finest groups until the pilot draws are there, which
-    decide. A quarter of the memory is for the draws, and as much for one chunk of work.
+    With a tree of groups their number is open. Sums are then over the finest groups until the pilot draws are there;
+    these decide on the number, and all sums are merged to it. Where the expected draws would take more than a quarter
+    of the memory, only their means and standard deviations are kept; another quarter is for one chunk of work.
 
     Parameters
     ----------
@@ -37,10 +38,12 @@ class DrawAccumulator:
         self.grouping: Grouping = plan.grouping
         #: How the number of groups was chosen, once it is.
         self.choice: GroupChoice | None = None
+        #: Number of draws that were taken so far, and that will be.
+        self.n_draws = 0
         self.expected = expected
         #: Means and standard deviations over draws, where the draws themselves would not fit.
         self.moments: DrawMoments | None = None
-        self._tree: RegionTree | None = plan.tree
+        self._tree: GroupTree | None = plan.tree
         self._pilot_draws = plan.pilot_draws
         self._factors = plan.factors
         self._max_bytes = plan.budget / 4
@@ -50,20 +53,19 @@ class DrawAccumulator:
         self._variance: list[Floats] = []
         self._slopes: list[Floats] = []
 
-    @property
-    def n_draws(self) -> int:
-        """Number of draws that were taken."""
-        return len(self._signed) + (0 if self.moments is None else self.moments.geh.count)
-
     def next_stop(self) -> int:
         """Return up to which draw the groups stay as they are: the pilot draws decide on their number."""
         return self.expected if self._tree is None else min(self.expected, self._pilot_draws)
 
     def take(self, sums: GroupSums) -> None:
-        """Take the sums of one more draw, or of several."""
+        """Add the sums of one more draw, or of several.
+
+        Absolute sums may be over a sample of the points: ``sums.skipped`` counts those that are missing.
+        """
         counted = len(self.grouping.labels) - sums.skipped
         self._sampled |= sums.skipped > 0
         for draw in range(len(sums.signed)):
+            self.n_draws += 1
             self._signed.append(sums.signed[draw].numpy())
             self._absolute.append(sums.absolute[draw].numpy() / counted)
             if sums.variance is not None:
@@ -81,11 +83,11 @@ class DrawAccumulator:
         if tree is None:
             return
         # Draw by draw, and in place: for thousands of units each array is a large one.
-        scores = curve(tree, self._signed[0], len(self.grouping.labels))
+        scores = scores_by_group_number(tree, self._signed[0], len(self.grouping.labels))
         for signed in self._signed[1:]:
-            scores += curve(tree, signed, len(self.grouping.labels))
+            scores += scores_by_group_number(tree, signed, len(self.grouping.labels))
         scores *= np.abs(self._pair_factors()) / len(self._signed)
-        self.choice = choose(scores)
+        self.choice = choose_group_number(scores)
         if self._max_bytes < 8 * scores.nbytes:
             self.choice = replace(self.choice, scores=scores[:, :0])  # they are for the curve only
         del scores
@@ -96,23 +98,27 @@ class DrawAccumulator:
         trim_heap()
 
     def _fold(self) -> None:
-        """Keep the moments of the draws only, if all of them would not fit."""
+        """Reduce the draws to their moments, if all of them would not fit into memory."""
         if self.moments is None and self.expected * self._signed[0].nbytes > self._max_bytes:
             self.moments = DrawMoments()
         while self.moments is not None and self._signed:
             self.moments.add(self._take_means(1), self.grouping.sizes)
 
     def _pair_factors(self) -> Floats | float:
+        """Return the products (P,) of the factors of both units, 1.0 where all factors are 1."""
         if (self._factors == 1).all():
             return 1.0
         return np.asarray(np.outer(self._factors, self._factors)[np.triu_indices(len(self._factors), 1)])
 
     def result(self) -> Draws | DrawMoments:
-        """Hand over the means of all draws, or their moments; each unit is multiplied by its factor."""
+        """Return the means of all draws, or their moments; each unit is multiplied by its factor.
+
+        The sums are released: it can be called once.
+        """
         return self._take_means(len(self._signed)) if self.moments is None else self.moments
 
     def spread(self) -> tuple[float, float]:
-        """Return the largest absolute interaction, and the largest difference of it between draws."""
+        """Return the largest mean absolute interaction, and its largest difference between draws."""
         if self.moments is not None:
             return float(self.moments.eah.mean.max()), float(self.moments.eah.squares.max())
         first, *others = self._absolute
@@ -120,6 +126,7 @@ class DrawAccumulator:
         return largest, max((float(np.abs(absolute - first).max()) for absolute in others), default=0.0)
 
     def _take_means(self, count: int) -> Draws:
+        """Remove the sums of the first ``count`` draws, and return their means over the points of each group."""
         pair_factors = self._pair_factors()
         sizes = np.maximum(self.grouping.sizes, 1)[:, None]
         # All in place: for thousands of units each array is a large one.

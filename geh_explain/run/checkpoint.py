@@ -1,4 +1,9 @@
-"""Draws that are kept as they come, so that a run can be killed at any time and taken up again."""
+"""Checkpoint folder: stores each finished draw, so that a killed run resumes bit-identically.
+
+A folder holds ``run.json``, which identifies the run, and one ``draw_NNNNNN.npz`` per draw or block of draws, with the
+sums over groups before they are scaled or merged. Files are written to a temporary name and renamed, so that a kill
+leaves a complete file or none.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +20,25 @@ import torch
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError, warn
 
-_ABOUT = "run.json"
+#: Name of the file that identifies the run.
+_IDENTITY_FILE = "run.json"
+#: Arrays of a file, as attributes of GroupSums.
 _PARTS = ("signed", "absolute", "variance", "slopes")
 
 
 class Checkpoint:
-    """A folder with the sums of the draws that are done, a file for each, and a description of the run they are of."""
+    """A folder with the sums of finished draws, and the identity of the run that they belong to.
+
+    Parameters
+    ----------
+    folder
+        Path of the folder; it is made if it does not exist.
+
+    Raises
+    ------
+    GEHValueError
+        If ``folder`` is no path or names a file, or if its ``run.json`` cannot be read.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         if not isinstance(folder, (str, os.PathLike)):
@@ -29,37 +47,42 @@ class Checkpoint:
         if self.folder.exists() and not self.folder.is_dir():
             raise GEHValueError(f"checkpoint={str(folder)!r} is a file; give a folder.")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._about = self._read_about()
+        self._identity = self._read_identity()
 
-    def _read_about(self) -> dict[str, Any]:
-        path = self.folder / _ABOUT
+    def _read_identity(self) -> dict[str, Any]:
+        """Return the identity of the run in the folder, empty for a new folder."""
+        path = self.folder / _IDENTITY_FILE
         if not path.exists():
             return {}
         try:
-            about = json.loads(path.read_text(encoding="utf8"))
-            assert isinstance(about, dict)
-            return about
-        except (OSError, ValueError, RecursionError, AssertionError) as error:
+            identity = json.loads(path.read_text(encoding="utf8"))
+            if not isinstance(identity, dict):
+                raise ValueError("it holds no JSON object")
+            return identity
+        except (OSError, ValueError, RecursionError) as error:
             raise GEHValueError(
-                f"checkpoint={str(self.folder)!r}: {_ABOUT} in it cannot be read ({error}); give another folder."
+                f"checkpoint={str(self.folder)!r}: its {_IDENTITY_FILE} cannot be read ({error}); give another folder."
             ) from error
 
-    def budget(self, mine: int) -> int:
-        """Return the bytes that the run began with: how rows are cut depends on them, and the last digits on that."""
-        known = self._about.get("budget", mine)
-        return known if isinstance(known, int) else mine
+    def budget(self, default: int) -> int:
+        """Return the memory budget in bytes with which the run began, ``default`` for a new run.
 
-    def claim(self, about: Mapping[str, Any], budget: int) -> None:
-        """Refuse a folder that belongs to another run; ``about`` describes this one."""
-        if not self._about:
-            self._about = {**about, "budget": budget}
-            with _whole(self.folder / _ABOUT) as file:
-                file.write(json.dumps(self._about, indent=1).encode())
+        The size of chunks depends on the budget, and the last digits of the sums depend on the chunks.
+        """
+        stored = self._identity.get("budget", default)
+        return stored if isinstance(stored, int) else default
+
+    def claim(self, identity: Mapping[str, Any], budget: int) -> None:
+        """Store the identity of this run in a new folder, or raise if the folder belongs to another run."""
+        if not self._identity:
+            self._identity = {**identity, "budget": budget}
+            with _write_atomically(self.folder / _IDENTITY_FILE) as file:
+                file.write(json.dumps(self._identity, indent=1).encode())
             return
         differ = [
-            f"{key} ({self._about.get(key)} there, {value} here)"
-            for key, value in about.items()
-            if self._about.get(key) != value
+            f"{key} ({self._identity.get(key)} there, {value} here)"
+            for key, value in identity.items()
+            if self._identity.get(key) != value
         ]
         if differ:
             raise GEHValueError(
@@ -67,22 +90,26 @@ class Checkpoint:
                 "another folder, or remove this one."
             )
 
-    def keep(self, start: int, sums: GroupSums) -> None:
-        """Keep the sums of the draws from number ``start`` on; a kill leaves all of them, or none."""
+    def store(self, start: int, sums: GroupSums) -> None:
+        """Store the sums of the draws from number ``start`` on; a kill leaves all of them, or none."""
         arrays = {name: part.numpy() for name in _PARTS if (part := getattr(sums, name)) is not None}
-        with _whole(self._path(start)) as file:
+        with _write_atomically(self._path(start)) as file:
             np.savez(file, skipped=np.array(sums.skipped), **arrays)
 
-    def find(self, start: int, units: int, most: int) -> GroupSums | None:
-        """Return what was kept of the draws from number ``start`` on, if anything was; of ``most`` draws at most."""
+    def load(self, start: int, n_units: int, max_draws: int) -> GroupSums | None:
+        """Return the stored sums of the draws from number ``start`` on, of at most ``max_draws`` draws.
+
+        Returns None where nothing was stored, and with a warning where the file is damaged: its draws are then computed
+        again.
+        """
         path = self._path(start)
         if not path.exists():
             return None
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-                arrays = {name: torch.from_numpy(stored[name][:most]) for name in _PARTS if name in stored}
+                arrays = {name: torch.from_numpy(stored[name][:max_draws]) for name in _PARTS if name in stored}
                 sums = GroupSums(**arrays, skipped=int(stored["skipped"]))
-            if sums.signed.shape[2:] != (units * (units - 1) // 2,) or sums.signed.dtype != torch.double:
+            if sums.signed.shape[2:] != (n_units * (n_units - 1) // 2,) or sums.signed.dtype != torch.double:
                 raise ValueError("its arrays do not fit")
             return sums
         except Exception as error:  # zip, zlib and numpy each have several kinds for damaged data
@@ -94,11 +121,11 @@ class Checkpoint:
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that will be there whole, or not at all."""
-    part = path.with_suffix(".part")
-    with open(part, "wb") as file:
+def _write_atomically(path: Path) -> Iterator[IO[bytes]]:
+    """Open a temporary file that replaces ``path`` when the context ends without an error."""
+    temporary = path.with_suffix(".part")
+    with open(temporary, "wb") as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
-    os.replace(part, path)
+    os.replace(temporary, path)

@@ -1,8 +1,8 @@
-"""Many processes, on one machine or several, that work on one run: the ranks of torch.distributed.
+"""Several processes that share one run: the ranks of torch.distributed, started by torchrun.
 
-Every rank makes the same call. A *round* gives each of them a draw; where draws are fewer than ranks, several share
-one, each with a part of the points. At the end of a round all ranks get the sums of all draws, so that all have the
-same result.
+Every rank makes the same call. A *round* gives each rank a draw. Where fewer draws than ranks are left, ranks form
+teams: the members of a team share a draw, and each takes a part of the points. At the end of a round all ranks receive
+the sums of all draws, so that all of them return the same result.
 """
 
 from __future__ import annotations
@@ -24,51 +24,60 @@ from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHError, GEHRuntimeError, GEHTypeError, GEHValueError
 
 #: How long ranks wait for one another at the start of a call.
-_PATIENCE = timedelta(minutes=10)
+_TIMEOUT = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
 class RankGroup:
-    """The ranks, and which of them this process is; a single one talks to nobody."""
+    """The ranks of a run, and which of them this process is.
+
+    With ``size=1`` no collective operation is called, so that the same code serves single processes.
+
+    >>> RankGroup(rank=5, size=6).share(teams=3, n_points=100)  # three draws, each shared by two ranks
+    (2, slice(50, 100, None))
+    """
 
     rank: int = 0
     size: int = 1
 
     @property
     def first(self) -> bool:
-        """Whether this is the rank that shows progress, warns and keeps the checkpoint."""
+        """Whether this is the rank that shows progress, warns and writes the checkpoint."""
         return self.rank == 0
 
     def teams(self, draws: int) -> int:
-        """Return how many draws a round has: as many as ranks, or the most that share them evenly."""
+        """Return the number of teams of a round, one draw each.
+
+        It is the largest divisor of the number of ranks that does not exceed the ``draws`` that are left.
+        """
         return next(teams for teams in range(min(self.size, max(draws, 1)), 0, -1) if self.size % teams == 0)
 
-    def share(self, teams: int, points: int) -> tuple[int, slice]:
-        """Return which of a round's draws is this rank's, and which of the points."""
+    def share(self, teams: int, n_points: int) -> tuple[int, slice]:
+        """Return the team of this rank, and the points of its part of the draw."""
         members = self.size // teams
         team, member = divmod(self.rank, members)
-        return team, slice(points * member // members, points * (member + 1) // members)
+        return team, slice(n_points * member // members, n_points * (member + 1) // members)
 
     def all_min(self, value: int) -> int:
-        """Return the least of a number over all ranks."""
+        """Return the minimum of ``value`` over all ranks."""
         if self.size == 1:
             return value
         least = torch.tensor([value], device=_device())
-        with _together():
+        with _collective():
             dist.all_reduce(least, op=dist.ReduceOp.MIN)
         return int(least)
 
     def broadcast(self, value: int) -> int:
-        """Return the first rank's number."""
+        """Return the ``value`` of rank 0."""
         if self.size == 1:
             return value
         number = torch.tensor([value], device=_device())
-        with _together():
+        with _collective():
             dist.broadcast(number, 0)
         return int(number)
 
     def on_rank0(self, action: Callable[[], None]) -> None:
-        """Do something on the first rank; where it refuses, all ranks do."""
+        """Run ``action`` on rank 0; where it raises a GEHError there, all ranks raise."""
         try:
             if self.first:
                 action()
@@ -79,11 +88,20 @@ class RankGroup:
             raise GEHRuntimeError("rank 0 has refused the call; its error says why.")
 
     def collect(self, own: GroupSums | None, source: int, members: int) -> GroupSums:
-        """Return the sums of one draw, added up over the ``members`` ranks from ``source`` on that share it."""
+        """Return the sums of one draw on all ranks, added up over the ranks that share it.
+
+        Parameters
+        ----------
+        own
+            What this rank computed in the round, None if nothing.
+        source, members
+            The draw is shared by the ranks ``source`` to ``source + members - 1``.
+        """
         if self.size == 1:
             assert own is not None
             return own
         mine = own if source <= self.rank < source + members else None
+        # Only the members know the shapes: they are broadcast before the content, which is one flat tensor.
         shape, content = torch.zeros(6, dtype=torch.long), torch.zeros(0, dtype=torch.double)
         if mine is not None:
             units = 0 if mine.slopes is None else mine.slopes.shape[2]
@@ -91,33 +109,34 @@ class RankGroup:
             parts = [part for part in (mine.signed, mine.absolute, mine.variance, mine.slopes) if part is not None]
             content = torch.cat([*(part.reshape(-1) for part in parts), torch.tensor([float(mine.skipped)]).double()])
         shape = shape.to(_device())
-        with _together():
+        with _collective():
             dist.broadcast(shape, source)
             draws, groups, pairs, variance, slopes, units = shape.tolist()
             signed, main = (draws, groups, pairs), (draws, groups, units)
             shapes = [signed, (draws, pairs), *[signed] * variance, *[main] * slopes, (1,)]
-            sizes = [math.prod(each) for each in shapes]
+            sizes = [math.prod(size) for size in shapes]
             content = (content if mine is not None else torch.zeros(sum(sizes), dtype=torch.double)).to(_device())
             if members == 1:
                 dist.broadcast(content, source)
             else:
                 dist.all_reduce(content)
-        parts = [part.reshape(each) for part, each in zip(torch.split(content.cpu(), sizes), shapes, strict=True)]
+        parts = [part.reshape(size) for part, size in zip(torch.split(content.cpu(), sizes), shapes, strict=True)]
         skipped = int(parts.pop())
-        found = parts.pop() if slopes else None
-        return GroupSums(parts[0], parts[1], parts[2] if variance else None, found, skipped)
+        slope_sums = parts.pop() if slopes else None
+        return GroupSums(parts[0], parts[1], parts[2] if variance else None, slope_sums, skipped)
 
-    def check_same(self, about: dict[str, Any]) -> None:
-        """Refuse ranks that were called with different things."""
+    def check_same(self, identity: dict[str, Any]) -> None:
+        """Raise on all ranks if they were called with different arguments, data or models."""
         if self.size == 1:
             return
-        numbers = [int(_short(value), 16) for value in about.values()]
+        # Hashes of 60 bits fit into the integers of a tensor.
+        numbers = [int(_hash(value), 16) for value in identity.values()]
         mine = torch.tensor(numbers, device=_device())
-        all_of_them = [torch.zeros_like(mine) for _ in range(self.size)]
-        with _together():
-            dist.all_gather(all_of_them, mine)
-        for rank, theirs in enumerate(all_of_them):
-            differ = [name for name, a, b in zip(about, theirs.tolist(), numbers, strict=True) if a != b]
+        gathered = [torch.zeros_like(mine) for _ in range(self.size)]
+        with _collective():
+            dist.all_gather(gathered, mine)
+        for rank, theirs in enumerate(gathered):
+            differ = [name for name, a, b in zip(identity, theirs.tolist(), numbers, strict=True) if a != b]
             if differ:
                 raise GEHValueError(
                     f"rank {rank} was called with another {', '.join(differ)} than rank {self.rank}; under torchrun "
@@ -127,7 +146,11 @@ class RankGroup:
 
 
 def find_rank_group(distributed: bool | None) -> RankGroup:
-    """Return the ranks that share a call: those of torch.distributed, which torchrun starts, or this process alone."""
+    """Return the ranks that share a call.
+
+    These are the ranks of torch.distributed, which is initialised if torchrun started this process, or this process
+    alone. ``distributed=False`` asks for the latter, True refuses it, None takes what there is.
+    """
     if distributed is not None and not isinstance(distributed, bool):
         raise GEHTypeError(f"distributed={distributed!r} must be None, True or False.")
     if distributed is False or not dist.is_available():
@@ -142,16 +165,16 @@ def find_rank_group(distributed: bool | None) -> RankGroup:
     ranks = RankGroup(dist.get_rank(), dist.get_world_size())
     if _on_cpu():
         try:
-            dist.monitored_barrier(timeout=_PATIENCE)
+            dist.monitored_barrier(timeout=_TIMEOUT)
         except RuntimeError as error:
             raise GEHRuntimeError(
-                f"explain() waited {_PATIENCE} for the other ranks ({error}); call it on all of them, or pass "
+                f"explain() waited {_TIMEOUT} for the other ranks ({error}); call it on all of them, or pass "
                 "distributed=False to explain on this one alone."
             ) from error
     return ranks
 
 
-def _short(value: Any) -> str:
+def _hash(value: Any) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:15]
 
 
@@ -160,17 +183,17 @@ def _on_cpu() -> bool:
 
 
 def _device() -> torch.device:
-    """Return where tensors must be to be sent."""
+    """Return the device on which tensors can be communicated."""
     return torch.device("cpu") if _on_cpu() else torch.device("cuda", torch.cuda.current_device())
 
 
 @contextmanager
-def _together() -> Iterator[None]:
-    """Say in words what a lost rank does to the others."""
+def _collective() -> Iterator[None]:
+    """Turn the error of a collective operation into one that says what happened and what to do."""
     try:
         yield
     except RuntimeError as error:
         raise GEHRuntimeError(
             f"another rank has died or cannot be reached ({str(error).splitlines()[0]}); draws that were finished are "
-            "in the checkpoint, if there is one, and the same call goes on from there."
+            "in the checkpoint, if there is one, and the same call resumes from there."
         ) from error

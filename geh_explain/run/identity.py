@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from typing import Any
 
 import torch
 
-from geh_explain._hashing import _feed, digest, short
+from geh_explain._hashing import digest, digest_unless_plain
 from geh_explain._version import __version__
-from geh_explain.data.points import Points
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
 
@@ -26,7 +24,10 @@ def claim_run(setup: ModelSetup, plan: RunPlan) -> None:
 
 
 def identify_run(setup: ModelSetup, plan: RunPlan) -> dict[str, Any]:
-    """Return everything that the draws of a run depend on, in short values, to tell runs apart."""
+    """Return everything that the draws of a run depend on, as plain values or hashes of larger ones.
+
+    The number of draws is not part of it: more draws continue a run. Functions are identified by their names only.
+    """
     options = plan.options
     arguments = ("target", "additional_forward_args", "groups", "scale", "batch_size", "eah_points", "memory", "seed")
     return {
@@ -34,20 +35,11 @@ def identify_run(setup: ModelSetup, plan: RunPlan) -> dict[str, Any]:
         "torch": torch.__version__,
         "model": digest(setup.model),
         "layer": plan.cut.place,
-        "units": short(setup.units),
-        "output": short(setup.output),
+        "units": digest_unless_plain(setup.units),
+        "output": digest_unless_plain(setup.output),
         "posterior": digest(plan.posterior),
         "smooth": setup.smooth,
         "engine": repr(plan.engine.engine),
-        "inputs": digest_points(plan.points),
-        **{name: short(getattr(options, name)) for name in arguments},
+        "inputs": plan.points.digest(),
+        **{name: digest_unless_plain(getattr(options, name)) for name in arguments},
     }
-
-
-def digest_points(points: Points) -> str:
-    """Return a short name for the inputs of all rows."""
-    state = hashlib.sha256()
-    for rows in points.batches():
-        for part in rows.inputs:
-            _feed(state, part)
-    return state.hexdigest()[:16]

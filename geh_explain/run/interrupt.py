@@ -1,4 +1,4 @@
-"""TODO."""
+"""Ctrl-C at the right moment: a step that must not be cut in half is finished first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from threading import current_thread, main_thread
 
 @contextmanager
 def defer_interrupt() -> Iterator[None]:
-    """Let Ctrl-C wait until a step is whole."""
+    """Postpone Ctrl-C until the context ends, then raise :class:`KeyboardInterrupt`.
+
+    A draw is stored in the checkpoint and added to the sums in one such step, so that both hold the same draws. Signal
+    handlers can only be set in the main thread; in other threads the context does nothing.
+    """
     if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) is None:
         yield
         return

@@ -1,4 +1,8 @@
-"""The loop over draws: each draw of the posterior, over all points, summed by group."""
+"""The loop over draws: each draw of the posterior, over all points, summed by group.
+
+Draws are computed one by one. Small data sets do not keep the machine busy, so that after the first draw several draws
+are computed at once where posterior and engine allow it. Under torchrun a round of draws is shared by all ranks.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,11 @@ class DrawsDone:
 
 
 def run_draws(plan: RunPlan) -> DrawsDone:
-    """Compute the draws of a plan; those that are finished when the user interrupts are a result too."""
+    """Compute the draws of a plan.
+
+    Ctrl-C ends the loop; the draws that are finished are a result. With several ranks it is raised, as other ranks
+    would wait for this one.
+    """
     reuse_heap()
     loop = _DrawLoop(plan)
     interrupted = False
@@ -122,6 +130,7 @@ class _DrawLoop:
         self.plan.cut.outputs(self.plan.points.first[:1])
 
     def _begin_draw(self, number: int) -> None:
+        """Prepare the engine for a draw; at the first one check the rows and the network of the draw."""
         plan = self.plan
         plan.engine.begin_draw(seed_of_draw(plan.options.seed, number))
         if number == 0:
@@ -149,6 +158,7 @@ class _DrawLoop:
         self._advance()
 
     def _advance(self) -> None:
+        """Move the progress bar to the number of finished draws."""
         self.bar.n = max(self.bar.n, self.accumulator.n_draws * len(self.plan.points))
         self.bar.set_postfix_str(f"draw {self.accumulator.n_draws}", refresh=False)
 
@@ -161,7 +171,10 @@ class _DrawLoop:
         return plan.engine.chunk_rows(plan.points.first) // len(plan.points)
 
     def _run_batched(self, n_batched: int) -> None:
-        """Compute the draws after the first one, several of them at a time."""
+        """Compute the draws after the first one, ``n_batched`` of them at a time.
+
+        Rows are repeated once per draw; each repetition has the masks of its own draw.
+        """
         plan, ranks, accumulator = self.plan, self.plan.ranks, self.accumulator
         assert isinstance(plan.posterior, BatchedPosterior)
         while (done := accumulator.n_draws) < accumulator.expected:
@@ -175,7 +188,7 @@ class _DrawLoop:
             team, part = ranks.share(current.teams, len(plan.points))
             if team < len(starts):
                 numbers = range(starts[team], min(stop, starts[team] + block))
-                with plan.posterior.together(plan.cut.model, numbers, plan.options.seed):
+                with plan.posterior.batched(plan.cut.model, numbers, plan.options.seed):
                     plan.engine.begin_draw(seed_of_draw(plan.options.seed, numbers.start))
                     self._first_forward()
                     current.sums = self._sums(part, len(numbers))
@@ -204,7 +217,7 @@ class _DrawLoop:
         """Store and take the sums of the draws from number ``start`` on, all of them or none."""
         with defer_interrupt():
             if self.plan.checkpoint is not None and self.plan.ranks.first:
-                self.plan.checkpoint.keep(start, sums)
+                self.plan.checkpoint.store(start, sums)
             self.accumulator.take(sums)
 
     def _take_stored(self, start: int) -> bool:
@@ -214,7 +227,7 @@ class _DrawLoop:
             return False
         sums = None
         if plan.ranks.first:
-            sums = plan.checkpoint.find(start, plan.cut.n_units, self.accumulator.expected - start)
+            sums = plan.checkpoint.load(start, plan.cut.n_units, self.accumulator.expected - start)
         if not plan.ranks.broadcast(sums is not None):
             return False
         sums = plan.ranks.collect(sums, 0, 1)

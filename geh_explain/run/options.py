@@ -44,14 +44,7 @@ class RunOptions:
     pilot_draws: int | None = None
 
     def __post_init__(self) -> None:
-        check_int("draws", self.draws, 1)
-        check_int("seed", self.seed, 0)
-        for name in ("batch_size", "eah_points"):
-            value = getattr(self, name)
-            if value is not None:
-                check_int(name, value, 1)
-        if self.max_groups is not None:
-            check_int("max_groups", self.max_groups, 2)
+        _check_ints(self, draws=1, seed=0, batch_size=1, eah_points=1, max_groups=2)
         check_groups(self.groups)
 
     @property
@@ -67,7 +60,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class AnalysisOptions:
-    """Options that the analyses of an explainer share: draws of the posterior, rows per batch, seed and progress bar."""
+    """Options that the analyses of an explainer share: posterior draws, rows per batch, seed, progress bar."""
 
     draws: int = 1
     batch_size: int | None = None
@@ -75,7 +68,13 @@ class AnalysisOptions:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        check_int("draws", self.draws, 1)
-        check_int("seed", self.seed, 0)
-        if self.batch_size is not None:
-            check_int("batch_size", self.batch_size, 1)
+        _check_ints(self, draws=1, seed=0, batch_size=1)
+
+
+def _check_ints(options: RunOptions | AnalysisOptions, **minimum: int) -> None:
+    """Check integer fields against their minimum, and store them as plain ints; None stays None where it is allowed."""
+    for name, least in minimum.items():
+        value = getattr(options, name)
+        if value is not None or name in ("draws", "seed"):
+            # The dataclasses are frozen; this runs while they are constructed.
+            object.__setattr__(options, name, check_int(name, value, least))

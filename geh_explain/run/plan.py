@@ -1,4 +1,4 @@
-"""The plan of a run: everything that is decided before the first draw."""
+"""The plan of a run: everything that is decided before the first draw, in one frozen object."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from functools import partial
 from typing import Any
 
 from geh_explain._memory import budget_bytes
-from geh_explain._types import Floats
+from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
 from geh_explain.engines.selection import choose_engine, needs_smoothing
 from geh_explain.engines.smoothing.change import SmoothingChange
 from geh_explain.engines.smoothing.kernels import DoubleBackwardView
 from geh_explain.engines.smoothing.survey import smoothing_for, survey_kinks
+from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.assignment import cluster, given_groups, grow_groups, is_table
 from geh_explain.groups.grouping import Grouping, from_tree
 from geh_explain.groups.positions import MAX_SAMPLE_BYTES, MIN_SAMPLE_BYTES, PositionSample
-from geh_explain.groups.tree import RegionTree
+from geh_explain.groups.tree import GroupTree
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments, check_scale
 from geh_explain.model.view import View
 from geh_explain.posterior import Posterior
-from geh_explain.posterior.protocols import steady
+from geh_explain.posterior.protocols import fixed
 from geh_explain.run.checkpoint import Checkpoint
 from geh_explain.run.distributed import RankGroup, find_rank_group
 from geh_explain.run.options import RunOptions
@@ -76,13 +77,38 @@ class RunPlan:
     view: View
     member_view: Callable[[], View] | None
     grouping: Grouping
-    tree: RegionTree | None
+    tree: GroupTree | None
     pilot_draws: int
     factors: Floats
     smoothed: dict[str, Any] | None
     budget: int
     ranks: RankGroup
     checkpoint: Checkpoint | None
+
+
+@dataclass(frozen=True)
+class _Resources:
+    """What a run may use, and with whom it shares the work."""
+
+    budget: int
+    ranks: RankGroup
+    checkpoint: Checkpoint | None
+
+    @classmethod
+    def of(cls, options: RunOptions) -> _Resources:
+        """Find the ranks, open the checkpoint, and take its budget: how rows are chunked depends on the budget."""
+        ranks = find_rank_group(options.distributed)
+        checkpoint = None if options.checkpoint is None else Checkpoint(options.checkpoint)
+        budget = budget_bytes(options.memory)
+        if checkpoint is not None and options.memory is None:
+            budget = checkpoint.budget(budget)
+        return cls(budget, ranks, checkpoint)
+
+    def limits(self, options: RunOptions, n_points: int) -> Limits:
+        """Return the limits of the engine; without a checkpoint or ``memory=`` it asks for the free memory itself."""
+        fixed_budget = options.memory is not None or self.checkpoint is not None
+        memory = self.budget if fixed_budget else None
+        return Limits(n_points, options.batch_size, memory, options.eah_points)
 
 
 def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
@@ -92,92 +118,120 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
     functions; the second assigns points to groups, shows the units' values to the engine and measures what smoothing
     changes.
     """
-    ranks = find_rank_group(options.distributed)
-    checkpoint = None if options.checkpoint is None else Checkpoint(options.checkpoint)
-    budget = budget_bytes(options.memory)
-    if checkpoint is not None and options.memory is None:
-        budget = checkpoint.budget(budget)
-    data_budget = None if options.memory is None else budget
-    points, cut = setup.read(inputs, options.target, options.additional_forward_args, data_budget)
-    _check_units(cut, points, budget)
-    factors = check_scale(options.scale, cut)
-    posterior = setup.posterior_for(cut, points)
-    limits = Limits(
-        n_points=len(points),
-        batch_size=options.batch_size,
-        memory=budget if options.memory is not None or checkpoint is not None else None,
-        eah_points=options.eah_points,
+    resources = _Resources.of(options)
+    budget = resources.budget
+    points, cut = setup.read(
+        inputs, options.target, options.additional_forward_args, None if options.memory is None else budget
     )
-    with steady(posterior, setup.model, options.seed):
-        grouping = given_groups(options.groups, points)
-        sample_bytes = min(MAX_SAMPLE_BYTES, max(MIN_SAMPLE_BYTES, budget // 16))
-        smooth = setup.smooth if needs_smoothing(setup.engine) else None
-        kinks = None if smooth is None else survey_kinks(cut, points.first)
-        change = None if kinks is None else SmoothingChange()
-        first = FirstPass(
-            positions=PositionSample(options.seed, sample_bytes) if grouping is None else None,
-            moments=UnitMoments(cut.n_units) if factors is None else None,
-            kinks=kinks,
-            change=change,
-        )
-        first.run(cut, points, options.batch_size)
-        if factors is None:
-            assert first.moments is not None
-            factors = first.moments.std
-
-        tree: RegionTree | None = None
-        sample: Floats | None = None
-        if first.positions is not None:
-            sample = first.positions.result()
-            if hasattr(options.groups, "fit_predict"):
-                grouping = cluster(options.groups, sample, len(points))
-            else:
-                largest = options.largest_group_number(budget, _n_pairs(cut))
-                tree = grow_groups(options.groups, sample, len(points), largest, is_table(cut, points))
-
-        smoothing = None if kinks is None or smooth is None else kinks.smoothing(smooth)
-        view: View = smoothing or DoubleBackwardView()
-        with cut.viewed(view):
-            engine, reason = choose_engine(setup.engine, cut, points.first, limits)
-        if not engine.engine.differentiates:
-            view = View()
-            smoothing = None
-
-        all_positions_known = sample is not None and len(sample) == len(points)
+    _check_units(cut, points, budget)
+    posterior = setup.posterior_for(cut, points)
+    with fixed(posterior, setup.model, options.seed):
+        profile = _first_pass(setup, cut, points, options, budget)
+        groups = _find_groups(cut, points, options, profile.positions, budget)
+        engine = _start_engine(setup, cut, points, profile, resources.limits(options, len(points)))
         second = SecondPass(
-            tree=None if all_positions_known else tree,
-            engine=engine if engine.needs_values else None,
-            smoothing=smoothing,
-            change=change if smoothing is not None else None,
+            tree=groups.tree if groups.labels is None else None,
+            engine=engine.run if engine.run.needs_values else None,
+            smoothing=engine.smoothing,
+            change=profile.change,
         )
         labels = second.run(cut, points, options.batch_size)
-        if tree is not None:
-            if labels is None:
-                assert sample is not None
-                labels = tree.labels(sample)
-            grouping = from_tree(tree, labels, tree.count)
-        assert grouping is not None
+    grouping = groups.grouping(labels)
+    factors = check_scale(options.scale, cut) if profile.moments is None else profile.moments.std
+    assert factors is not None
+    # Pilot draws are held for the finest groups, with some copies, in a quarter of the memory.
     pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * _n_pairs(cut) * len(grouping.names))))
     # Each member of an ensemble has kinked calls of its own.
-    own_kinks = engine.engine.differentiates and getattr(posterior, "inputs_only", False)
+    own_kinks = engine.run.engine.differentiates and getattr(posterior, "inputs_only", False)
     return RunPlan(
         options=options,
         points=points,
         cut=cut,
         posterior=posterior,
-        engine=engine,
-        engine_reason=reason,
-        view=view,
+        engine=engine.run,
+        engine_reason=engine.reason,
+        view=engine.view,
         member_view=partial(_member_view, cut, points, setup.smooth, options.batch_size) if own_kinks else None,
         grouping=grouping,
-        tree=tree if options.groups_are_chosen else None,
+        tree=groups.tree if options.groups_are_chosen else None,
         pilot_draws=options.pilot_draws or pilot,
         factors=factors,
-        smoothed=None if smoothing is None or change is None else change.summary(smoothing),
+        smoothed=None if engine.smoothing is None else profile.change.summary(engine.smoothing),
         budget=budget,
-        ranks=ranks,
-        checkpoint=checkpoint,
+        ranks=resources.ranks,
+        checkpoint=resources.checkpoint,
     )
+
+
+def _first_pass(setup: ModelSetup, cut: Cut, points: Points, options: RunOptions, budget: int) -> FirstPass:
+    """Collect what groups, scale and smoothing need from all points."""
+    needs_positions = given_groups(options.groups, points) is None
+    needs_moments = check_scale(options.scale, cut) is None
+    smooths = setup.smooth is not None and needs_smoothing(setup.engine)
+    sample_bytes = min(MAX_SAMPLE_BYTES, max(MIN_SAMPLE_BYTES, budget // 16))
+    profile = FirstPass(
+        positions=PositionSample(options.seed, sample_bytes) if needs_positions else None,
+        moments=UnitMoments(cut.n_units) if needs_moments else None,
+        kinks=survey_kinks(cut, points.first) if smooths else None,
+        change=SmoothingChange(),
+    )
+    profile.run(cut, points, options.batch_size)
+    return profile
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Groups that are given, or a tree of groups with the labels of all points, if these are known already."""
+
+    given: Grouping | None = None
+    tree: GroupTree | None = None
+    labels: Ints | None = None
+
+    def grouping(self, labels: Ints | None) -> Grouping:
+        """Return the groups; ``labels`` are those of a pass over all points, where one was needed."""
+        if self.given is not None:
+            return self.given
+        labels = labels if self.labels is None else self.labels
+        assert self.tree is not None
+        assert labels is not None
+        return from_tree(self.tree, labels, self.tree.n_groups)
+
+
+def _find_groups(
+    cut: Cut, points: Points, options: RunOptions, positions: PositionSample | None, budget: int
+) -> _Groups:
+    """Find the groups that ``groups=`` asks for, from the positions of all points or of a sample."""
+    if positions is None:
+        return _Groups(given=given_groups(options.groups, points))
+    sample = positions.result()
+    if hasattr(options.groups, "fit_predict"):
+        return _Groups(given=cluster(options.groups, sample, len(points)))
+    largest = options.largest_group_number(budget, _n_pairs(cut))
+    tree = grow_groups(options.groups, sample, len(points), largest, is_table(cut, points))
+    complete = len(sample) == len(points)
+    return _Groups(tree=tree, labels=tree.labels(sample) if complete else None)
+
+
+@dataclass(frozen=True)
+class _StartedEngine:
+    """The engine of a run, why it was chosen, and what answers torch calls above the cut for it."""
+
+    run: EngineRun
+    reason: str
+    view: View
+    smoothing: Smoothing | None
+
+
+def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPass, limits: Limits) -> _StartedEngine:
+    """Choose the sharpness of smoothing and the engine."""
+    smooth = setup.smooth
+    smoothing = None if profile.kinks is None or smooth is None else profile.kinks.smoothing(smooth)
+    view = smoothing or DoubleBackwardView()
+    with cut.viewed(view):
+        run, reason = choose_engine(setup.engine, cut, points.first, limits)
+    if not run.engine.differentiates:
+        return _StartedEngine(run, reason, View(), None)
+    return _StartedEngine(run, reason, view, smoothing)
 
 
 def _member_view(cut: Cut, points: Points, smooth: str | float | None, batch_size: int | None) -> View:

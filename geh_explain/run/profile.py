@@ -1,4 +1,8 @@
-"""Two passes over the data before the first draw: what a plan needs to know about the points."""
+"""The two passes over the data before the first draw.
+
+Each pass runs the model once per batch of rows and feeds everybody who needs something from it. The second pass needs
+results of the first: the sharpness of smoothing, the groups, the engine.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,14 @@ from geh_explain.engines.smoothing.change import SmoothingChange
 from geh_explain.engines.smoothing.survey import KinkSurvey
 from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.groups.positions import PositionSample, positions_of
-from geh_explain.groups.tree import RegionTree
+from geh_explain.groups.tree import GroupTree
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments
 
 
 @dataclass(frozen=True)
 class FirstPass:
-    """What the first pass collects, each None where it is not needed.
+    """What the first pass collects; None where it is not needed.
 
     ``positions`` are for finding groups, ``moments`` for ``scale="std"``, ``kinks`` for the sharpness of smoothing, and
     ``change`` holds the original outputs, with which smoothed ones are compared.
@@ -29,22 +33,20 @@ class FirstPass:
     positions: PositionSample | None
     moments: UnitMoments | None
     kinks: KinkSurvey | None
-    change: SmoothingChange | None
+    change: SmoothingChange
 
     def run(self, cut: Cut, points: Points, batch_size: int | None) -> None:
         """Collect everything in one forward pass per batch; no pass where nothing is needed."""
         if self.positions is None and self.moments is None and self.kinks is None:
             return
-        for rows in points.pieces(batch_size):
+        for rows in points.split(batch_size):
             if self.kinks is None:
                 # Only what is below the layer runs.
                 activations = cut.activations(rows)
             else:
                 with cut.viewed(self.kinks):
                     activations, outputs = cut.traced_outputs(rows)
-                selected = cut.selected(outputs, rows)
-                if self.change is not None:
-                    self.change.add_original(outputs, selected)
+                self.change.add_original(outputs, cut.selected(outputs, rows))
             if self.positions is not None:
                 self.positions.add(positions_of(cut, activations))
             if self.moments is not None:
@@ -53,24 +55,24 @@ class FirstPass:
 
 @dataclass(frozen=True)
 class SecondPass:
-    """What the second pass collects, each None where it is not needed.
+    """What the second pass collects; None where it is not needed.
 
     ``tree`` assigns the points to groups where groups were found from a sample, ``engine`` observes the values of the
     units, ``smoothing`` gives the outputs that ``change`` compares with the original ones.
     """
 
-    tree: RegionTree | None
+    tree: GroupTree | None
     engine: EngineRun | None
     smoothing: Smoothing | None
-    change: SmoothingChange | None
+    change: SmoothingChange
 
     def run(self, cut: Cut, points: Points, batch_size: int | None) -> Ints | None:
         """Collect everything in one forward pass per batch; return the labels of all points if ``tree`` is given."""
         labels: list[Ints] = []
         if self.tree is None and self.engine is None and self.smoothing is None:
             return None
-        for rows in points.pieces(batch_size):
-            if self.smoothing is None or self.change is None:
+        for rows in points.split(batch_size):
+            if self.smoothing is None:
                 activations = cut.activations(rows)
             else:
                 with cut.viewed(self.smoothing):

@@ -1,4 +1,4 @@
-"""The record of a run: what was asked for, and what was done."""
+"""The record of a run: what was asked for, and what was done, as values that JSON can hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explainer's own arguments: a model, and how it is explained."""
+"""What an explainer is built with: a model, the layer, units, output, posterior, smoothing and engine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from geh_explain.data.points import Points
 from geh_explain.data.reader import Reader
 from geh_explain.data.targets import Target
 from geh_explain.engines.base import Engine
-from geh_explain.model.borrow import device_and_dtype
 from geh_explain.model.cut import Cut
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output
+from geh_explain.model.preserve import device_and_dtype
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.default import default_posterior
 from geh_explain.units.base import Units
@@ -22,7 +22,17 @@ from geh_explain.units.base import Units
 
 @dataclass(frozen=True)
 class ModelSetup:
-    """The arguments of :class:`~geh_explain.GEHExplainer`, checked; the same for all of its calls."""
+    """The arguments of :class:`~geh_explain.GEHExplainer`, checked; the same for all of its calls.
+
+    Attributes
+    ----------
+    model
+        The network, in any mode; a plain callable is wrapped into a module.
+    layer_ref
+        The layer whose output holds the units; its module is None at the inputs.
+    units, output, posterior, smooth, engine
+        As in :class:`~geh_explain.GEHExplainer`.
+    """
 
     model: nn.Module
     layer_ref: LayerRef
@@ -35,11 +45,24 @@ class ModelSetup:
     def read(
         self, inputs: Any, target: Target, additional_forward_args: Any, budget: int | None = None
     ) -> tuple[Points, Cut]:
-        """Read the data and cut the model at the layer; ``budget`` limits the bytes that data may take."""
+        """Read the data and cut the model at the layer.
+
+        Parameters
+        ----------
+        inputs, target, additional_forward_args
+            As in :meth:`~geh_explain.GEHExplainer.explain`.
+        budget
+            Bytes of memory that the user allows; a loader whose rows take more than a share of it is streamed.
+
+        Returns
+        -------
+        points, cut
+            All rows as batches that repeat themselves, and the model as a function of the units' shifts.
+        """
         device, dtype = device_and_dtype(self.model)
         at_inputs = self.layer_ref.module is None
-        reader = Reader(floating=at_inputs, device=device, dtype=dtype, budget=budget)
-        points = reader.gather(inputs, target, additional_forward_args)
+        reader = Reader(floating_only=at_inputs, device=device, dtype=dtype, budget=budget)
+        points = reader.read(inputs, target, additional_forward_args)
         columns = points.columns if at_inputs else None
         return points, Cut(self.model, self.layer_ref, self.units, self.output, points.first, columns)
 

@@ -1,4 +1,8 @@
-"""Warnings of a run: what is legal and suspicious, collected once all draws are there."""
+"""Warnings of a run: what is legal and suspicious, collected once all draws are there.
+
+Each function below returns one message, or None where there is nothing to say. A message names the argument, what was
+found, and what to do. All of them are raised as :class:`~geh_explain.GEHWarning` and stored in the record of the run.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from geh_explain.run.loop import DrawsDone
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.draws import DrawMoments, Draws
-from geh_explain.statistics.reliability import reliability
+from geh_explain.statistics.reliability import split_half_reliability
 
 #: Below this reliability more draws would change the ranking.
 _MIN_RELIABILITY = 0.8
@@ -52,22 +56,25 @@ def collect_warnings(
 
 
 def _interrupted(plan: RunPlan, done: DrawsDone) -> str | None:
+    """Warn that the run was interrupted, and the result has fewer draws than asked for."""
     if not done.interrupted:
         return None
     further = "explain(checkpoint=...) would" if plan.checkpoint is None else "The same call will"
     return (
-        f"explain() was interrupted, and the result has the {done.accumulator.n_draws} of {done.accumulator.expected} draws "
-        f"that were finished. {further} go on from there."
+        f"explain() was interrupted, and the result has the {done.accumulator.n_draws} of {done.accumulator.expected} "
+        f"draws that were finished. {further} resume from there."
     )
 
 
 def _engine(plan: RunPlan) -> str | None:
+    """Warn that there are no second derivatives, and mixed differences were used instead."""
     if not isinstance(plan.engine, DifferenceRun) or plan.engine_reason == REQUESTED:
         return None
     return f"engine='auto' takes mixed differences: {plan.engine_reason}"
 
 
 def _jumping_units(plan: RunPlan) -> str | None:
+    """Warn that units with two values jump between them instead of moving by a step."""
     engine = plan.engine
     if not isinstance(engine, DifferenceRun) or engine.engine.discrete != "detect" or not engine.jumps:
         return None
@@ -79,6 +86,7 @@ def _jumping_units(plan: RunPlan) -> str | None:
 
 
 def _recurrent_dropout(plan: RunPlan, default_posterior: bool) -> str | None:
+    """Warn that dropout inside torch's recurrent kernels cannot be fixed per draw."""
     layers = [
         name
         for name, module in plan.cut.model.named_modules()
@@ -93,15 +101,16 @@ def _recurrent_dropout(plan: RunPlan, default_posterior: bool) -> str | None:
 
 
 def _half_precision(dtype: torch.dtype | None) -> str | None:
+    """Warn that second derivatives need more digits than half precision has."""
     return None if dtype is None else f"model: it is in {dtype}, and was explained in torch.float32."
 
 
 def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> str | None:
-    """Warn if more draws would give another ranking."""
+    """Warn that more draws would give another ranking."""
     if isinstance(draws, DrawMoments) or len(draws.signed) < _MIN_DRAWS or plan.cut.n_units < _MIN_UNITS:
         return None
     scores = draws.scores("geh", done.accumulator.grouping.sizes)
-    value = reliability(scores)
+    value = split_half_reliability(scores)
     if value >= _MIN_RELIABILITY:
         return None
     return (
@@ -111,25 +120,32 @@ def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> st
 
 
 def _dropout_left_out(plan: RunPlan) -> str | None:
-    if not isinstance(plan.posterior, MCDropout) or not plan.posterior.left_out:
+    """Warn that some modules have dropout that cannot be separated from the rest of their train mode."""
+    if not isinstance(plan.posterior, MCDropout):
+        return None
+    classes = plan.posterior.left_out(plan.cut.model, lambda: plan.cut.outputs(plan.points.first[:1]))
+    if not classes:
         return None
     return (
-        f"posterior={plan.posterior!r}: {', '.join(plan.posterior.left_out)} drop in train mode only and do other things "
-        "there too, so that their dropout is not drawn; call dropout in eval mode as well, with training=self.training."
+        f"posterior={plan.posterior!r}: {', '.join(classes)} drop in train mode only and do other "
+        "things there too, so that their dropout is not drawn; call dropout in eval mode as well, with "
+        "training=self.training."
     )
 
 
 def _no_posterior(plan: RunPlan) -> str | None:
+    """Warn that there is no source of uncertainty."""
     if not isinstance(plan.posterior, PointEstimate):
         return None
     others = "Ensemble(...), WeightSamples(...)" if plan.cut.layer is None else "WeightSamples(...)"
     return (
         "posterior=None and the model has no dropout that can be drawn: the scores are a point estimate without "
-        f"intervals. Pass posterior={others} or Stochastic() to learn how sure they are."
+        f"intervals. Pass posterior={others} or Stochastic() for intervals."
     )
 
 
 def _several_calls(plan: RunPlan) -> str | None:
+    """Warn that the layer is called several times, and its units move in all calls."""
     cut = plan.cut
     if cut.calls < 2 or cut.layer_ref.call is not None:
         return None
@@ -140,37 +156,41 @@ def _several_calls(plan: RunPlan) -> str | None:
 
 
 def _guessed_channels(plan: RunPlan) -> str | None:
+    """Warn that neither the layer nor its neighbours tell which dimension holds the channels."""
     cut = plan.cut
     if not cut.layout_is_guessed:
         return None
     return (
         f"units: nothing tells which dimension of layer {cut.name!r}, (batch, {', '.join(map(str, cut.shape))}), holds "
-        f"its channels, and {cut.units!r} was taken; pass units=Channels(dim=...) to say it."
+        f"its channels, and {cut.units!r} was taken; pass units=Channels(dim=...) to choose one."
     )
 
 
 def _scripted(plan: RunPlan) -> str | None:
+    """Warn that TorchScript hides the functions that a module calls."""
     if not any(isinstance(module, torch.jit.ScriptModule) for module in plan.cut.model.modules()):
         return None
     return (
-        "model: parts of it are scripted, so that kinks and dropout inside them are not seen; pass the module from "
+        "model: parts of it are scripted, so that kinks and dropout inside them are not found; pass the module from "
         "before torch.jit.script if there are any."
     )
 
 
 def _no_scores_or_spread(plan: RunPlan, done: DrawsDone) -> str | None:
+    """Warn that all scores are exactly 0, or all draws are equal."""
     largest, spread = done.spread
     if largest == 0:
         return explain_zero(plan.cut, plan.points.first)
     if done.accumulator.n_draws < 2 or spread > 0:
         return None
     return (
-        f"posterior={plan.posterior!r}: all {done.accumulator.n_draws} draws gave the same scores, so their intervals have "
-        "no width; check that its samples differ."
+        f"posterior={plan.posterior!r}: all {done.accumulator.n_draws} draws gave the same scores, so their intervals "
+        "have no width; check that its samples differ."
     )
 
 
 def _groups_of_one(plan: RunPlan, done: DrawsDone) -> str | None:
+    """Warn that groups of a single point average nothing."""
     grouping = done.accumulator.grouping
     alone, count = int((grouping.sizes == 1).sum()), len(grouping.names)
     if not alone or count == len(plan.points):

@@ -1,1 +1,13 @@
-"""TODO."""
+"""Scores of pairs: the measures AEH, GEH and EAH, and containers of their posterior draws.
+
+``measures``
+    The measures as functions of sums of local interactions, and the order of the pairs.
+``moments``, ``draws``
+    What a run leaves: all draws, or their running mean and standard deviation.
+``pair_scores``, ``main_effects``
+    One measure of all pairs, and the mean gradient of each unit, with uncertainty.
+``ranking``
+    Pairs in the order of any score, to compare methods.
+``protocol``
+    The part of a result that plots, reports and exports read.
+"""

@@ -1,4 +1,7 @@
-"""What a run leaves behind: all its draws, or their moments where the draws would fill the memory."""
+"""What a run leaves: all posterior draws, or their moments where the draws do not fit into memory.
+
+K is the number of draws, M of groups, P of pairs and D of units.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,27 @@ from geh_explain._types import Floats
 from geh_explain.scores.measures import aeh, geh
 from geh_explain.scores.moments import Moments
 
+#: Names of the measures, the default first.
 MEASURES = ("geh", "aeh", "eah")
+#: The measures that follow from sums over groups.
 _FORMULAS = {"geh": geh, "aeh": aeh}
 
 
 @dataclass(frozen=True)
 class Draws:
-    """All that was computed: everything in a result follows from it.
+    """All posterior draws of a run. Everything else in a result is computed from them.
 
-    ``signed`` (K, M, P) holds the mean local interaction of each draw, group and pair; ``absolute`` (K, P)
-    the mean absolute one. ``noise`` (K, M, P) holds the standard errors of ``signed`` where the engine estimates it
-    (Stein's), else None; scores are corrected for it. ``slopes`` (K, M, D) holds the mean first derivative of each
-    draw, group and unit, None where the engine knows none.
+    Attributes
+    ----------
+    signed
+        Mean local interaction (K, M, P) of each draw, group and pair.
+    absolute
+        Mean absolute local interaction (K, P) of each draw and pair: EAH.
+    noise
+        Standard errors (K, M, P) of ``signed`` where the engine estimates it with noise (Stein's), else None. AEH and
+        GEH are corrected for them.
+    slopes
+        Mean first derivative (K, M, D) of each draw, group and unit; None where the engine computes none.
     """
 
     signed: Floats
@@ -31,9 +43,10 @@ class Draws:
     slopes: Floats | None = None
 
     def scores(self, measure: str, sizes: NDArray[np.int64]) -> Floats:
-        """Return the draws (K, P) of a measure."""
+        """Return the draws (K, P) of a measure; ``sizes`` (M,) are the numbers of points of the groups."""
         if measure == "eah":
             return self.absolute
+        # The formulas take sums over groups, draws hold means.
         weights = sizes[:, None]
         variance = 0.0 if self.noise is None else (self.noise * weights) ** 2
         return _FORMULAS[measure](self.signed * weights, int(sizes.sum()), variance)
@@ -41,9 +54,10 @@ class Draws:
 
 @dataclass(frozen=True)
 class DrawMoments:
-    """What is left of the draws where they do not fit into memory: means and standard deviations over them.
+    """Running moments over draws, kept where the draws themselves do not fit into memory.
 
-    They are those of the three measures (P,), of the signed group means (M, P) and of the slopes (M, D).
+    ``geh``, ``aeh`` and ``eah`` are moments of scores (P,), ``signed`` of group means (M, P) and ``slopes`` of mean
+    first derivatives (M, D). ``slopes`` stays empty where the engine computes none.
     """
 
     geh: Moments = field(default_factory=Moments)
@@ -53,7 +67,7 @@ class DrawMoments:
     slopes: Moments = field(default_factory=Moments)
 
     def add(self, draws: Draws, sizes: NDArray[np.int64]) -> None:
-        """See one more draw, or several."""
+        """Update with one or more draws; ``sizes`` (M,) are the numbers of points of the groups."""
         for measure in MEASURES:
             for scores in draws.scores(measure, sizes):
                 getattr(self, measure).add(scores)

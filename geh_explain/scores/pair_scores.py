@@ -1,4 +1,4 @@
-"""One measure of all pairs: its posterior draws, or their moments where the draws would fill the memory."""
+"""Scores: one measure of all pairs, with its posterior draws."""
 
 from __future__ import annotations
 
@@ -9,77 +9,99 @@ import numpy as np
 from geh_explain._types import Floats
 from geh_explain.errors import GEHValueError
 from geh_explain.scores.measures import matrix
-from geh_explain.scores.moments import Moments
+from geh_explain.scores.moments import Moments, draws_not_kept
 from geh_explain.statistics.intervals import gaussian_interval, quantile_interval
 
 
 class Scores:
-    """One measure of all pairs: its posterior draws, and what follows from them.
+    """One measure (GEH, AEH or EAH) of all pairs of D units, with its uncertainty.
 
-    ``draws`` (K, P) holds one row per draw; pairs are in row-major order i < j. Matrices (D, D) are
-    symmetric with a zero diagonal. Where draws were not kept there are their moments only.
+    Arrays come in two forms. ``mean``, ``std`` and ``interval()`` are symmetric matrices (D, D) with zero diagonal.
+    ``pair_mean``, ``pair_std`` and ``pair_interval()`` are vectors (P,) with one entry per pair, P = D (D - 1) / 2, in
+    row-major order i < j, the order of the columns of ``draws``.
+
+    Parameters
+    ----------
+    draws
+        Posterior draws (K, P), or their moments where the draws did not fit into memory.
+    units
+        Number of units D.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = Scores(np.array([[1.0, 0.0, 2.0], [3.0, 0.0, 2.0]]), units=3)
+    >>> scores.n_draws, scores.pair_mean.tolist(), scores.mean[0].tolist()
+    (2, [2.0, 0.0, 2.0], [0.0, 2.0, 0.0])
     """
 
     def __init__(self, draws: Floats | Moments, units: int) -> None:
-        self._draws, self._units = draws, units
+        self._draws = draws
+        self._units = units
 
     @property
     def draws(self) -> Floats:
-        """All posterior draws (K, P)."""
+        """All posterior draws (K, P); raises if only their moments were kept."""
         if isinstance(self._draws, Moments):
-            raise GEHValueError(
-                f"draws: the {self.count} draws of {self._units} units did not fit into memory, and only their mean "
-                "and standard deviation were kept; explain fewer units (units=Subset([...])), or allow more memory=."
-            )
+            raise draws_not_kept("draws")
         return self._draws
 
     @property
-    def count(self) -> int:
-        """The number of posterior draws."""
+    def n_draws(self) -> int:
+        """Number of posterior draws K."""
         return self._draws.count if isinstance(self._draws, Moments) else len(self._draws)
 
     @cached_property
     def mean(self) -> Floats:
         """Posterior mean (D, D)."""
-        return matrix(self.pair_mean(), self._units)
+        return matrix(self.pair_mean, self._units)
 
     @cached_property
     def std(self) -> Floats:
-        """Posterior standard deviation (D, D); NaN where there is a single draw."""
-        return matrix(self.pair_std(), self._units)
+        """Posterior standard deviation (D, D); NaN off the diagonal if there is a single draw."""
+        return matrix(self.pair_std, self._units)
 
     def interval(self, level: float = 0.95, kind: str = "gaussian") -> tuple[Floats, Floats]:
-        """Return the ends (low, high), each (D, D), of the credible intervals.
-
-        ``kind`` is "gaussian" (mean -+ 2 standard deviations for 95 %, as in the paper) or "quantile".
-        """
+        """Return the ends (low, high), each (D, D), of the credible intervals; see :meth:`pair_interval`."""
         low, high = self.pair_interval(level, kind)
         return matrix(low, self._units), matrix(high, self._units)
 
+    @cached_property
     def pair_mean(self) -> Floats:
-        """Return the posterior mean (P,)."""
+        """Posterior mean (P,)."""
         return np.asarray(self._draws.mean if isinstance(self._draws, Moments) else self._draws.mean(axis=0))
 
+    @cached_property
     def pair_std(self) -> Floats:
-        """Return the posterior standard deviation (P,)."""
+        """Posterior standard deviation (P,), with divisor K - 1; NaN if there is a single draw."""
         if isinstance(self._draws, Moments):
             return self._draws.std
-        if self.count < 2:
+        # NumPy would warn about the division by K - 1 = 0.
+        if self.n_draws < 2:
             return np.full(self._draws.shape[1], np.nan)
         return np.asarray(self._draws.std(axis=0, ddof=1))
 
     def pair_interval(self, level: float = 0.95, kind: str = "gaussian") -> tuple[Floats, Floats]:
-        """Return the ends (low, high), each (P,), of the credible intervals."""
+        """Return the ends (low, high), each (P,), of the credible intervals.
+
+        Parameters
+        ----------
+        level
+            Credible level in (0, 1).
+        kind
+            ``"gaussian"``: mean -+ z standard deviations, with z = 2 at 95 % as in the paper. ``"quantile"``: quantiles
+            of the draws, for which all draws must have been kept.
+        """
         if kind not in ("gaussian", "quantile"):
             raise GEHValueError(f"kind={kind!r} is unknown; use 'gaussian' or 'quantile'.")
-        if self.count < 2:
+        if self.n_draws < 2:
             raise GEHValueError(
-                f"an interval needs at least 2 posterior draws, and this result has {self.count}; explain with "
+                f"an interval needs at least 2 posterior draws, and this result has {self.n_draws}; explain with "
                 "draws=100 and a posterior (MCDropout, Ensemble, WeightSamples, Stochastic)."
             )
         if kind == "quantile":
             return quantile_interval(self.draws, level)
-        return gaussian_interval(self.pair_mean(), self.pair_std(), level)
+        return gaussian_interval(self.pair_mean, self.pair_std, level)
 
     def __repr__(self) -> str:
-        return f"Scores(draws={self.count}, units={self._units})"
+        return f"Scores(draws={self.n_draws}, units={self._units})"

@@ -1,4 +1,4 @@
-"""Pairs in the order of some score: what all methods have in common, so that they can be compared."""
+"""Pairs in the order of a score: the common form in which methods are compared."""
 
 from __future__ import annotations
 
@@ -7,24 +7,37 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from geh_explain._types import Floats
 from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.scores.measures import matrix, pair_index
 
 if TYPE_CHECKING:
     import pandas as pd
-from geh_explain._types import Floats
-from geh_explain.scores.measures import matrix, pair_index
 
 
 class PairRanking:
-    """Pairs of units and how strong a method thinks each is; ``scores`` (P,) are in row-major order i < j.
+    """Pairs of units with the strength that a method assigns to each.
 
+    Parameters
+    ----------
+    method
+        Name of the method, as it appears in tables.
+    scores
+        Strength (P,) of each pair, in row-major order i < j.
+    names
+        Names of the D units, P = D (D - 1) / 2.
+
+    Examples
+    --------
     >>> ranking = PairRanking("mine", [0.1, 3.0, 0.2], ["a", "b", "c"])
     >>> ranking.ranks.tolist(), ranking.top(1)
     ([3.0, 1.0, 2.0], [('a', 'c')])
     """
 
     def __init__(self, method: str, scores: Sequence[float] | Floats, names: Sequence[str]) -> None:
-        self.method, self.scores, self.names = method, np.asarray(scores, dtype=float), [str(name) for name in names]
+        self.method = method
+        self.scores = np.asarray(scores, dtype=float)
+        self.names = [str(name) for name in names]
         pairs = len(self.names) * (len(self.names) - 1) // 2
         if self.scores.shape != (pairs,):
             raise GEHValueError(
@@ -33,28 +46,28 @@ class PairRanking:
 
     @property
     def ranks(self) -> Floats:
-        """The rank (P,) of each pair, 1 for the strongest; equal scores share the mean of their ranks."""
+        """Rank (P,) of each pair, 1 for the strongest; equal scores share the mean of their ranks."""
         from scipy.stats import rankdata
 
         return np.asarray(rankdata(-self.scores, method="average"))
 
     @property
     def matrix(self) -> Floats:
-        """The scores as a symmetric matrix (D, D) with a zero diagonal."""
+        """Scores as a symmetric matrix (D, D) with zero diagonal."""
         return matrix(self.scores, len(self.names))
 
     def rank(self, i: int | str, j: int | str) -> float:
-        """Return the rank of one pair, by number or name."""
-        a, b = sorted(find_unit(unit, self.names) for unit in (i, j))
-        return float(self.ranks[pair_index(a, b, len(self.names))])
+        """Return the rank of the pair of two units, given by name or index in any order."""
+        first, second = (find_unit(unit, self.names) for unit in (i, j))
+        return float(self.ranks[pair_index(first, second, len(self.names))])
 
     def top(self, n: int = 10) -> list[tuple[str, str]]:
-        """Return the ``n`` strongest pairs by name."""
+        """Return the names of the ``n`` strongest pairs, the strongest first."""
         strongest = self.table().head(n)
         return list(zip(strongest["unit_i"].astype(str), strongest["unit_j"].astype(str), strict=True))
 
     def table(self) -> pd.DataFrame:
-        """Return all pairs, strongest first: unit_i, unit_j, score, rank."""
+        """Return one row per pair, the strongest first: unit_i, unit_j, score, rank."""
         import pandas as pd
 
         i, j = np.triu_indices(len(self.names), 1)
@@ -68,7 +81,11 @@ class PairRanking:
 
 
 def find_unit(unit: int | str, names: Sequence[str]) -> int:
-    """Return the number of a unit that is given by name or number."""
+    """Return the index of a unit that is given by name or index; negative indices count from the end.
+
+    >>> find_unit("b", ["a", "b", "c"]), find_unit(-1, ["a", "b", "c"])
+    (1, 2)
+    """
     if isinstance(unit, str):
         if unit in names:
             return list(names).index(unit)

@@ -1,1 +1,11 @@
-"""TODO."""
+"""Statistics of draws and scores: pure functions of arrays, without models, torch or files.
+
+``intervals``
+    Credible intervals from draws, or from their mean and standard deviation.
+``p_values``
+    Bayesian p-values, the sign rule, and the Benjamini-Hochberg procedure.
+``known_truth``
+    Error rates, ROC curves and coverage where it is known which pairs interact.
+``reliability``
+    Reproducibility of a ranking of pairs over posterior draws.
+"""

@@ -1,4 +1,18 @@
-"""From posterior draws to decisions: intervals and p-values. Pure functions of arrays."""
+"""P-values of pairs, and decisions at a false discovery rate.
+
+Two p-values are computed from posterior draws. The Bayesian p-value of a score with posterior mean m and standard
+deviation s is the Gaussian posterior probability of a score below 0 ::
+
+    p = Phi(-m / s)
+
+The sign rule tests the signed group means instead of the score. With mean m_g and standard deviation s_g of group g
+over K draws ::
+
+    t_g = |m_g| / (s_g sqrt(1 + 1 / K))          p_g = 2 P(T_{K-1} < -t_g)
+    p   = min_k  M p_(k) / k                     p_(1) <= ... <= p_(M)      (Simes)
+
+where T_{K-1} has Student's t distribution with K - 1 degrees of freedom and M is the number of groups.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +26,7 @@ from geh_explain._validation import check_rate
 def bayesian_p_value(mean: Floats, std: Floats) -> Floats:
     """Return Phi(-mean / std), the Gaussian posterior probability of a score below 0.
 
-    This reproduces the paper's Table 2. A score that is 0 in every draw gets 1.
+    It reproduces the p-values of the paper's Table 2. A score that is 0 in every draw has p-value 1.
 
     >>> import numpy as np
     >>> float(bayesian_p_value(np.array([0.901]), np.array([0.330]))[0].round(3))
@@ -25,7 +39,11 @@ def bayesian_p_value(mean: Floats, std: Floats) -> Floats:
 
 
 def benjamini_hochberg(p_values: Floats, rate: float) -> NDArray[np.bool_]:
-    """Tell which tests to call significant so that the expected false discovery rate is at most ``rate``.
+    """Return which tests are significant at a false discovery rate.
+
+    The k smallest of n p-values are significant, with the largest k for which p_(k) <= ``rate`` k / n (Benjamini and
+    Hochberg, 1995). The expected share of false discoveries is then at most ``rate`` if the tests are independent or
+    positively dependent.
 
     >>> import numpy as np
     >>> benjamini_hochberg(np.array([0.01, 0.02, 0.04, 0.5]), rate=0.05).tolist()
@@ -38,15 +56,23 @@ def benjamini_hochberg(p_values: Floats, rate: float) -> NDArray[np.bool_]:
 
 
 def sign_p_value(mean: Floats, std: Floats, draws: int) -> Floats:
-    """Return a p-value (P,) per pair from the signed means of its regions, each (M, P) with its posterior spread.
+    """Return the p-value (P,) of each pair under the hypothesis that all its group means are 0.
 
-    The strength of an interaction is an absolute value, which noise alone moves away from 0: its interval says little
-    about whether there is one at all. Signed means are not biased so. If the posterior is calibrated, its centre is as
-    far from the truth as its draws are from the centre; the mean of K draws adds 1 / K to that variance. So each region
-    gives the two-sided tail of mean / (std sqrt(1 + 1 / K)) under Student's t with K - 1 degrees of freedom, as the
-    spread is estimated from the draws. Simes' rule combines regions into one p-value: the smallest of M p_(k) / k over
-    the sorted p_(1) <= ... <= p_(M), which is a p-value if regions are independent or positively dependent.
+    A score is an absolute value, and noise alone moves it away from 0, so that its interval excludes 0 too often.
+    Signed group means do not have this bias. If the posterior is calibrated, its centre is as far from the truth as its
+    draws are from the centre; the mean of K draws adds 1 / K to that variance. Student's t accounts for the standard
+    deviation being estimated from the draws. Simes' rule combines the groups; it is valid if groups are independent or
+    positively dependent.
 
+    Parameters
+    ----------
+    mean, std
+        Mean and standard deviation over draws of the signed group means, both (M, P).
+    draws
+        Number of draws K, at least 2.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> sign_p_value(np.array([[0.0, 3.0], [0.0, -3.0]]), np.ones((2, 2)), draws=1000).round(4).tolist()
     [1.0, 0.0028]
@@ -54,7 +80,8 @@ def sign_p_value(mean: Floats, std: Floats, draws: int) -> Floats:
     from scipy.special import stdtr
 
     with np.errstate(divide="ignore", invalid="ignore"):
+        # 0 / 0 is a group in which the pair has no effect in any draw: no evidence, p-value 1.
         ratio = np.where((mean == 0) & (std == 0), 0.0, np.abs(mean) / std)
-    each = np.sort(2 * stdtr(draws - 1, -ratio / np.sqrt(1 + 1 / draws)), axis=0)
-    count = len(each)
-    return np.asarray(np.minimum(1.0, (each * count / np.arange(1, count + 1)[:, None]).min(axis=0)))
+    sorted_p = np.sort(2 * stdtr(draws - 1, -ratio / np.sqrt(1 + 1 / draws)), axis=0)
+    groups = len(sorted_p)
+    return np.asarray(np.minimum(1.0, (sorted_p * groups / np.arange(1, groups + 1)[:, None]).min(axis=0)))

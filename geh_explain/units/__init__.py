@@ -1,10 +1,16 @@
 """Unit sets: what one unit of the inputs or of a layer is.
 
-A unit set is a linear map from shifts ``t`` (n, D), one number per row and unit, to a tensor of the layer's shape that
-is added to the layer's output. The Hessian in ``t`` at 0 is B^T H B, with the directions of the units as the columns of
-B. Engines see only ``t``.
+A unit set is a linear map B from shifts ``t`` of shape (n, D), one number per row and unit, to a tensor of the layer's
+shape that is added to the layer's output a:
+
+    f(t) = g(a + B t),    d2 f / dt_i dt_j at t = 0  =  (B^T H B)_ij,
+
+where g is the part of the model above the layer, H its Hessian in a, and column i of B the direction of unit i.
+Engines differentiate in ``t`` only, so they work for every unit set.
 
 To define a unit set, subclass :class:`Units` and implement ``count`` and ``shift``.
+
+Reading order: ``base``, ``neurons``, ``layout``, ``channels``, ``default``, then the others in any order.
 """
 
 from geh_explain.units.base import Units

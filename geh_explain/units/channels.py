@@ -1,4 +1,4 @@
-"""TODO."""
+"""Feature maps as units."""
 
 from __future__ import annotations
 
@@ -13,14 +13,26 @@ from geh_explain.units.layout import channels_first
 
 
 class Channels(Units):
-    """A whole feature map moves together: one unit per channel.
+    """One unit per channel: all positions of a feature map shift by the same amount.
 
-    ``dim`` is the channel dimension of the layer's output, counted with the batch dimension (1 for
-    convolutions, -1 for channels-last layers). None decides by what the layer is made of, or its neighbours if it
-    is a bare activation, and takes 1 for images and -1 for sequences where nothing tells, with a warning.
+    For a layer of shape (C, H, W), D = C and column c of B is 1 at (c, :, :) and 0 elsewhere.
 
-    >>> Channels(dim=1).count((16, 7, 7))
+    Parameters
+    ----------
+    dim
+        Channel dimension of the layer's output, counted with the batch dimension: 1 for convolutions, -1 for
+        channels-last layers. None takes it from the type of the layer, or from its neighbours if it is a bare
+        activation; where neither shows it, 1 for images and -1 for sequences, with a warning.
+
+    Examples
+    --------
+    >>> import torch, geh_explain as geh
+    >>> units = geh.units.Channels(dim=1)
+    >>> units.count((16, 7, 7))
     16
+    >>> units.shift(torch.eye(2), (2, 3, 3)).expand(2, 2, 3, 3)[1].flatten(1)
+    tensor([[0., 0., 0., 0., 0., 0., 0., 0., 0.],
+            [1., 1., 1., 1., 1., 1., 1., 1., 1.]])
     """
 
     def __init__(self, dim: int | None = None) -> None:
@@ -30,6 +42,7 @@ class Channels(Units):
 
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Channels:
         if self.dim is None:
+            # A row (C,) has one dimension, so there is nothing to decide.
             return Channels(1 if len(shape) == 1 or channels_first(shape, module) else -1)
         rank = len(shape) + 1
         if not (1 <= self.dim < rank or -rank < self.dim <= -1):
@@ -40,6 +53,7 @@ class Channels(Units):
         return self
 
     def axis(self, shape: Shape) -> int:
+        """Return the channel dimension as an index into ``shape``, which has no batch dimension."""
         dim = 1 if self.dim is None else self.dim
         return dim - 1 if dim > 0 else len(shape) + dim
 
@@ -51,8 +65,8 @@ class Channels(Units):
         return t.reshape(len(t), *(shape[axis] if i == axis else 1 for i in range(len(shape))))
 
     def members(self, activations: Tensor) -> Tensor:
-        moved = activations.movedim(self.axis(tuple(activations.shape[1:])) + 1, 1)
-        return moved.reshape(*moved.shape[:2], -1)
+        channels_at_1 = activations.movedim(self.axis(tuple(activations.shape[1:])) + 1, 1)
+        return channels_at_1.reshape(*channels_at_1.shape[:2], -1)
 
     def __repr__(self) -> str:
         return "Channels()" if self.dim is None else f"Channels(dim={self.dim})"

@@ -1,7 +1,8 @@
-"""TODO."""
+"""Sets of columns as units."""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,15 +17,30 @@ from geh_explain.units.neurons import Neurons
 
 
 class FeatureGroups(Units):
-    """Columns that move together, such as the measurements of one instrument.
+    """One unit per set of columns: all columns of a set shift by the same amount.
 
-    ``groups`` maps a name to its columns, by index or by name (of a DataFrame). Columns in no group
-    stay where they are; with ``rest=True`` each of them is a unit of its own. All columns of a group move up
-    together: for the columns of a one-hot variable that is no change of category, and opposite effects cancel.
-    Explain those one by one, with ``engine="difference"``, which lets each jump between 0 and 1.
+    Column k of B is 1 at the columns of set k and 0 elsewhere, so the interaction of two sets is the sum of those of
+    their pairs of columns. An example is the measurements of one instrument.
 
-    >>> FeatureGroups({"size": [0, 1], "place": [2, 3]}).count((5,))
+    For the columns of a one-hot variable a common shift is no change of category, and opposite effects cancel. Explain
+    those columns one by one with ``engine="difference"``, which lets each jump between 0 and 1.
+
+    Parameters
+    ----------
+    groups
+        Name of each unit -> its columns, by index into the flattened row or by name of a data frame's column.
+    rest
+        Whether each column in no set is a unit of its own. By default such columns stay fixed.
+
+    Examples
+    --------
+    >>> import torch, geh_explain as geh
+    >>> units = geh.units.FeatureGroups({"size": [0, 1], "place": [2, 4]})
+    >>> units.count((5,))
     2
+    >>> units.bind((5,), None, None).shift(torch.eye(2), (5,))
+    tensor([[1., 1., 0., 0., 0.],
+            [0., 0., 1., 0., 1.]])
     """
 
     def __init__(self, groups: Mapping[str, Sequence[int | str]], *, rest: bool = False) -> None:
@@ -38,22 +54,22 @@ class FeatureGroups(Units):
                 raise GEHTypeError(f"FeatureGroups: group {name!r} has the columns {columns!r}; give them as a list.")
         self.groups = {str(name): list(columns) for name, columns in groups.items()}
         self.rest = rest
+        #: Column indices of each unit, named sets first, then single columns; empty before :meth:`bind`.
         self._members: list[list[int]] = []
 
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> FeatureGroups:
         total = math.prod(shape)
-        bound = FeatureGroups(self.groups, rest=self.rest)
-        bound._members = [
-            [_column(name, column, total, columns) for column in members] for name, members in self.groups.items()
-        ]
-        taken = [i for members in bound._members for i in members]
-        if len(set(taken)) < len(taken) or not all(bound._members):
+        members = [[_index_of(name, column, total, columns) for column in group] for name, group in self.groups.items()]
+        grouped = [index for group in members for index in group]
+        if len(set(grouped)) < len(grouped) or not all(members):
             raise GEHValueError(
                 f"FeatureGroups: groups={self.groups!r} has an empty group or a column in two groups; "
                 "give every group at least one column, and every column one group."
             )
         if self.rest:
-            bound._members += [[i] for i in sorted(set(range(total)) - set(taken))]
+            members += [[index] for index in sorted(set(range(total)) - set(grouped))]
+        bound = copy.copy(self)
+        bound._members = members
         return bound
 
     def count(self, shape: Shape) -> int:
@@ -61,8 +77,9 @@ class FeatureGroups(Units):
 
     def shift(self, t: Tensor, shape: Shape) -> Tensor:
         flat = t.new_zeros(len(t), math.prod(shape))
-        members = torch.tensor([i for group in self._members for i in group], device=t.device)
+        members = torch.tensor([index for group in self._members for index in group], device=t.device)
         sizes = torch.tensor([len(group) for group in self._members], device=t.device)
+        # The unit of each member, so that one gather and one scatter do for all units.
         owners = torch.arange(len(sizes), device=t.device).repeat_interleave(sizes)
         return flat.index_copy(1, members, t.index_select(1, owners)).reshape(len(t), *shape)
 
@@ -74,7 +91,8 @@ class FeatureGroups(Units):
         return f"FeatureGroups({self.groups!r}{', rest=True' if self.rest else ''})"
 
 
-def _column(group: str, column: int | str, total: int, columns: Sequence[str] | None) -> int:
+def _index_of(group: str, column: int | str, total: int, columns: Sequence[str] | None) -> int:
+    """Return the index from 0 to ``total`` - 1 of a column that is given by index or by name."""
     if isinstance(column, str):
         if columns is None or column not in columns:
             have = "the inputs have no column names" if columns is None else f"the columns are {list(columns)}"

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Attention heads as units."""
 
 from __future__ import annotations
 
@@ -13,12 +13,25 @@ from geh_explain.units.base import Units
 
 
 class Heads(Units):
-    """Heads of attention: the features (..., C) of a layer, cut into ``count`` equal groups that move together.
+    """One unit per attention head: the last dimension C of a layer (..., C), cut into equal blocks of features.
 
-    Use it where the heads stand side by side, before the output projection, or at the output of a block.
+    Column h of B is 1 at the features of block h, at all positions, and 0 elsewhere. Use it where the heads are
+    concatenated: before the output projection, or at the output of a block.
 
-    >>> Heads(4).count((12, 64))
-    4
+    Parameters
+    ----------
+    count
+        Number of heads D, a divisor of C.
+
+    Examples
+    --------
+    >>> import torch, geh_explain as geh
+    >>> units = geh.units.Heads(2)
+    >>> units.count((12, 64))
+    2
+    >>> units.shift(torch.eye(2), (3, 4)).flatten(1)  # the same at each of the 3 positions
+    tensor([[1., 1., 0., 0.],
+            [0., 0., 1., 1.]])
     """
 
     def __init__(self, count: int) -> None:

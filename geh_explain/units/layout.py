@@ -1,4 +1,8 @@
-"""Where a layer keeps its channels: in dimension 1, or in the last one."""
+"""Where a layer has its channels: in dimension 1, or in the last one.
+
+The shape alone does not show it. The types of the layer and of its parts do, and for a bare activation those of its
+neighbours in the model.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from torch import nn
 
 from geh_explain._types import Shape
 
-#: Layers that keep their channels in dimension 1, whatever the rank of their output.
+#: Layers whose channels are in dimension 1, whatever the rank of their output.
 _CHANNELS_FIRST = (
     nn.modules.conv._ConvNd,
     nn.modules.batchnorm._BatchNorm,
@@ -26,44 +30,59 @@ _CHANNELS_LAST = (
     nn.TransformerEncoderLayer,
     nn.RNNBase,
 )
+#: Attributes in which layers of torch store the number of channels of their output.
+_WIDTH_ATTRIBUTES = ("out_channels", "out_features", "num_features", "num_channels", "embedding_dim", "embed_dim")
 
 
 def channels_first(shape: Shape, module: nn.Module | None) -> bool:
-    """Tell from what a layer is made of whether its channels stand in dimension 1 or in the last one."""
-    told = None if module is None else _told(module)
-    return len(shape) >= 3 if told is None else told
+    """Return whether the channels of an output with rows of ``shape`` are in dimension 1, else in the last one.
 
+    The type of ``module`` decides. Where it does not show the layout, images (C, H, W) are taken as channels first and
+    sequences (L, C) as channels last.
 
-def _told(module: nn.Module) -> bool | None:
-    """Return whether a layer's channels stand in dimension 1, None if what it is made of does not tell."""
-    parts = [part for part in module.modules() if type(part).__name__ != "LayerNorm2d"]
-    if any(isinstance(part, _CHANNELS_FIRST) for part in parts) or type(module).__name__ == "LayerNorm2d":
-        return True
-    # Transformer blocks on maps (Swin's, say) are made of linear layers only.
-    return False if any(isinstance(part, _CHANNELS_LAST) for part in parts) else None
+    >>> channels_first((8, 5), nn.Conv1d(8, 8, 1)), channels_first((5, 8), nn.Linear(8, 8))
+    (True, False)
+    """
+    is_first = None if module is None else _layout_by_type(module)
+    return len(shape) >= 3 if is_first is None else is_first
 
 
 def layout_reference(model: nn.Module, module: nn.Module | None, shape: Shape) -> nn.Module | None:
-    """Return the layer that tells where the channels of ``module`` stand: itself, or the nearest neighbour that fits.
+    """Return the layer whose type shows where the output of ``module`` has its channels.
 
-    A bare activation says nothing, but a layer with as many channels as it has in the right place does. Returns None
-    where nothing tells.
+    That is ``module`` itself, or the nearest layer in the order of registration (those before it first) that has as
+    many channels as ``shape`` has in the place its type implies; None where there is no such layer.
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU())
+    >>> layout_reference(model, model[1], (8, 6, 6))
+    Conv2d(3, 8, kernel_size=(1, 1), stride=(1, 1))
     """
-    if module is None or _told(module) is not None:
+    if module is None or _layout_by_type(module) is not None:
         return module
     modules = list(model.modules())
-    here = next(number for number, other in enumerate(modules) if other is module)
-    for other in (*reversed(modules[:here]), *modules[here + 1 :]):
-        # A module that holds others, such as the whole model, says nothing about this place.
-        told = _told(other) if not any(True for _ in other.children()) else None
-        if told is not None and _width(other) == shape[0 if told else -1]:
-            return other
+    position = next(index for index, candidate in enumerate(modules) if candidate is module)
+    for candidate in (*reversed(modules[:position]), *modules[position + 1 :]):
+        # Containers, such as the whole model, have parts anywhere and show nothing about this place.
+        is_leaf = not any(True for _ in candidate.children())
+        is_first = _layout_by_type(candidate) if is_leaf else None
+        if is_first is not None and _width(candidate) == shape[0 if is_first else -1]:
+            return candidate
     return None
 
 
+def _layout_by_type(module: nn.Module) -> bool | None:
+    """Return True for channels first, False for channels last, None if neither a layer nor its parts show it."""
+    # The LayerNorm2d of torchvision and timm is a LayerNorm that keeps channels first.
+    parts = [part for part in module.modules() if type(part).__name__ != "LayerNorm2d"]
+    if any(isinstance(part, _CHANNELS_FIRST) for part in parts) or type(module).__name__ == "LayerNorm2d":
+        return True
+    # Blocks with any convolution are channels first; transformer blocks on maps (Swin's) have linear layers only.
+    return False if any(isinstance(part, _CHANNELS_LAST) for part in parts) else None
+
+
 def _width(module: nn.Module) -> int | None:
-    """Return how many channels a layer puts out, None if it does not say."""
-    for name in ("out_channels", "out_features", "num_features", "num_channels", "embedding_dim", "embed_dim"):
+    """Return the number of channels of a layer's output, None if no attribute has it."""
+    for name in _WIDTH_ATTRIBUTES:
         if isinstance(getattr(module, name, None), int):
             return int(getattr(module, name))
     return module.normalized_shape[-1] if isinstance(module, nn.LayerNorm) else None

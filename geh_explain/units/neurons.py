@@ -1,4 +1,4 @@
-"""TODO."""
+"""Single numbers of a layer as units."""
 
 from __future__ import annotations
 
@@ -13,10 +13,20 @@ from geh_explain.units.base import Units
 
 
 class Neurons(Units):
-    """Every number of the layer is a unit of its own (at the inputs: every feature or pixel).
+    """One unit per number of the layer; at the inputs one per feature or pixel.
 
-    >>> Neurons().count((3, 4))
-    12
+    B is the identity, and D the product of the layer's shape.
+
+    Examples
+    --------
+    >>> import torch, geh_explain as geh
+    >>> units = geh.units.Neurons()
+    >>> units.count((3, 4)), units.names((2, 2), "conv1")
+    (12, ['conv1[0,0]', 'conv1[0,1]', 'conv1[1,0]', 'conv1[1,1]'])
+    >>> units.shift(torch.eye(3), (3,))
+    tensor([[1., 0., 0.],
+            [0., 1., 0.],
+            [0., 0., 1.]])
     """
 
     def count(self, shape: Shape) -> int:
@@ -29,6 +39,7 @@ class Neurons(Units):
         return activations.flatten(1)[:, :, None]
 
     def names(self, shape: Shape, prefix: str, columns: Sequence[str] | None = None) -> list[str]:
+        # Column names exist for tables only, whose rows have one dimension.
         if len(shape) < 2:
             return list(columns) if columns is not None else super().names(shape, prefix)
         return [f"{prefix}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]

@@ -1,4 +1,4 @@
-"""TODO."""
+"""A selection of the units of another set."""
 
 from __future__ import annotations
 
@@ -12,15 +12,34 @@ from torch import Tensor, nn
 from geh_explain._types import Shape
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.units.base import Units
-from geh_explain.units.channels import Channels
+from geh_explain.units.default import default_units
 from geh_explain.units.neurons import Neurons
 
 
 class Subset(Units):
-    """Some units of another set (by default of the layer's usual one), by index.
+    """Some units of another set, selected by index.
 
-    >>> Subset([3, 1, 4]).count((10,))
-    3
+    B has the columns ``indices`` of the B of the other set, in that order. ``explainer.screen`` returns one with the
+    units that have the largest effects.
+
+    Parameters
+    ----------
+    indices
+        Distinct whole numbers from 0 to the number of units - 1.
+    of
+        The unit set to select from; None for the default of the layer.
+    importance
+        The quantity by which the units were selected, one number per unit, set by ``explainer.screen``.
+
+    Examples
+    --------
+    >>> import torch, geh_explain as geh
+    >>> units = geh.units.Subset([3, 1], of=geh.units.Channels(dim=1))
+    >>> units.count((4, 2, 2)), units.names((4, 2, 2), "conv1")
+    (2, ['conv1[3]', 'conv1[1]'])
+    >>> units.shift(torch.eye(2), (4, 2, 2)).flatten(1)
+    tensor([[0., 0., 0., 1.],
+            [0., 1., 0., 0.]])
     """
 
     def __init__(
@@ -31,13 +50,14 @@ class Subset(Units):
     ) -> None:
         if not isinstance(indices, (Tensor, np.ndarray, Iterable)) or isinstance(indices, str):
             raise GEHTypeError(f"units=Subset({indices!r}): give at least one index, in a list.")
-        given = indices.tolist() if isinstance(indices, (Tensor, np.ndarray)) else list(indices)
-        numbers = all(isinstance(i, (int, np.integer)) and not isinstance(i, bool) for i in given)
-        if not given or not numbers or len(set(given)) < len(given):
-            raise GEHValueError(f"units=Subset({given!r}): give at least one index, each a whole number and only once.")
-        self.indices = [int(i) for i in given]
+        entries = indices.tolist() if isinstance(indices, (Tensor, np.ndarray)) else list(indices)
+        all_whole = all(isinstance(i, (int, np.integer)) and not isinstance(i, bool) for i in entries)
+        if not entries or not all_whole or len(set(entries)) < len(entries):
+            raise GEHValueError(
+                f"units=Subset({entries!r}): give at least one index, each a whole number and only once."
+            )
+        self.indices = [int(i) for i in entries]
         self.of = of
-        #: What the units were chosen by, where ``explainer.screen`` did.
         self.importance = importance
 
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Subset:
@@ -51,28 +71,27 @@ class Subset(Units):
             )
         return Subset(self.indices, of)
 
-    def _of(self) -> Units:
-        return self.of or Neurons()
-
     def count(self, shape: Shape) -> int:
         return len(self.indices)
 
     def shift(self, t: Tensor, shape: Shape) -> Tensor:
-        full = t.new_zeros(len(t), self._of().count(shape))
-        return self._of().shift(full.index_copy(1, torch.tensor(self.indices, device=t.device), t), shape)
+        # Out of place, so that it works under the transforms of torch.func too.
+        zeros = t.new_zeros(len(t), self._source.count(shape))
+        all_shifts = zeros.index_copy(1, torch.tensor(self.indices, device=t.device), t)
+        return self._source.shift(all_shifts, shape)
 
     def members(self, activations: Tensor) -> Tensor:
-        return self._of().members(activations)[:, self.indices]
+        return self._source.members(activations)[:, self.indices]
 
     def names(self, shape: Shape, prefix: str, columns: Sequence[str] | None = None) -> list[str]:
-        names = self._of().names(shape, prefix, columns)
+        names = self._source.names(shape, prefix, columns)
         return [names[i] for i in self.indices]
+
+    @property
+    def _source(self) -> Units:
+        """The unit set that is selected from; before :meth:`bind` the default of a layer is not known yet."""
+        return self.of or Neurons()
 
     def __repr__(self) -> str:
         of = "" if self.of is None else f", of={self.of!r}"
         return f"Subset({self.indices!r}{of})"
-
-
-def default_units(shape: Shape, module: nn.Module | None) -> Units:
-    """Return what ``units=None`` means: features at the inputs, else neurons, or channels of maps."""
-    return Neurons() if module is None or len(shape) <= 1 else Channels()

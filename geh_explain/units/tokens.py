@@ -1,4 +1,4 @@
-"""TODO."""
+"""Positions of a sequence as units."""
 
 from __future__ import annotations
 
@@ -12,13 +12,23 @@ from geh_explain.units.base import Units
 
 
 class Tokens(Units):
-    """Positions of a sequence: all features of one token move together, in layers (N, L, C).
+    """One unit per position of a sequence: all features of a token shift by the same amount, in layers (L, C).
 
-    They move by the same amount, which is one direction among many: in a wide embedding it need not mean anything.
-    Where words are what matters, explain an embedding of few numbers, or by differences from word to word.
+    D = L, and column l of B is 1 at (l, :) and 0 elsewhere.
 
-    >>> Tokens().count((12, 64))
+    This is one direction among the C directions of a token, and in a wide embedding it need not have a meaning. To
+    explain words, use an embedding of few numbers, or differences between the embeddings of words.
+
+    Examples
+    --------
+    >>> import torch, geh_explain as geh
+    >>> units = geh.units.Tokens()
+    >>> units.count((12, 64))
     12
+    >>> units.shift(torch.eye(3), (3, 2)).expand(3, 3, 2)[1]
+    tensor([[0., 0.],
+            [1., 1.],
+            [0., 0.]])
     """
 
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Tokens:

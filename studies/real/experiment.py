@@ -1,4 +1,4 @@
-"""Networks on real data: with the target as it is, permuted, and with an interaction injected."""
+"""Networks on real data: with the original target, with permuted targets, and with an injected interaction."""
 
 from __future__ import annotations
 
@@ -22,23 +22,39 @@ from geh_explain.inference.jsonl import Record
 from geh_explain.inference.workers import one_thread
 from geh_explain.results.interactions import Interactions
 from geh_explain.scores.ranking import PairRanking
-from studies.real.settings import FORMS, SETTINGS, injected, table
+from studies.real.settings import FORMS, SETTINGS, injected_effect, load_table
 
-#: Seeds below this one served to choose the networks and how they are trained.
+#: Smaller seeds were used to choose the networks and their training.
 SEED = 100
 MEASURES = ("aeh", "geh", "eah")
+#: Credible level of the interval rule; the sign rule rejects at one minus this level.
 LEVEL = 0.95
-#: Gaussian weights with a tempered prior, and what the paper has.
-MEAN_FIELD, CONCRETE = "mean field", "concrete dropout"
-#: Networks train at least so long on injected interactions, whose features are strongly correlated in one data set.
-_LONG = 120
+#: Gaussian weights with a tempered prior.
+MEAN_FIELD = "mean field"
+#: The posterior of the paper.
+CONCRETE = "concrete dropout"
+#: Minimal epochs on injected interactions: in one data set their features are strongly correlated.
+_MIN_EPOCHS_INJECTED = 120
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large a study is: permutations of each target, injected shares of its spread, draws, trees for SHAP.
+    """Extent of a study.
 
-    ``compared`` permutations are also analysed with concrete dropout.
+    Parameters
+    ----------
+    permutations
+        Permutations of each target, analysed with mean field posteriors.
+    compared
+        Permutations of each target, analysed with concrete dropout.
+    shares
+        Standard deviations of the injected interactions, relative to that of the target.
+    draws
+        Posterior draws.
+    trees
+        Boosted trees for SHAP.
+    epochs
+        Factor of the epochs in the settings.
     """
 
     permutations: int
@@ -49,28 +65,28 @@ class Size:
     epochs: float = 1.0
 
 
-FULL = Size(120, 30, (0.02, 0.05, 0.1, 0.2, 0.5), 50, 1000)
-QUICK = Size(4, 2, (0.5,), 20, 100, epochs=0.25)
+FULL = Size(permutations=120, compared=30, shares=(0.02, 0.05, 0.1, 0.2, 0.5), draws=50, trees=1000)
+QUICK = Size(permutations=4, compared=2, shares=(0.5,), draws=20, trees=100, epochs=0.25)
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """Fits a network to 70 % of the rows, stops by 20 %, and explains it at 10 %; what a permutation test refits.
+    """The ``fit`` of a permutation test: train on 70 % of the rows, stop early on 20 %, explain the remaining 10 %.
 
-    It is trained for the epochs and with the patience of its setting, and for ``at_least`` so many.
+    Epochs and patience are those of the data set's setting, or ``min_epochs`` if that is more.
     """
 
     name: str
     size: Size
     posterior: str = MEAN_FIELD
-    at_least: int = 0
+    min_epochs: int = 0
 
     def __call__(self, X: pd.DataFrame, y: pd.Series, seed: int) -> Interactions:
-        """Return the interactions."""
-        return self.fitted(X, y, seed)[1]
+        """Return the interactions of a network that is trained on ``X`` and ``y``."""
+        return self.fit(X, y, seed)[1]
 
-    def fitted(self, X: pd.DataFrame, y: pd.Series, seed: int) -> tuple[bnn.HybridNet, Interactions, float]:
-        """Return the network, its interactions, and the share of the target's variance that it explains."""
+    def fit(self, X: pd.DataFrame, y: pd.Series, seed: int) -> tuple[bnn.HybridNet, Interactions, float]:
+        """Return the network, its interactions, and the share of the held-out variance that it explains."""
         setting = SETTINGS[self.name]
         train, validation, test = Regression(X, y).split(SEED)
         weights, temperature = ("gaussian", setting.temperature) if self.posterior == MEAN_FIELD else ("dropout", 1.0)
@@ -80,8 +96,8 @@ class Analysis:
             train.X,
             train.y,
             validation=(validation.X, validation.y),
-            epochs=max(2, round(self.size.epochs * max(setting.epochs, self.at_least))),
-            patience=max(setting.patience, self.at_least),
+            epochs=max(2, round(self.size.epochs * max(setting.epochs, self.min_epochs))),
+            patience=max(setting.patience, self.min_epochs),
             lr=setting.lr,
             temperature=temperature,
             seed=seed,
@@ -91,48 +107,58 @@ class Analysis:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GEHWarning)
             result = explainer.explain(test.X, groups=setting.groups, draws=self.size.draws, seed=seed, progress=False)
-        return net, result, _explained(net, test)
+        return net, result, _explained_variance(net, test)
 
 
 @torch.no_grad()
-def _explained(net: bnn.HybridNet, test: Regression) -> float:
-    """Return the share of the variance of held-out targets that a network explains."""
+def _explained_variance(net: bnn.HybridNet, test: Regression) -> float:
+    """Return the share of the variance of the test targets that a network explains."""
     predicted = net(torch.tensor(test.X.to_numpy(dtype=np.float32)))[:, 0].numpy()
     return float(1 - np.mean((predicted - test.y) ** 2) / np.var(test.y.to_numpy()))
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What is kept of each permuted target: how many pairs each rule calls significant, and the strongest scaled one.
+class PermutationRecord:
+    """The ``keep`` of a permutation test: shares of significant pairs by each rule, and the strongest scaled GEH.
 
-    ``spread`` (P,) are the products of the features' standard deviations.
+    ``factors`` (P,) scale the scores: products of the features' standard deviations.
     """
 
-    spread: tuple[float, ...]
+    factors: tuple[float, ...]
 
     def __call__(self, result: Interactions) -> Record:
-        """Return shares of pairs, and a score."""
+        """Return the record of one permutation: ``"aeh interval"``, ..., ``"geh sign"`` and ``"scaled"``."""
         shares = {
             f"{measure} interval": float(np.mean(result.scores(measure).pair_interval(LEVEL)[0] > 0))
             for measure in MEASURES
         }
         shares["geh sign"] = float(np.mean(result.sign_p_values() < 1 - LEVEL))
-        return {**shares, "scaled": float((result.geh.pair_mean() * np.array(self.spread)).max())}
+        return {**shares, "scaled": float((result.geh.pair_mean * np.array(self.factors)).max())}
 
 
-def spread_of(X: pd.DataFrame) -> tuple[float, ...]:
-    """Return the products of standard deviations (P,) of all pairs of columns, by which scores become comparable."""
+def scale_factors(X: pd.DataFrame) -> tuple[float, ...]:
+    """Return std(x_i) * std(x_j) (P,) of all pairs of columns; scores times these factors are comparable."""
     deviations = X.std().to_numpy()
     i, j = np.triu_indices(len(deviations), 1)
     return tuple((deviations[i] * deviations[j]).tolist())
 
 
 @dataclass(frozen=True)
-class Tested:
-    """One data set as it is: its interactions, tests of scores as they are and ``scaled`` by the features' deviations.
+class DataSetTests:
+    """Results on one data set with its original target.
 
-    ``concrete`` is a test with concrete dropout, of scores as they are; ``explained`` the share of the variance of
-    held-out targets that the network explains.
+    Attributes
+    ----------
+    result
+        Interactions of the mean field network.
+    raw, scaled
+        Permutation tests of its scores, and of its scores times the features' standard deviations.
+    concrete
+        Permutation test of the scores with concrete dropout.
+    surface
+        Joint effect of one pair.
+    explained
+        Share of the held-out variance that the network explains.
     """
 
     result: Interactions
@@ -143,50 +169,55 @@ class Tested:
     explained: float
 
 
-def examine(name: str, size: Size, checkpoint: Path, workers: int, folder: str | None) -> Tested:
-    """Analyse one data set, and test its pairs by permuting its target."""
-    data, analysis = table(name, folder), Analysis(name, size)
+def analyse_data_set(name: str, size: Size, checkpoint: Path, workers: int, folder: str | None) -> DataSetTests:
+    """Explain one data set and test its pairs by permuting its target; ``checkpoint`` is the folder of the records."""
+    data, analysis = load_table(name, folder), Analysis(name, size)
+    # Workers refit with one thread; with more, the observed scores would differ from theirs in the last digits.
     with one_thread():
-        net, result, explained = analysis.fitted(data.X, data.y, SEED)
-    keep = Kept(spread_of(data.X))
-    how: dict[str, Any] = {"keep": keep, "workers": workers, "seed": SEED}
+        net, result, explained = analysis.fit(data.X, data.y, SEED)
+    keep = PermutationRecord(scale_factors(data.X))
+    options: dict[str, Any] = {"keep": keep, "workers": workers, "seed": SEED}
     raw = permutation_test(
-        analysis, data.X, data.y, size.permutations, observed=result, checkpoint=checkpoint / MEAN_FIELD, **how
+        analysis, data.X, data.y, size.permutations, observed=result, checkpoint=checkpoint / MEAN_FIELD, **options
     )
-    other = Analysis(name, size, CONCRETE)
-    concrete = permutation_test(other, data.X, data.y, size.compared, checkpoint=checkpoint / CONCRETE, **how)
-    ranking = PairRanking("scaled GEH", raw.observed.scores * np.array(keep.spread), raw.observed.names)
-    scaled = PermutationTest(ranking, np.array([kept["scaled"] for kept in raw.kept]), raw.kept, raw.failures)
+    concrete = permutation_test(
+        Analysis(name, size, CONCRETE), data.X, data.y, size.compared, checkpoint=checkpoint / CONCRETE, **options
+    )
+    # The scaled test needs no refits: each permutation has recorded its strongest scaled score.
+    ranking = PairRanking("scaled GEH", raw.observed.scores * np.array(keep.factors), raw.observed.names)
+    scaled = PermutationTest(ranking, np.array([record["scaled"] for record in raw.kept]), raw.kept, raw.failures)
     points = data.split(SEED)[2].X
     surface = GEHExplainer(net).surface(points, pair=SETTINGS[name].shown, result=result, progress=False)
-    return Tested(result, raw, scaled, concrete, surface, explained)
+    return DataSetTests(result, raw, scaled, concrete, surface, explained)
 
 
 def tasks(size: Size) -> list[tuple[Any, ...]]:
-    """Return the injected interactions: data set, form, share of the spread, and the size's own numbers."""
-    numbers = (size.draws, size.trees, size.epochs)
-    return [(name, form, share, *numbers) for name in SETTINGS for form in FORMS for share in size.shares]
+    """Return one task per injected interaction: data set, form, share, then the fields of ``size`` that affect it."""
+    settings = (size.draws, size.trees, size.epochs)
+    return [(name, form, share, *settings) for name in SETTINGS for form in FORMS for share in size.shares]
 
 
-def inject(task: tuple[Any, ...], folder: str | None = None) -> Record:
-    """Inject one interaction, and return the rank of its pair by every method."""
+def rank_injected_pair(task: tuple[Any, ...], folder: str | None = None) -> Record:
+    """Inject one interaction into the target, and return a record with the rank of its pair by every method."""
     name, form, share, draws, trees, epochs = task
-    size, data, pair = Size(0, 0, (), draws, trees, epochs), table(name, folder), SETTINGS[name].injected
-    added = injected(data, pair, form, share)
-    y = data.y + added
+    size = Size(0, 0, (), draws, trees, epochs)
+    data = load_table(name, folder)
+    pair = SETTINGS[name].injected
+    y = data.y + injected_effect(data, pair, form, share)
     y = (y - y.min()) / (y.max() - y.min())
     start = perf_counter()
-    net, result, explained = Analysis(name, size, at_least=_LONG).fitted(data.X, y, SEED)
-    names, spread = list(data.X.columns), np.array(spread_of(data.X))
-    seen = pd.concat([part.X for part in Regression(data.X, y).split(SEED)[:2]])
+    net, result, explained = Analysis(name, size, min_epochs=_MIN_EPOCHS_INJECTED).fit(data.X, y, SEED)
+    names, factors = list(data.X.columns), np.array(scale_factors(data.X))
+    # The baselines get the rows that the network was trained and stopped on.
+    rows = pd.concat([part.X for part in Regression(data.X, y).split(SEED)[:2]])
     rankings = [
-        PairRanking("1-GEH", result.aeh.pair_mean(), names),
-        PairRanking("GEH", result.geh.pair_mean(), names),
-        PairRanking("1-GEH, scaled", result.aeh.pair_mean() * spread, names),
-        PairRanking("GEH, scaled", result.geh.pair_mean() * spread, names),
+        PairRanking("1-GEH", result.aeh.pair_mean, names),
+        PairRanking("GEH", result.geh.pair_mean, names),
+        PairRanking("1-GEH, scaled", result.aeh.pair_mean * factors, names),
+        PairRanking("GEH, scaled", result.geh.pair_mean * factors, names),
         baselines.nid(net, names=names),
-        baselines.shap_trees(seen, y.loc[seen.index], trees=trees, seed=SEED, names=names),
-        baselines.lasso(seen, y.loc[seen.index], names=names),
+        baselines.shap_trees(rows, y.loc[rows.index], trees=trees, seed=SEED, names=names),
+        baselines.lasso(rows, y.loc[rows.index], names=names),
     ]
     return {
         "data": name,
@@ -194,6 +225,6 @@ def inject(task: tuple[Any, ...], folder: str | None = None) -> Record:
         "share": share,
         "explained": explained,
         "ranks": {ranking.method: ranking.rank(*pair) for ranking in rankings},
-        "pairs": len(spread),
+        "pairs": len(factors),
         "seconds": perf_counter() - start,
     }

@@ -1,4 +1,4 @@
-"""The three data sets, how each is analysed, and what the paper found."""
+"""The three data sets, the settings of their analyses, and the paper's results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,28 @@ from geh_explain.datasets import Regression, bike_sharing, california_housing, e
 
 @dataclass(frozen=True)
 class Setting:
-    """One data set: network and groups as in the paper, the pair that injected interactions are of, and its numbers.
+    """Analysis of one data set, and the paper's results.
 
-    ``temperature`` is by how much the prior counts, chosen on permuted targets of other seeds; ``fpr`` are the paper's
-    false positive rates of AEH, GEH and EAH; ``top`` its three strongest pairs.
+    Parameters
+    ----------
+    title
+        Name on the page.
+    load
+        Loader: ``load(folder)``.
+    hidden, groups
+        Hidden layers of the network and number of groups, as in the paper.
+    epochs, patience, lr
+        Arguments of :func:`geh_explain.bnn.fit`.
+    temperature
+        Weight of the prior, chosen on permuted targets of smaller seeds.
+    injected
+        Pair of features whose interaction is injected.
+    shown
+        Pair of features whose surface is drawn.
+    fpr
+        The paper's false positive rates of AEH, GEH and EAH.
+    top
+        The paper's three strongest pairs with their scores.
     """
 
     title: str
@@ -36,54 +54,54 @@ class Setting:
 
 SETTINGS = {
     "housing": Setting(
-        "California housing",
-        california_housing,
-        (100, 100, 100),
-        10,
-        40,
-        10,
-        3e-3,
-        0.3,
-        ("total rooms", "households"),
-        ("longitude", "latitude"),
-        (0.015, 0.097, 1.0),
-        (
+        title="California housing",
+        load=california_housing,
+        hidden=(100, 100, 100),
+        groups=10,
+        epochs=40,
+        patience=10,
+        lr=3e-3,
+        temperature=0.3,
+        injected=("total rooms", "households"),
+        shown=("longitude", "latitude"),
+        fpr=(0.015, 0.097, 1.0),
+        top=(
             ("total rooms", "population", 1.532),
             ("longitude", "latitude", 0.901),
             ("total rooms", "income", 0.531),
         ),
     ),
     "bike": Setting(
-        "Bike sharing",
-        bike_sharing,
-        (100, 100, 100),
-        9,
-        40,
-        10,
-        3e-3,
-        0.2,
-        ("temperature", "windspeed"),
-        ("hour", "workingday"),
-        (0.017, 0.042, 0.210),
-        (
+        title="Bike sharing",
+        load=bike_sharing,
+        hidden=(100, 100, 100),
+        groups=9,
+        epochs=40,
+        patience=10,
+        lr=3e-3,
+        temperature=0.2,
+        injected=("temperature", "windspeed"),
+        shown=("hour", "workingday"),
+        fpr=(0.017, 0.042, 0.210),
+        top=(
             ("hour", "workingday", 0.337),
             ("temperature", "humidity", 0.183),
             ("hour", "temperature", 0.180),
         ),
     ),
     "energy": Setting(
-        "Energy efficiency",
-        energy_efficiency,
-        (30,),
-        15,
-        300,
-        40,
-        1e-2,
-        0.2,
-        ("orientation", "glazing area"),
-        ("wall area", "roof area"),
-        (0.013, 0.051, 0.089),
-        (
+        title="Energy efficiency",
+        load=energy_efficiency,
+        hidden=(30,),
+        groups=15,
+        epochs=300,
+        patience=40,
+        lr=1e-2,
+        temperature=0.2,
+        injected=("orientation", "glazing area"),
+        shown=("wall area", "roof area"),
+        fpr=(0.013, 0.051, 0.089),
+        top=(
             ("wall area", "roof area", 1.223),
             ("roof area", "height", 0.938),
             ("compactness", "roof area", 0.699),
@@ -91,7 +109,7 @@ SETTINGS = {
     ),
 }
 
-#: What is injected, for features between 0.5 and 1.5.
+#: Forms of the injected interaction, for features between 0.5 and 1.5.
 FORMS: dict[str, Callable[[Floats, Floats], Floats]] = {
     "x y": lambda x, y: x * y,
     "exp(x + y)": lambda x, y: np.exp(x + y),
@@ -100,18 +118,19 @@ FORMS: dict[str, Callable[[Floats, Floats], Floats]] = {
 
 
 @cache
-def table(name: str, folder: str | None) -> Regression:
-    """Return a data set by its name."""
+def load_table(name: str, folder: str | None) -> Regression:
+    """Return a data set by its name; each process reads it once."""
     return SETTINGS[name].load(folder)
 
 
-def injected(table: Regression, pair: tuple[str, str], form: str, share: float) -> Floats:
-    """Return what to add to the target, so that the pure interaction has ``share`` of the target's spread.
+def injected_effect(table: Regression, pair: tuple[str, str], form: str, share: float) -> Floats:
+    """Return the effect (n,) to add to the target: c * form(x, y) of two features x and y.
 
-    The pure interaction is what no sum of a function of x and one of y explains, to the third power of each.
+    The factor c is such that the pure interaction has ``share`` times the target's standard deviation. The pure
+    interaction is the residual of the effect after least squares on x, x^2, x^3, y, y^2, y^3 and a constant.
     """
     x, y = (table.X[name].to_numpy() for name in pair)
     effect = FORMS[form](x, y)
-    alone = np.column_stack([values**power for values in (x, y) for power in (1, 2, 3)] + [np.ones(len(x))])
-    pure = effect - alone @ np.linalg.lstsq(alone, effect, rcond=None)[0]
+    main_effects = np.column_stack([values**power for values in (x, y) for power in (1, 2, 3)] + [np.ones(len(x))])
+    pure = effect - main_effects @ np.linalg.lstsq(main_effects, effect, rcond=None)[0]
     return np.asarray(share * table.y.std() / pure.std() * effect)

@@ -1,4 +1,4 @@
-"""One simulated data set: networks fitted, explained, and ranked by every method."""
+"""One simulated data set: fit the networks, explain them, and rank all pairs by every method."""
 
 from __future__ import annotations
 
@@ -19,17 +19,36 @@ from geh_explain.explainer import GEHExplainer
 from geh_explain.inference.jsonl import Record
 from geh_explain.results.interactions import Interactions
 
-#: Seeds below this one served to choose the networks and how they are trained.
+#: Smaller seeds were used to choose the networks and their training.
 FIRST_SEED = 100
 MEASURES = ("aeh", "geh", "eah")
-#: The posteriors that are compared: draws around one solution of two kinds, and several solutions.
+#: Posteriors that are compared: two kinds of draws around one solution, and several solutions.
 POSTERIORS = ("concrete dropout", "mean field", "bootstrap ensemble")
+#: Concrete dropout with a small network per feature for the main effects, instead of a linear term.
 MAIN_NETWORKS = "concrete dropout, main effects by networks"
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large a study is."""
+    """Extent of a study.
+
+    Parameters
+    ----------
+    signal_to_noise
+        Ratios of variances; 0 is a target of noise alone.
+    repetitions
+        Data sets per ratio.
+    rows, test_rows
+        Rows for training, and points that are explained.
+    epochs
+        Maximal number of epochs of each fit.
+    members
+        Networks of the bootstrap ensemble.
+    draws, groups
+        Posterior draws and groups of points.
+    trees
+        Boosted trees for SHAP.
+    """
 
     signal_to_noise: tuple[float, ...]
     repetitions: int
@@ -42,47 +61,70 @@ class Size:
     trees: int
 
 
-FULL = Size((0.0, 0.1, 0.3, 1.0, 3.0, 10.0), 5, 25_000, 2_000, 50, 8, 100, 11, 1000)
-QUICK = Size((0.0, 1.0, 10.0), 1, 5_000, 1_000, 30, 5, 40, 11, 200)
+FULL = Size(
+    signal_to_noise=(0.0, 0.1, 0.3, 1.0, 3.0, 10.0),
+    repetitions=5,
+    rows=25_000,
+    test_rows=2_000,
+    epochs=50,
+    members=8,
+    draws=100,
+    groups=11,
+    trees=1000,
+)
+QUICK = Size(
+    signal_to_noise=(0.0, 1.0, 10.0),
+    repetitions=1,
+    rows=5_000,
+    test_rows=1_000,
+    epochs=30,
+    members=5,
+    draws=40,
+    groups=11,
+    trees=200,
+)
 
 
 def tasks(size: Size) -> list[tuple[Any, ...]]:
-    """Return the data sets of a study: the size's own numbers, signal to noise, seed."""
+    """Return one task per data set: the fields of ``size`` that affect it, then signal to noise and seed."""
     settings = tuple(value for name, value in asdict(size).items() if name not in ("signal_to_noise", "repetitions"))
     return [(*settings, sn, FIRST_SEED + number) for number in range(size.repetitions) for sn in size.signal_to_noise]
 
 
 def run(task: tuple[Any, ...]) -> Record:
-    """Do all there is to do with one data set."""
+    """Analyse one data set and return its record: true and estimated scores, p-values, rankings, errors, seconds."""
     *settings, sn, seed = task
     size = Size((sn,), 1, *settings)
     drawn = data.simulate(sn, size.rows, size.test_rows, seed)
-    x, y, points = (torch.as_tensor(a, dtype=torch.float32) for a in (drawn.x, drawn.y, drawn.x_test))
+    x, y, points = (torch.as_tensor(array, dtype=torch.float32) for array in (drawn.x, drawn.y, drawn.x_test))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GEHWarning)
-        results, found, seconds = _explained(x, y, points, size, sn, seed)
-        ranked = _ranked(drawn, found["concrete dropout"], size, seed, seconds)
+        results, nets, seconds = _fit_and_explain(x, y, points, size, sn, seed)
+        rankings, seconds["SHAP"] = _rank_by_baselines(drawn, nets["concrete dropout"], size, seed)
         labels = results["concrete dropout"].labels
-        curve = GEHExplainer(found["concrete dropout"]).choose_groups(points, progress=False)
+        curve = GEHExplainer(nets["concrete dropout"]).choose_groups(points, progress=False)
     return {
         "sn": sn,
         "seed": seed,
         "truth": {name: values.tolist() for name, values in data.true_scores(drawn.x_test, labels).items()},
-        "scores": {name: _scores(result) for name, result in results.items()},
+        "scores": {name: _score_moments(result) for name, result in results.items()},
         "sign": {name: result.sign_p_values().tolist() for name, result in results.items()},
-        "ranked": {ranking.method: ranking.scores.tolist() for ranking in ranked},
-        "errors": {name: _error(net, points, drawn.x_test) for name, net in found.items()},
+        "ranked": {ranking.method: ranking.scores.tolist() for ranking in rankings},
+        "errors": {name: _relative_error(net, points, drawn.x_test) for name, net in nets.items()},
         "delta": {"counts": np.asarray(curve.counts).tolist(), "delta": np.asarray(curve.delta).tolist()},
         "seconds": seconds,
     }
 
 
-def _explained(
+def _fit_and_explain(
     x: torch.Tensor, y: torch.Tensor, points: torch.Tensor, size: Size, sn: float, seed: int
 ) -> tuple[dict[str, Interactions], dict[str, nn.Module], dict[str, float]]:
-    """Fit the networks, and explain them on the same groups."""
+    """Return results and networks by posterior, and the seconds of each step.
+
+    All networks are explained on the groups of the first one, so that their scores are comparable.
+    """
     results: dict[str, Interactions] = {}
-    found: dict[str, nn.Module] = {}
+    nets: dict[str, nn.Module] = {}
     seconds: dict[str, float] = {}
     fitting: dict[str, Any] = {"epochs": size.epochs, "seed": seed, "progress": False}
     groups: Any = size.groups
@@ -91,7 +133,7 @@ def _explained(
         ("mean field", "gaussian", "linear"),
         (MAIN_NETWORKS, "dropout", "network"),
     ):
-        if name == MAIN_NETWORKS and sn != 1:  # one setting is enough for the comparison
+        if name == MAIN_NETWORKS and sn != 1:  # one ratio is enough for this comparison
             continue
         start = perf_counter()
         net = bnn.HybridNet(data.FEATURES, weights=weights, main=main, seed=seed)
@@ -100,46 +142,50 @@ def _explained(
         start = perf_counter()
         results[name] = GEHExplainer(net).explain(points, groups=groups, draws=size.draws, seed=seed, progress=False)
         seconds[f"explain {name}"] = perf_counter() - start
-        found[name], groups = net, results[name].labels
+        nets[name] = net
+        groups = results[name].labels
     start = perf_counter()
-    nets = bnn.fit_ensemble(_member, x, y, size.members, **fitting)
+    members = bnn.fit_ensemble(_ensemble_member, x, y, size.members, **fitting)
     seconds["fit bootstrap ensemble"] = perf_counter() - start
-    explainer = GEHExplainer(nets[0], posterior=posterior.Ensemble(nets))
+    explainer = GEHExplainer(members[0], posterior=posterior.Ensemble(members))
     results["bootstrap ensemble"] = explainer.explain(points, groups=groups, progress=False)
-    return results, found, seconds
+    return results, nets, seconds
 
 
-def _member(seed: int) -> nn.Module:
+def _ensemble_member(seed: int) -> nn.Module:
+    """Return an untrained network without a weight posterior."""
     return bnn.HybridNet(data.FEATURES, weights="point", seed=seed)
 
 
-def _ranked(
-    drawn: data.Data, net: nn.Module, size: Size, seed: int, seconds: dict[str, float]
-) -> list[baselines.PairRanking]:
-    """Rank pairs by the other methods; all see the same rows."""
+def _rank_by_baselines(
+    drawn: data.Data, net: nn.Module, size: Size, seed: int
+) -> tuple[list[baselines.PairRanking], float]:
+    """Return the rankings by NID, SHAP, Lasso and Oracle, all on the training rows, and the seconds that SHAP took."""
     start = perf_counter()
     trees = baselines.shap_trees(drawn.x, drawn.y, trees=size.trees, seed=seed, names=data.NAMES)
-    seconds["SHAP"] = perf_counter() - start
-    return [
+    shap_seconds = perf_counter() - start
+    rankings = [
         baselines.nid(net, names=data.NAMES),
         trees,
         baselines.lasso(drawn.x, drawn.y, names=data.NAMES),
         baselines.oracle(drawn.x, drawn.y, data.effects(drawn.x), names=data.NAMES),
     ]
+    return rankings, shap_seconds
 
 
-def _scores(result: Interactions) -> dict[str, Any]:
+def _score_moments(result: Interactions) -> dict[str, Any]:
+    """Return mean and standard deviation (P,) of each measure over the draws."""
     return {
         name: {
-            "mean": getattr(result, name).pair_mean().tolist(),
-            "std": getattr(result, name).pair_std().tolist(),
+            "mean": getattr(result, name).pair_mean.tolist(),
+            "std": getattr(result, name).pair_std.tolist(),
         }
         for name in MEASURES
     }
 
 
 @torch.no_grad()
-def _error(net: nn.Module, points: torch.Tensor, x: Floats) -> float:
-    """Return how far the mean network is from the noiseless target, relative to the target's spread."""
+def _relative_error(net: nn.Module, points: torch.Tensor, x: Floats) -> float:
+    """Return the root mean squared error to the noiseless target, in standard deviations of that target."""
     signal = np.sum(list(data.effects(x).values()), axis=0)
     return float(np.sqrt(np.mean((net(points)[:, 0].numpy() - signal) ** 2)) / signal.std())

@@ -1,4 +1,4 @@
-"""The page of the simulated study, from its tables."""
+"""Markdown page of the simulated study, from its tables."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from geh_explain.datasets import simulation as data
 from geh_explain.inference.jsonl import Record
 from studies.simulated import summary
 from studies.simulated.experiment import MAIN_NETWORKS, POSTERIORS, Size
-from studies.simulated.verdicts import verdicts
-from studies.text import filled, markdown, plus_minus
+from studies.simulated.verdicts import verdict_table
+from studies.text import fill_paragraph, markdown_table, plus_minus
 
-#: Lines of the first picture: label, method, posterior.
-LINES = {
+#: Methods whose ranks are compared: label, then method and posterior in the table.
+METHODS = {
     "GEH, concrete dropout": ("GEH", "concrete dropout"),
     "GEH, bootstrap ensemble": ("GEH", "bootstrap ensemble"),
     "NID": ("NID", ""),
@@ -24,122 +24,129 @@ LINES = {
 }
 
 
-def page(table: pd.DataFrame, records: Sequence[Record], size: Size, minutes: float | None) -> str:
-    """Return the page."""
-    levels = sorted(table["sn"].unique())
-    count = len(records) // max(1, len(levels))
-    took = (
+def build_page(table: pd.DataFrame, records: Sequence[Record], size: Size, minutes: float | None) -> str:
+    """Return the page as Markdown; ``minutes`` is the computing time, None to leave it out."""
+    ratios = sorted(table["sn"].unique())
+    count = len(records) // max(1, len(ratios))
+    time_text = (
         "" if minutes is None else f" Fits, explanations and other methods took {minutes:.0f} minutes of one processor."
     )
     blocks = [
         "# The simulated study",
-        filled(
+        fill_paragraph(
             f"Eight features, of which {int(data.TRUTH.sum())} neighbouring pairs interact, each in its own way; the "
             f"other {int((~data.TRUTH).sum())} pairs do not. {size.rows:,} rows (a fifth held out for early stopping), "
             f"{size.test_rows:,} points explained in {size.groups} groups, {count} data set(s) for each ratio of "
             "signal to noise (of variances; 0 is a target of noise alone). Numbers are means over data sets with their "
-            f"standard errors.{took}"
+            f"standard errors.{time_text}"
         ),
-        markdown(
+        markdown_table(
             ["pair", "effect", "true AEH", "true GEH", "true EAH"],
             [
-                [f"{data.NAMES[i]}, {data.NAMES[j]}", f"`{form}`", *_true(records[-1], (i, j))]
+                [f"{data.NAMES[i]}, {data.NAMES[j]}", f"`{form}`", *_true_scores(records[-1], (i, j))]
                 for (i, j), form in data.PAIRS.items()
             ],
         ),
         "## In short",
-        verdicts(table),
+        verdict_table(table),
         "## Ranks of the true pairs",
         "![Mean rank of the true pairs against signal to noise](../images/simulated_ranks.png)",
-        _by_level(table, "mean_rank", LINES, levels),
+        _ratio_table(table, "mean_rank", METHODS, ratios),
         "## Intervals and the truth",
-        filled("GEH with intervals of two standard deviations beside the truth, one data set at the highest ratio."),
+        fill_paragraph(
+            "GEH with intervals of two standard deviations beside the truth, one data set at the highest ratio."
+        ),
         "![Intervals and the truth](../images/simulated_intervals.png)",
-        filled("Share of the 95 % intervals of true pairs that hold the true GEH:"),
-        _by_level(table, "coverage", {name: ("GEH", name) for name in POSTERIORS}, levels),
+        fill_paragraph("Share of the 95 % intervals of true pairs that contain the true GEH:"),
+        _ratio_table(table, "coverage", {name: ("GEH", name) for name in POSTERIORS}, ratios),
         "## Which pairs interact at all",
         "![ROC curves, and the number of groups](../images/simulated_roc.png)",
-        filled("Area under the ROC curve of the pairs of a data set:"),
-        _by_level(
+        fill_paragraph("Area under the ROC curve of the pairs of a data set:"),
+        _ratio_table(
             table,
             "auc",
             {f"{m}, {p}": (m, p) for p in ("concrete dropout", "bootstrap ensemble") for m in ("AEH", "GEH", "EAH")},
-            levels,
+            ratios,
         ),
-        filled(
+        fill_paragraph(
             "False positive rate on the pairs that do not interact, and misses among those that do, of the paper's "
-            "rule (the interval of the score excludes 0) and of the sign rule (p < 0.05 from signed means of regions):"
+            "rule (the interval of the score excludes 0) and of the sign rule (p < 0.05 from signed means of groups):"
         ),
-        _rules(table, levels),
-        filled(
-            "A score is an absolute value, so its interval hardly ever reaches 0: the paper's rule says little about "
-            "whether a pair interacts. The sign rule does, as far as the posterior is honest."
+        _rule_table(table, ratios),
+        fill_paragraph(
+            "A score is an absolute value, so its interval rarely reaches 0: the paper's rule says little about "
+            "whether a pair interacts. The sign rule does, as far as the posterior is calibrated."
         ),
         "## The pairs that cancel",
-        filled(
+        fill_paragraph(
             "The interactions of (x2, x3) and (x6, x7) change sign and cancel in the mean over all points. Share of "
             "data sets in which the paper's rule misses them, and its false positives, by measure (concrete dropout):"
         ),
-        _cancelling(table, levels),
+        _cancelling_table(table, ratios),
         "## Main effects",
-        _main(table),
-        "*Written by `geh-explain study simulated`; a row per data set and method in [simulated.csv](simulated.csv).*",
+        _main_effects(table),
+        "*Written by `python -m studies simulated`; a row per data set and method in [simulated.csv](simulated.csv).*",
     ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _true(record: Record, pair: tuple[int, int]) -> list[str]:
-    return [f"{record['truth'][measure][summary.position(pair)]:.2f}" for measure in ("aeh", "geh", "eah")]
+def _true_scores(record: Record, pair: tuple[int, int]) -> list[str]:
+    """Return the true AEH, GEH and EAH of a pair."""
+    return [f"{record['truth'][measure][summary.pair_index(pair)]:.2f}" for measure in ("aeh", "geh", "eah")]
 
 
-def _by_level(table: pd.DataFrame, column: str, lines: dict[str, tuple[str, str]], levels: Sequence[float]) -> str:
+def _ratio_table(table: pd.DataFrame, column: str, methods: dict[str, tuple[str, str]], ratios: Sequence[float]) -> str:
+    """Return the mean of a column, methods in rows and signal to noise in columns."""
     rows = []
-    for label, (method, posterior) in lines.items():
-        own = table[(table["method"] == method) & (table["posterior"] == posterior)]
-        rows.append([label, *_cells(summary.averaged(own, column, "sn"), levels)])
-    return markdown(["S/N", *(f"{sn:g}" for sn in levels)], rows)
+    for label, (method, posterior) in methods.items():
+        chosen = table[(table["method"] == method) & (table["posterior"] == posterior)]
+        rows.append([label, *_cells(summary.average(chosen, column, "sn"), ratios)])
+    return markdown_table(["S/N", *(f"{sn:g}" for sn in ratios)], rows)
 
 
-def _cells(mean: pd.DataFrame, levels: Sequence[float]) -> list[str]:
-    """Return mean and standard error at each level, empty where there is none."""
-    return [plus_minus(*mean.loc[sn][["mean", "sem"]]) if sn in mean.index else "" for sn in levels]
+def _cells(mean: pd.DataFrame, ratios: Sequence[float]) -> list[str]:
+    """Return mean and standard error at each signal to noise, empty where there is none."""
+    return [plus_minus(*mean.loc[sn][["mean", "sem"]]) if sn in mean.index else "" for sn in ratios]
 
 
-def _rules(table: pd.DataFrame, levels: Sequence[float]) -> str:
+def _rule_table(table: pd.DataFrame, ratios: Sequence[float]) -> str:
+    """Return false positives and misses of the interval rule and the sign rule, by posterior."""
     rows = []
     for posterior in POSTERIORS:
-        own = table[(table["method"] == "GEH") & (table["posterior"] == posterior)]
+        chosen = table[(table["method"] == "GEH") & (table["posterior"] == posterior)]
         for label, column in (
             ("interval, false positives", "fpr"),
             ("interval, misses", "fnr"),
             ("sign, false positives", "sign_fpr"),
             ("sign, misses", "sign_fnr"),
         ):
-            mean = summary.averaged(own, column, "sn")
-            rows.append([f"{posterior}: {label}", *_cells(mean, levels)])
-    return markdown(["S/N", *(f"{sn:g}" for sn in levels)], rows)
+            mean = summary.average(chosen, column, "sn")
+            rows.append([f"{posterior}: {label}", *_cells(mean, ratios)])
+    return markdown_table(["S/N", *(f"{sn:g}" for sn in ratios)], rows)
 
 
-def _cancelling(table: pd.DataFrame, levels: Sequence[float]) -> str:
+def _cancelling_table(table: pd.DataFrame, ratios: Sequence[float]) -> str:
+    """Return how often each measure misses the cancelling pairs, and its false positives."""
     rows = []
     for method in ("AEH", "GEH", "EAH"):
-        own = table[(table["method"] == method) & (table["posterior"] == "concrete dropout")]
+        chosen = table[(table["method"] == method) & (table["posterior"] == "concrete dropout")]
         for name in summary.CANCELLING.values():
-            mean = summary.averaged(own, f"misses_{name}", "sn")
-            rows.append([f"{method}, misses of {name}", *_cells(mean, levels)])
-        rows.append([f"{method}, false positives", *_cells(summary.averaged(own, "fpr", "sn"), levels)])
-    return markdown(["S/N", *(f"{sn:g}" for sn in levels)], rows)
+            mean = summary.average(chosen, f"misses_{name}", "sn")
+            rows.append([f"{method}, misses of {name}", *_cells(mean, ratios)])
+        rows.append([f"{method}, false positives", *_cells(summary.average(chosen, "fpr", "sn"), ratios)])
+    return markdown_table(["S/N", *(f"{sn:g}" for sn in ratios)], rows)
 
 
-def _main(table: pd.DataFrame) -> str:
-    own = table[(table["sn"] == 1) & (table["method"] == "GEH")]
+def _main_effects(table: pd.DataFrame) -> str:
+    """Return the comparison of linear main effects with networks per feature, as paragraph and table."""
+    geh = table[(table["sn"] == 1) & (table["method"] == "GEH")]
     rows = []
     for label, posterior in (("linear", "concrete dropout"), ("a network per feature", MAIN_NETWORKS)):
-        mine = own[own["posterior"] == posterior]
-        cells = [summary.averaged(mine, column, "method") for column in ("seconds", "error", "auc", "mean_rank")]
+        chosen = geh[geh["posterior"] == posterior]
+        cells = [summary.average(chosen, column, "method") for column in ("seconds", "error", "auc", "mean_rank")]
         rows.append([label, *(plus_minus(*cell.loc["GEH"][["mean", "sem"]]) for cell in cells)])
-    text = filled(
-        "Linear main effects against one small network per feature, S/N = 1, concrete dropout; the error is that of "
-        "the mean network to the noiseless target, relative to its spread:"
+    text = fill_paragraph(
+        "Linear main effects against one small network per feature, S/N = 1, concrete dropout; the error is the "
+        "root mean squared one of the mean network to the noiseless target, in standard deviations of that target:"
     )
-    return text + "\n\n" + markdown(["main effects", "seconds to fit", "error", "AUC", "mean rank"], rows)
+    return text + "\n\n" + markdown_table(["main effects", "seconds to fit", "error", "AUC", "mean rank"], rows)

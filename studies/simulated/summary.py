@@ -1,4 +1,4 @@
-"""From the records of all data sets to tables."""
+"""Records of the simulated study as tables."""
 
 from __future__ import annotations
 
@@ -16,46 +16,49 @@ from geh_explain.inference.jsonl import Record
 from geh_explain.scores.ranking import PairRanking
 from studies.simulated.experiment import MEASURES
 
+#: One truth value per pair (P,).
 Flags = NDArray[np.bool_]
 
-#: Which of the seven pairs cancel in the mean over all points.
+#: True pairs whose interaction changes sign and cancels in the mean over all points, with their names.
 CANCELLING = {(1, 2): "h2", (5, 6): "h6"}
+#: Credible level of the intervals; the sign rule rejects at one minus this level.
 _LEVEL = 0.95
 
 
-def tidy(records: Iterable[Record]) -> pd.DataFrame:
-    """Return one row per data set and method: ranks, error rates, coverage."""
-    return pd.DataFrame([row for record in records for row in _rows(record)])
+def tabulate(records: Iterable[Record]) -> pd.DataFrame:
+    """Return one row per data set and method: mean rank, AUC, error rates, coverage, seconds."""
+    return pd.DataFrame([row for record in records for row in _table_rows(record)])
 
 
-def _rows(record: Record) -> Iterable[dict[str, Any]]:
+def _table_rows(record: Record) -> Iterable[dict[str, Any]]:
+    """Yield the rows of one data set."""
     base = {"sn": record["sn"], "seed": record["seed"]}
-    # In a target of noise alone no pair interacts.
+    # No pair interacts where the target is noise alone.
     truth = data.TRUTH if record["sn"] > 0 else np.zeros_like(data.TRUTH)
     for posterior, scores in record["scores"].items():
-        about = {"seconds": record["seconds"].get(f"fit {posterior}"), "error": record["errors"].get(posterior)}
+        fit = {"seconds": record["seconds"].get(f"fit {posterior}"), "error": record["errors"].get(posterior)}
         for measure in MEASURES:
             mean, std = (np.asarray(scores[measure][part]) for part in ("mean", "std"))
-            own = {"method": measure.upper(), "posterior": posterior, **_ranked(mean, truth)}
-            own |= _intervals(mean, std, np.asarray(record["truth"][measure]), truth)
+            row = {"method": measure.upper(), "posterior": posterior, **_ranking_quality(mean, truth)}
+            row |= _interval_quality(mean, std, np.asarray(record["truth"][measure]), truth)
             if measure == "geh":
                 rates = inference.error_rates(np.asarray(record["sign"][posterior]) < 1 - _LEVEL, truth)
-                own |= dict(zip(("sign_fpr", "sign_fnr"), rates, strict=True))
-            yield {**base, **own, **about}
+                row |= dict(zip(("sign_fpr", "sign_fnr"), rates, strict=True))
+            yield {**base, **row, **fit}
     for method, values in record["ranked"].items():
-        about = {"seconds": record["seconds"].get(method)}
-        yield {**base, "method": method, "posterior": "", **_ranked(np.asarray(values), truth), **about}
+        row = {"method": method, "posterior": "", **_ranking_quality(np.asarray(values), truth)}
+        yield {**base, **row, "seconds": record["seconds"].get(method)}
 
 
-def _ranked(scores: Floats, truth: Flags) -> dict[str, float]:
-    """Return the mean rank of the seven pairs (chance in noise alone), and the area under the ROC curve."""
+def _ranking_quality(scores: Floats, truth: Flags) -> dict[str, float]:
+    """Return the mean rank of the seven true pairs, and the area under the ROC curve (NaN without true pairs)."""
     ranks = PairRanking("", scores, data.NAMES).ranks
     area = inference.auc(scores, truth) if truth.any() else float("nan")
     return {"mean_rank": float(ranks[data.TRUTH].mean()), "auc": area}
 
 
-def _intervals(mean: Floats, std: Floats, true_scores: Floats, truth: Flags) -> dict[str, float]:
-    """Return what the paper's rule decides, and how often intervals hold the truth."""
+def _interval_quality(mean: Floats, std: Floats, true_scores: Floats, truth: Flags) -> dict[str, float]:
+    """Return the error rates of the paper's rule (the interval excludes 0), and the coverage of the intervals."""
     low, high = inference.gaussian_interval(mean, std, _LEVEL)
     significant = low > 0
     false_positives, misses = inference.error_rates(significant, truth)
@@ -64,18 +67,18 @@ def _intervals(mean: Floats, std: Floats, true_scores: Floats, truth: Flags) -> 
         "fnr": misses,
         "coverage": inference.coverage(low[truth], high[truth], true_scores[truth]),
         **{
-            f"misses_{name}": float(not significant[position(pair)]) if truth.any() else float("nan")
+            f"misses_{name}": float(not significant[pair_index(pair)]) if truth.any() else float("nan")
             for pair, name in CANCELLING.items()
         },
     }
 
 
-def position(pair: tuple[int, int]) -> int:
-    """Return where a pair stands among all."""
+def pair_index(pair: tuple[int, int]) -> int:
+    """Return the index of a pair (i, j) among all pairs, in row-major order i < j."""
     return list(zip(data.FIRST.tolist(), data.SECOND.tolist(), strict=True)).index(pair)
 
 
-def averaged(table: pd.DataFrame, column: str, *by: str) -> pd.DataFrame:
-    """Return mean, standard error and count of a column, over the rows that have it."""
+def average(table: pd.DataFrame, column: str, *by: str) -> pd.DataFrame:
+    """Return mean, standard error and count of a column for each value of ``by``, over the rows that are not NaN."""
     grouped = table.dropna(subset=[column]).groupby(list(by), sort=False)[column]
     return grouped.agg(["mean", "sem", "count"])

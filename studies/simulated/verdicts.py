@@ -1,4 +1,4 @@
-"""What the study was to show, and whether it does."""
+"""Targets of the simulated study, and whether they are met."""
 
 from __future__ import annotations
 
@@ -7,64 +7,74 @@ from collections.abc import Iterator
 import pandas as pd
 
 from studies.simulated.experiment import POSTERIORS
-from studies.text import markdown
+from studies.text import markdown_table
 
-#: Mean rank of the seven true pairs of 28 by chance, and at best.
-_CHANCE, _BEST = 14.5, 4.0
-_OTHERS = ("NID", "SHAP", "Lasso")
-
-
-def verdicts(table: pd.DataFrame) -> str:
-    """Return a table of what was wanted, what was reached, and whether that is enough."""
-    rows = [[wanted, reached, "met" if met else "**missed**"] for wanted, reached, met in _all(table)]
-    return markdown(["wanted", "reached", ""], rows)
+#: Mean rank of the seven true pairs among 28 in a random order.
+_CHANCE = 14.5
+#: Their mean rank when they come first.
+_BEST = 4.0
+#: Methods that GEH is compared with.
+_BASELINES = ("NID", "SHAP", "Lasso")
 
 
-def _all(table: pd.DataFrame) -> Iterator[tuple[str, str, bool]]:
+def verdict_table(table: pd.DataFrame) -> str:
+    """Return a Markdown table of targets, results, and whether the targets are met."""
+    rows = [[target, reached, "met" if met else "**missed**"] for target, reached, met in _verdicts(table)]
+    return markdown_table(["wanted", "reached", ""], rows)
+
+
+def _verdicts(table: pd.DataFrame) -> Iterator[tuple[str, str, bool]]:
+    """Yield target, result and whether it is met."""
     for posterior in ("concrete dropout", "bootstrap ensemble"):
-        yield from _ranks(table, posterior)
+        yield from _rank_verdicts(table, posterior)
     for posterior in ("concrete dropout", "bootstrap ensemble"):
-        yield from _areas(table, posterior)
-    yield _coverage(table)
+        yield from _auc_verdicts(table, posterior)
+    yield _coverage_verdict(table)
     for posterior in POSTERIORS:
-        level = _mean(table, "sign_fpr", "GEH", posterior)
-        yield (f"sign rule, {posterior}: at most 6 % of null pairs at nominal 5 %", f"{level:.1%}", level <= 0.06)
+        rate = _mean(table, "sign_fpr", "GEH", posterior)
+        yield (f"sign rule, {posterior}: at most 6 % of null pairs at nominal 5 %", f"{rate:.1%}", rate <= 0.06)
 
 
-def _ranks(table: pd.DataFrame, posterior: str) -> Iterator[tuple[str, str, bool]]:
-    own = _by_level(table, "mean_rank", "GEH", posterior)
-    others = pd.DataFrame({name: _by_level(table, "mean_rank", name, "") for name in _OTHERS})
-    best = others.min(axis=1)
-    told = [sn for sn in own.index if sn > 0 and min(own[sn], best[sn]) < _CHANCE]
-    # Where another is perfect too, so must GEH be.
-    won = [sn for sn in told if own[sn] < best[sn] or own[sn] == _BEST]
-    where = ", ".join(f"{own[sn]:.1f} to {best[sn]:.1f} ({others.loc[sn].idxmin()}) at {sn:g}" for sn in told)
+def _rank_verdicts(table: pd.DataFrame, posterior: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the verdicts on the mean rank of the true pairs, against the baselines and the Oracle."""
+    geh = _mean_by_ratio(table, "mean_rank", "GEH", posterior)
+    baselines = pd.DataFrame({name: _mean_by_ratio(table, "mean_rank", name, "") for name in _BASELINES})
+    best = baselines.min(axis=1)
+    # Ratios at which no method beats a random order say nothing about the methods.
+    informative = [sn for sn in geh.index if sn > 0 and min(geh[sn], best[sn]) < _CHANCE]
+    # A tie counts only where both are perfect.
+    better = [sn for sn in informative if geh[sn] < best[sn] or geh[sn] == _BEST]
+    reached = ", ".join(
+        f"{geh[sn]:.1f} to {best[sn]:.1f} ({baselines.loc[sn].idxmin()}) at {sn:g}" for sn in informative
+    )
     yield (
         f"GEH, {posterior}: better mean rank than NID, SHAP and Lasso at every S/N > 0, or the best possible",
-        where,
-        won == told,
+        reached,
+        better == informative,
     )
-    highest = max(own.index)
-    oracle = _by_level(table, "mean_rank", "Oracle", "")[highest]
-    reached = f"{own[highest]:.2f} to {oracle:.2f}"
-    yield f"GEH, {posterior}: within 10 % of the Oracle at the highest S/N", reached, own[highest] <= 1.1 * oracle
+    highest = max(geh.index)
+    oracle = _mean_by_ratio(table, "mean_rank", "Oracle", "")[highest]
+    reached = f"{geh[highest]:.2f} to {oracle:.2f}"
+    yield f"GEH, {posterior}: within 10 % of the Oracle at the highest S/N", reached, geh[highest] <= 1.1 * oracle
 
 
-def _areas(table: pd.DataFrame, posterior: str) -> Iterator[tuple[str, str, bool]]:
-    own = {name: _by_level(table, "auc", name, posterior) for name in ("GEH", "AEH", "EAH")}
-    means = {name: float(values.mean()) for name, values in own.items()}
+def _auc_verdicts(table: pd.DataFrame, posterior: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the verdicts on the area under the ROC curve."""
+    areas = {name: _mean_by_ratio(table, "auc", name, posterior) for name in ("GEH", "AEH", "EAH")}
+    means = {name: float(values.mean()) for name, values in areas.items()}
     reached = f"{means['GEH']:.3f}, {means['AEH']:.3f}, {means['EAH']:.3f}"
     met = means["GEH"] > max(means["AEH"], means["EAH"])
     yield f"AUC over all S/N > 0, {posterior}: GEH above AEH and EAH", reached, met
-    high = own["GEH"][own["GEH"].index >= 1]
+    high = areas["GEH"][areas["GEH"].index >= 1]
     reached = ", ".join(f"{area:.3f} at {sn:g}" for sn, area in high.items())
     yield f"AUC of GEH, {posterior}: at least 0.95 at S/N of 1 and more", reached, bool((high >= 0.95).all())
 
 
-def _coverage(table: pd.DataFrame) -> tuple[str, str, bool]:
-    found = {posterior: _mean(table, "coverage", "GEH", posterior) for posterior in POSTERIORS}
-    reached = ", ".join(f"{posterior} {share:.0%}" for posterior, share in found.items())
-    met = any(0.85 <= share <= 0.99 for share in found.values())
+def _coverage_verdict(table: pd.DataFrame) -> tuple[str, str, bool]:
+    """Return the verdict on the share of intervals that contain the true GEH."""
+    shares = {posterior: _mean(table, "coverage", "GEH", posterior) for posterior in POSTERIORS}
+    reached = ", ".join(f"{posterior} {share:.0%}" for posterior, share in shares.items())
+    met = any(0.85 <= share <= 0.99 for share in shares.values())
     return (
         "95 % intervals hold 85 % to 99 % of the true GEH, over all S/N > 0, with one of the posteriors",
         reached,
@@ -72,11 +82,13 @@ def _coverage(table: pd.DataFrame) -> tuple[str, str, bool]:
     )
 
 
-def _by_level(table: pd.DataFrame, column: str, method: str, posterior: str) -> pd.Series:
-    own = table[(table["method"] == method) & (table["posterior"] == posterior)].dropna(subset=[column])
-    return own.groupby("sn")[column].mean()
+def _mean_by_ratio(table: pd.DataFrame, column: str, method: str, posterior: str) -> pd.Series:
+    """Return the mean of a column over data sets, by signal to noise."""
+    rows = table[(table["method"] == method) & (table["posterior"] == posterior)].dropna(subset=[column])
+    return rows.groupby("sn")[column].mean()
 
 
 def _mean(table: pd.DataFrame, column: str, method: str, posterior: str) -> float:
-    own = table[(table["method"] == method) & (table["posterior"] == posterior)]
-    return float(own[column].mean())
+    """Return the mean of a column over all data sets."""
+    rows = table[(table["method"] == method) & (table["posterior"] == posterior)]
+    return float(rows[column].mean())

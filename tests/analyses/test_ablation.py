@@ -25,7 +25,7 @@ def explained(function, layer=None, **options):
 
 def test_products_are_seen_as_what_they_are():
     explainer, result = explained(products)
-    check = result.check(explainer, HELD_OUT, baseline=0, progress=False)
+    check = explainer.check(result, HELD_OUT, baseline=0, progress=False)
     assert len(check.pairs) == 10
     # Of w x_i x_j the joint effect of switching both off is w x_i x_j itself.
     for (i, j), predicted, observed in zip(check.pairs, check.predicted, check.observed, strict=True):
@@ -44,7 +44,7 @@ def test_scores_that_are_wrong_are_found_out():
     rng = np.random.default_rng(0)
     signed = result.signed[:, :, rng.permutation(10)]
     wrong = geh.Interactions(
-        Draws(signed, np.abs(signed).mean(1)), result.labels, result.names, result.group_names, result.settings
+        Draws(signed, np.abs(signed).mean(1)), result.labels, result.names, result.group_names, result.record
     )
     right, found = (explainer.check(each, HELD_OUT, progress=False) for each in (result, wrong))
     assert right.low > found.high

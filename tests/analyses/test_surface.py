@@ -132,7 +132,7 @@ def test_names_with_a_dollar_sign_are_drawn_as_they_are():
 @pytest.mark.parametrize(
     ("pair", "options", "words"),
     [
-        ((0, 0), {}, "are the same unit"),
+        ((0, 0), {}, "names the same unit twice"),
         ((0, "z"), {}, "unit 'z' is not among the names"),
         ((0, 9), {}, "unit 9 is out of range; there are 4 units"),
         ((0, 1), {"grid": 1}, "grid=1 must be at least 2"),

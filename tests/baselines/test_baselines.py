@@ -22,7 +22,7 @@ def test_a_lasso_finds_a_product():
     assert baselines.lasso(pd.DataFrame(x, columns=list("abcd")), y).top(1) == [("b", "d")]
 
 
-def test_the_oracle_knows_the_form():
+def test_the_oracle_finds_an_effect_of_any_form():
     x, _ = table()
     effect = np.cos(6 * x[:, 0] * x[:, 2])
     found = baselines.oracle(x, effect + 5 * x[:, 1], {(0, 2): effect}, names=list("abcd"))

@@ -1,4 +1,4 @@
-"""Fitting: it learns, repeats itself, keeps the best, survives an interruption, and refuses what cannot be learned."""
+"""Fitting: it learns, is reproducible, keeps the best weights, also when interrupted, and refuses unusable data."""
 
 import numpy as np
 import pandas as pd
@@ -61,14 +61,16 @@ def test_raw_tables_are_scaled_inside_the_network():
     torch.testing.assert_close((net(given) - 7) / 1000, other(x), rtol=1e-3, atol=1e-3)
 
 
-def test_tables_of_whole_numbers_and_read_only_columns_are_taken():
+def test_integer_tables_and_read_only_columns_are_accepted():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.integers(0, 9, 80), "b": rng.integers(0, 9, 80)})
     frame["y"] = frame["a"] * frame["b"] * 0.5
     net = HybridNet(2, hidden=(5,))
     quiet(net, frame[["a", "b"]], frame["y"], epochs=2)
     explainer = geh.GEHExplainer(net)
-    assert explainer.diagnose(frame[["a", "b"]].astype(float), y=frame["y"], draws=3, progress=False).errors.shape == (3,)
+    assert explainer.diagnose(frame[["a", "b"]].astype(float), y=frame["y"], draws=3, progress=False).errors.shape == (
+        3,
+    )
 
 
 def test_the_same_seed_gives_the_same_network_and_leaves_the_generators_alone():
@@ -98,8 +100,8 @@ def test_training_stops_when_nothing_gets_better():
     assert len(history.train) == history.best_epoch + 4 < 200
 
 
-def test_no_epoch_is_best_before_the_prior_is_fully_let_in():
-    # What a network learns makes it worse on these rows.
+def test_no_epoch_is_best_before_the_prior_has_its_full_weight():
+    # The targets of the held-out rows are reversed, so learning makes their error larger.
     x, y = table(300)
     history = quiet(HybridNet(4, hidden=(50, 50)), x, y, validation=(x, -y), epochs=40, patience=5)
     assert min(history.validation[:10]) < min(history.validation[10:])
@@ -108,13 +110,13 @@ def test_no_epoch_is_best_before_the_prior_is_fully_let_in():
     assert len(history.validation) == min(40, history.best_epoch + 6)
 
 
-def test_a_short_training_lets_the_prior_in_over_two_thirds_of_it():
+def test_in_a_short_training_the_weight_of_the_prior_grows_over_two_thirds_of_it():
     x, y = table(200)
     history = quiet(HybridNet(4, hidden=(10,)), x, y, epochs=6)
     assert history.best == min(history.validation[4:])
 
 
-def test_the_temperature_says_how_much_the_prior_counts():
+def test_the_temperature_scales_the_prior():
     x, y = table(300)
     spreads, errors = [], []
     for temperature in (0.01, 1.0, 100.0):
@@ -165,7 +167,7 @@ def test_an_interrupted_ensemble_keeps_the_members_that_are_done():
 
     with (
         pytest.warns(geh.GEHWarning, match="the 2 members before this one are kept"),
-        pytest.warns(geh.GEHWarning, match="nothing was learned"),
+        pytest.warns(geh.GEHWarning, match="no epoch was finished"),
     ):
         assert fit_ensemble(make, x, y, 6, epochs=1, progress=False) == made[:2]
 
@@ -204,7 +206,7 @@ def test_any_network_can_be_fitted():
     assert list(history.table().columns) == ["train", "validation"]
 
 
-def test_learned_rates_tell_which_features_matter_and_screen_by_them():
+def test_learned_rates_are_low_for_important_features_and_screening_uses_them():
     x = torch.rand(3000, 6)
     y = 5 * x[:, 0] * x[:, 1] + 0.5 * torch.randn(3000)
     net = HybridNet(6, hidden=(30,))
@@ -215,7 +217,7 @@ def test_learned_rates_tell_which_features_matter_and_screen_by_them():
     assert sorted(geh.GEHExplainer(net).screen(x[:50], keep=2, progress=False).indices) == [0, 1]
 
 
-def test_members_of_an_ensemble_see_other_rows_and_agree_on_what_is_there():
+def test_members_of_an_ensemble_have_different_rows_and_agree_on_the_strongest_pair():
     x, y = table(1500)
     nets = fit_ensemble(
         lambda seed: HybridNet(4, hidden=(30,), weights="point", seed=seed), x, y, 4, epochs=30, progress=False
@@ -260,6 +262,6 @@ X, Y = table(60)
         (lambda: fit_ensemble(HybridNet(4), X, Y), "make must be a callable"),
     ],
 )
-def test_what_cannot_be_learned_is_refused_in_words(call, message):
+def test_data_that_cannot_be_learned_are_refused(call, message):
     with pytest.raises(geh.GEHError, match=message):
         call()

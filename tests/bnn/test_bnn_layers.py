@@ -1,4 +1,4 @@
-"""Concrete dropout and mean field: what they draw, what they learn, what they cost."""
+"""Concrete dropout and mean field: masks, weights, divergences, and draws of the explainer."""
 
 import math
 
@@ -89,7 +89,7 @@ def network(wrap):
 
 
 @pytest.mark.parametrize("kind", [ConcreteDropout, MeanField], ids=["dropout", "gaussian"])
-def test_the_explainer_draws_them_by_itself_and_gives_the_network_back(kind):
+def test_the_explainer_chooses_their_posterior_and_leaves_the_network_unchanged(kind):
     net, x = network(kind), torch.randn(40, 4)
     before = {name: value.clone() for name, value in net.state_dict().items()}
     first, again = (geh.GEHExplainer(net).explain(x, groups=2, draws=12, seed=3, progress=False) for _ in range(2))
@@ -176,6 +176,6 @@ def test_dropout_that_leads_nowhere_is_refused():
         (lambda: list(geh.posterior.MeanField().draws(nn.Linear(2, 1), 1, 0)), "has no geh_explain.bnn.MeanField"),
     ],
 )
-def test_wrong_layers_are_refused_in_words(make, message):
+def test_wrong_layers_and_options_are_refused(make, message):
     with pytest.raises(geh.GEHError, match=message):
         make()

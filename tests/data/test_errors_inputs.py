@@ -1,4 +1,4 @@
-"""Wrong inputs end in words, and so do loaders that give other rows in a later pass."""
+"""Errors for wrong inputs, and for loaders whose later passes yield other rows than the first."""
 
 import numpy as np
 import pandas as pd
@@ -95,23 +95,23 @@ def test_an_array_in_an_unusual_layout_is_read(layout):
 
 
 @pytest.mark.parametrize("kind", ["array", "frame", "frame of doubles"])
-def test_what_is_read_only_is_read_without_a_warning_of_torch(kind):
+def test_read_only_arrays_give_no_warning_of_torch(kind):
     array = points().numpy().copy()
     array.flags.writeable = False
-    given = {"array": array, "frame": pd.DataFrame(array), "frame of doubles": pd.DataFrame(array.astype(float))}[kind]
+    inputs = {"array": array, "frame": pd.DataFrame(array), "frame of doubles": pd.DataFrame(array.astype(float))}[kind]
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
-        explain(Net(), given)
+        explain(Net(), inputs)
     finally:
         torch.set_warn_always(always)
 
 
-# Loaders too large to keep
+# Loaders that are streamed
 
 
 class Streaming(IterableDataset):
-    """Gives what ``rows(pass)`` says, pass by pass."""
+    """Yields ``rows(number)`` on pass ``number``, counted from 1."""
 
     def __init__(self, rows):
         self.rows, self.passes = rows, 0
@@ -123,7 +123,7 @@ class Streaming(IterableDataset):
 
 @pytest.fixture
 def streamed(monkeypatch):
-    monkeypatch.setattr("geh_explain.points.KEEP_SHARE", 0)
+    monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0)
 
 
 def whole_points():

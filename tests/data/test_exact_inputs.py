@@ -1,4 +1,4 @@
-"""Scores for every kind of input, argument, target and output, against the plain reference."""
+"""Scores for every kind of input, argument, target and output, compared with the plain reference."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import geh_explain as geh
 
-# What the model is called with, and what is asked of it.
+# Inputs, additional arguments, targets and outputs.
 
 
 def test_a_tuple_of_inputs_is_one_row_of_columns_side_by_side() -> None:
@@ -42,16 +42,16 @@ def test_additional_arguments_reach_the_model_row_by_row(batch_size: int | None)
 
 
 @pytest.mark.parametrize("size", [3, 8])
-def test_additional_arguments_that_do_not_belong_to_rows_stay_whole(size: int) -> None:
-    # Eight is a trap: the package looks at the model with the first eight rows.
+def test_additional_arguments_that_do_not_belong_to_rows_are_not_sliced(size: int) -> None:
+    # Eight is critical: checks of the model use the first eight rows.
     weights = torch.arange(1.0, size + 1, dtype=torch.double)
     result = explain(lambda x, weights: (x @ weights) ** 2 / 2, points(20, size), None, weights)
     expected = np.outer(weights, weights) - np.diag(weights**2)
     np.testing.assert_allclose(result.geh.mean, expected, rtol=1e-12)
 
 
-def test_a_streamed_loader_leaves_arguments_of_the_length_of_a_batch_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geh_explain.points.KEEP_SHARE", 0)
+def test_a_streamed_loader_does_not_slice_arguments_as_long_as_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0)
     weights = torch.arange(1.0, 6.0, dtype=torch.double)
     loader = DataLoader(TensorDataset(points(20, 5)), batch_size=5)
     result = explain(lambda x, weights: (x @ weights) ** 2 / 2, loader, None, weights, batch_size=2)
@@ -63,15 +63,15 @@ def test_each_row_may_have_its_own_target(batch_size: int | None) -> None:
     net, x = mlp(4, 8, 3), points(12, 4)
     target = torch.arange(12) % 3
     local = local_hessians(lambda x: net(x)[torch.arange(12), target], x)
-    for given in (target, target.tolist(), target.numpy()):
-        assert_scores(explain(net, x, given, batch_size=batch_size), local)
+    for form in (target, target.tolist(), target.numpy()):
+        assert_scores(explain(net, x, form, batch_size=batch_size), local)
 
 
 def test_one_target_picks_one_output() -> None:
     net, x = mlp(4, 8, 3), points(12, 4)
     local = local_hessians(lambda x: net(x)[:, 2], x)
-    for given in (2, -1, (2,), torch.tensor(2), np.int64(2)):
-        assert_scores(explain(net, x, given), local)
+    for form in (2, -1, (2,), torch.tensor(2), np.int64(2)):
+        assert_scores(explain(net, x, form), local)
 
 
 def test_a_tuple_picks_one_of_many_outputs_per_row() -> None:
@@ -113,7 +113,7 @@ def test_the_probability_of_a_map_of_classes_is_over_the_classes() -> None:
     assert_scores(result, local_hessians(class_1_at_place_2, x))
 
 
-def test_a_callable_output_turns_what_the_model_returns_into_the_explained_number() -> None:
+def test_a_callable_output_defines_the_explained_number() -> None:
     net, x = mlp(4, 8, 3), points(12, 4)
     margin = lambda out: out["logits"][:, 0] - out["logits"][:, 1] ** 2  # noqa: E731
     result = explain(lambda x: {"logits": net(x), "other": None}, x, output=margin)
@@ -123,7 +123,7 @@ def test_a_callable_output_turns_what_the_model_returns_into_the_explained_numbe
 # Kinds of inputs.
 
 
-class Rows(Dataset):
+class LabelledRows(Dataset):
     """A map-style data set of rows with labels."""
 
     def __init__(self, x: Tensor) -> None:
@@ -141,7 +141,7 @@ KINDS: dict[str, Callable[[Tensor], Any]] = {
     "ndarray": lambda x: x.numpy(),
     "tuple of one tensor": lambda x: (x,),
     "TensorDataset": lambda x: TensorDataset(x, torch.arange(len(x))),
-    "Dataset": Rows,
+    "Dataset": LabelledRows,
     "DataLoader": lambda x: DataLoader(TensorDataset(x, torch.arange(len(x))), batch_size=7),
     "DataLoader of bare tensors": lambda x: DataLoader(list(x), batch_size=7),
 }
@@ -155,7 +155,7 @@ def test_every_kind_of_input_gives_the_answer_of_a_tensor(
     net, x = mlp(4, 8, 1), points(20, 4)
     expected = explain(net, x)
     if streamed:
-        monkeypatch.setattr("geh_explain.points.KEEP_SHARE", 0)
+        monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0)
     result = explain(net, KINDS[kind](x))
     assert result.names == expected.names
     np.testing.assert_array_equal(result.labels, expected.labels)
@@ -180,7 +180,7 @@ def test_a_shuffling_loader_gives_the_answer_of_a_tensor(
     net, x = mlp(4, 8, 1), points(20, 4)
     expected = explain(net, x)
     if streamed:
-        monkeypatch.setattr("geh_explain.points.KEEP_SHARE", 0)
+        monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0)
     generator = torch.Generator().manual_seed(3) if own_generator else None
     before = None if generator is None else generator.get_state()
     result = explain(net, DataLoader(TensorDataset(x), batch_size=6, shuffle=True, generator=generator))
@@ -193,7 +193,7 @@ def test_a_streamed_loader_cuts_targets_and_arguments_with_its_rows(monkeypatch:
     net, x, weights = mlp(4, 8, 3), points(20, 4), points(20, 4, seed=1)
     target = torch.arange(20) % 3
     local = local_hessians(lambda x: net(x * weights)[torch.arange(20), target], x)
-    monkeypatch.setattr("geh_explain.points.KEEP_SHARE", 0)
+    monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0)
     loader = DataLoader(TensorDataset(x), batch_size=6)
     for batch_size in (None, 4):
         result = explain(lambda x, weights: net(x * weights), loader, target, weights, batch_size=batch_size)
@@ -201,7 +201,7 @@ def test_a_streamed_loader_cuts_targets_and_arguments_with_its_rows(monkeypatch:
 
 
 @pytest.mark.parametrize("what", ["groups", "target", "additional_forward_args"])
-def test_what_belongs_to_rows_is_never_given_to_other_rows_by_a_shuffling_loader(what: str) -> None:
+def test_a_shuffling_loader_never_matches_per_row_arguments_with_other_rows(what: str) -> None:
     net, x = mlp(4, 8, 2), points(20, 4)
     model = lambda x, sign=1.0: net(x) * sign  # noqa: E731
     side = (x[:, 0] > 0).long()

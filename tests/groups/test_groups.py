@@ -1,4 +1,4 @@
-"""Regions are nested, sensible, and do not depend on the order of rows."""
+"""Groups are nested and compact, and do not depend on the order of rows; the choice of their number."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from sklearn.datasets import make_blobs
 
 import geh_explain as geh
 from geh_explain.groups.grouping import from_labels, from_tree
-from geh_explain.groups.number import choose, distances
-from geh_explain.groups.positions import sample
+from geh_explain.groups.number import choose_group_number, rank_weighted_distances
+from geh_explain.groups.positions import PositionSample
 from geh_explain.groups.tree import grow
 
 
@@ -26,7 +26,7 @@ def test_well_separated_blobs_are_found() -> None:
     assert partition(tree.labels(points)) == partition(truth)
 
 
-def test_regions_are_almost_as_compact_as_those_of_k_means() -> None:
+def test_groups_are_almost_as_compact_as_those_of_k_means() -> None:
     points = np.random.default_rng(0).normal(size=(600, 4))
     for count in (2, 5, 11):
         tree = grow(points, count, standardise=False)
@@ -41,18 +41,18 @@ def test_coarser_partitions_are_unions_of_finer_ones() -> None:
     for count in range(1, 21):
         coarse = from_tree(tree, finest, count).labels
         assert sorted(np.unique(coarse)) == list(range(count))
-        assert all(len(np.unique(coarse[finest == region])) == 1 for region in range(20))
+        assert all(len(np.unique(coarse[finest == group])) == 1 for group in range(20))
         assert np.array_equal(coarse, grow(points, count, standardise=True).labels(points))
 
 
-def test_merged_sums_are_the_sums_over_the_coarser_regions() -> None:
+def test_merged_sums_are_the_sums_over_the_coarser_groups() -> None:
     rng = np.random.default_rng(0)
     points, local = rng.normal(size=(100, 3)), rng.normal(size=(100, 4))
     tree = grow(points, 12, standardise=True)
     finest = tree.labels(points)
-    sums = np.stack([local[finest == region].sum(0) for region in range(12)])
+    sums = np.stack([local[finest == group].sum(0) for group in range(12)])
     labels = from_tree(tree, finest, 5).labels
-    expected = np.stack([local[labels == region].sum(0) for region in range(5)])
+    expected = np.stack([local[labels == group].sum(0) for group in range(5)])
     assert tree.merge(sums, 5) == pytest.approx(expected)
 
 
@@ -74,7 +74,7 @@ def test_units_of_measure_do_not_matter_to_a_table() -> None:
     assert partition(one) == partition(other)
 
 
-def test_constant_columns_and_wide_points_are_no_trouble() -> None:
+def test_a_constant_column_does_not_decide_the_groups_of_wide_points() -> None:
     points = np.random.default_rng(0).normal(size=(50, 300))
     points[:, 0] = 1e6
     tree = grow(points, 50, standardise=True)
@@ -84,25 +84,25 @@ def test_constant_columns_and_wide_points_are_no_trouble() -> None:
 def test_equal_points_stay_together() -> None:
     points = np.repeat(np.arange(3.0)[:, None], 10, axis=0)
     tree = grow(points, 9, standardise=True)
-    assert tree.count == 3
+    assert tree.n_groups == 3
     assert partition(tree.labels(points)) == partition(np.repeat([0, 1, 2], 10))
 
 
 def test_the_rank_weighted_distance_is_the_papers_formula() -> None:
     # Three pairs, two numbers of groups: shares (.5, .3, .2) -> (.3, .5, .2), ranks (3, 2, 1) -> (2, 3, 1).
     curve = np.array([[5.0, 3.0, 2.0], [6.0, 10.0, 4.0]])
-    assert distances(curve) == pytest.approx([0.2**2 * 1 + 0.2**2 * 1 + 0])
+    assert rank_weighted_distances(curve) == pytest.approx([0.2**2 * 1 + 0.2**2 * 1 + 0])
 
 
 def test_the_chosen_number_is_the_last_that_still_changes_something() -> None:
     settled = np.array([6.0, 3.0, 1.0])
     curve = np.stack([np.array([1.0, 3.0, 6.0]), np.array([3.0, 6.0, 1.0]), settled, settled, settled])
-    assert choose(curve).chosen == 3
-    assert choose(np.stack([settled] * 5)).chosen == 1
+    assert choose_group_number(curve).chosen == 3
+    assert choose_group_number(np.stack([settled] * 5)).chosen == 1
 
 
-def test_a_single_pair_is_followed_until_its_score_stops_rising() -> None:
-    assert choose(np.array([[0.0], [1.0], [2.0], [2.0], [2.0]])).chosen == 3
+def test_for_a_single_pair_the_last_increase_of_its_score_decides() -> None:
+    assert choose_group_number(np.array([[0.0], [1.0], [2.0], [2.0], [2.0]])).chosen == 3
 
 
 def test_labels_of_any_kind_are_groups() -> None:
@@ -122,18 +122,25 @@ def test_any_scikit_learn_clusterer_can_group_and_stays_unfitted() -> None:
     assert not hasattr(clusterer, "labels_")
 
 
+def sampled(pieces: list[np.ndarray]) -> np.ndarray:
+    sample = PositionSample(seed=0)
+    for piece in pieces:
+        sample.add(piece)
+    return sample.result()
+
+
 def test_a_sample_of_many_points_is_uniform_and_repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geh_explain.survey.MOST_POINTS", 500)
+    monkeypatch.setattr("geh_explain.groups.positions.MAX_POINTS", 500)
     points = np.arange(20_000.0)[:, None]
-    chosen = sample(iter(np.array_split(points, 37)), seed=0)
+    chosen = sampled(np.array_split(points, 37))
     assert len(chosen) == len(np.unique(chosen)) == 500
     assert abs(chosen.mean() - 10_000) < 4 * 20_000 / np.sqrt(12 * 500)
-    assert np.array_equal(chosen, sample(iter(np.array_split(points, 37)), seed=0))
+    assert np.array_equal(chosen, sampled(np.array_split(points, 37)))
 
 
-def test_many_points_are_assigned_to_regions_found_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_points_are_assigned_to_groups_found_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr("geh_explain.survey.MOST_POINTS", 100)
+    monkeypatch.setattr("geh_explain.groups.positions.MAX_POINTS", 100)
     points, truth = make_blobs(1000, centers=3, n_features=2, cluster_std=0.1, random_state=0)
     explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
     result = explainer.explain(torch.as_tensor(points), groups=3, progress=False)

@@ -1,4 +1,4 @@
-"""Permutation tests: right p-values, the same null whatever the workers, and no permutation lost."""
+"""Permutation tests: exact p-values, the same null for any number of workers, and no permutation lost."""
 
 import os
 import signal
@@ -65,13 +65,17 @@ def test_p_values_count_the_permutations_that_are_at_least_as_strong():
     assert "4 permutations; strongest: a x b, score 3, p = 0.2" in repr(test)
 
 
-def test_a_score_above_the_threshold_has_a_p_value_of_at_most_the_level():
+def test_a_score_above_the_threshold_has_a_p_value_of_at_most_one_minus_the_level():
     rng = np.random.default_rng(1)
-    for level in (0.05, 0.1, 0.3):
+    for p_value in (0.05, 0.1, 0.3):
         null = rng.normal(size=199)
         test = PermutationTest(PairRanking("GEH", rng.normal(1.5, 1, size=190), [str(i) for i in range(20)]), null)
-        assert ((test.observed.scores > test.threshold(level)) == (test.p_values <= level)).all()
-    assert PermutationTest(test.observed, np.ones(10)).threshold(0.05) == np.inf
+        assert ((test.observed.scores > test.threshold(1 - p_value)) == (test.p_values <= p_value)).all()
+        assert 0 < (test.p_values <= p_value).mean() < 1
+    assert test.threshold() == test.threshold(level=0.95) == np.sort(null)[-10]
+    assert PermutationTest(test.observed, np.ones(10)).threshold(0.95) == np.inf
+    with pytest.raises(geh.GEHError, match=r"level=95 must lie between 0 and 1, for instance 0.95"):
+        test.threshold(95)
 
 
 def test_the_null_holds_the_strongest_score_of_each_permuted_target():
@@ -149,11 +153,11 @@ def test_networks_are_explained_with_the_groups_of_the_observed_one():
     )
     own = geh.GEHExplainer(network(X32, y32, seed=0)).explain(X32, groups=4, draws=5, progress=False)
     assert all(np.array_equal(labels, own.labels) for labels in seen)
-    np.testing.assert_allclose(test.observed.scores, own.aeh.pair_mean(), rtol=1e-5)
+    np.testing.assert_allclose(test.observed.scores, own.aeh.pair_mean, rtol=1e-5)
     assert [set(kept) for kept in test.kept] == 3 * [{"significant"}]
 
 
-def test_what_was_found_elsewhere_can_be_tested():
+def test_scores_computed_elsewhere_can_be_tested():
     test = quiet(observed=np.array([0.9, 0.8, 0.0]))
     assert test.observed.scores.tolist() == [0.9, 0.8, 0.0]
     matrix = np.array([[0, 0.9, 0.8], [0.9, 0, 0.0], [0.8, 0.0, 0]])
@@ -185,7 +189,7 @@ def test_another_observed_result_is_not_mixed_with_a_checkpoint(tmp_path):
         quiet(observed=np.array([0.9, 0.7, 0.0]), checkpoint=tmp_path, permutations=4)
 
 
-def test_a_fit_that_fails_is_told_with_its_number_and_the_others_are_kept():
+def test_a_fit_that_fails_is_reported_by_its_number_and_the_others_are_used():
     with pytest.warns(geh.GEHWarning, match="failed twice and is left out .ArithmeticError: no fit"):
         test = quiet(failing, 12)
     wanted = {
@@ -195,16 +199,17 @@ def test_a_fit_that_fails_is_told_with_its_number_and_the_others_are_kept():
     assert len(test.null) == 12 - len(wanted)
 
 
-def test_an_interrupted_test_goes_on_where_it_was(tmp_path):
-    """Killed for good in the middle, in a process of its own."""
+def test_a_killed_test_resumes(tmp_path):
+    """The first run is a process of its own, killed in the middle."""
     script = tmp_path / "run.py"
+    root = Path(geh.__file__).parents[1]
     script.write_text(
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        f"import sys; sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(root)!r}]\n"
         "from test_permutation import *\n"
         f"permutation_test(slow, X, Y, 19, checkpoint={str(tmp_path / 'run')!r}, progress=False)\n"
     )
     records = tmp_path / "run" / "permutations.jsonl"
-    process = subprocess.Popen([sys.executable, str(script)], cwd=Path(geh.__file__).parent.parent)
+    process = subprocess.Popen([sys.executable, str(script)], cwd=root)
     try:
         deadline = time.time() + 120
         while (len(records.read_text().splitlines()) if records.exists() else 0) < 7 and time.time() < deadline:
@@ -262,12 +267,12 @@ def test_a_checkpoint_of_another_test_is_refused(tmp_path):
         ({"observed": np.ones(4)}, "of shape"),
     ],
 )
-def test_wrong_use_is_told(options, words):
+def test_wrong_arguments_are_refused(options, words):
     with pytest.raises(geh.GEHError, match=words):
         quiet(**options)
 
 
-def test_wrong_data_are_told():
+def test_wrong_data_are_refused():
     with pytest.raises(geh.errors.GEHValueError, match="X has 60 rows and y 59"):
         permutation_test(products, X, Y[1:], progress=False)
     with pytest.raises(geh.errors.GEHTypeError, match="y is a float"):

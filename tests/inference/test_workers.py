@@ -1,4 +1,4 @@
-"""Work that is spread over processes: what fails is tried again, what kills its process is told, the rest is kept."""
+"""Parallel tasks: a failing task is tried again, one that kills its process is reported, and all others are kept."""
 
 import os
 import signal
@@ -10,9 +10,9 @@ import torch
 
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.inference.jsonl import Store, complete
-from geh_explain.inference.workers import Failure, spread
+from geh_explain.inference.workers import Failure, run_parallel
 
-# joblib says so itself when a process dies.
+# joblib warns when a process dies.
 pytestmark = pytest.mark.filterwarnings("ignore:A worker stopped while some jobs were given")
 
 
@@ -25,7 +25,7 @@ def threads(task):
 
 
 class Stumbling:
-    """Fails the first time that it sees a task, and for some tasks always; counts in files, as processes differ."""
+    """Fails the first time for every task, and always for some; counts in files, which processes share."""
 
     def __init__(self, folder, always=()):
         self.folder, self.always = Path(folder), always
@@ -55,8 +55,8 @@ class Deadly:
 
 @pytest.mark.parametrize("workers", [1, 2, None])
 def test_every_task_is_done_once(workers):
-    assert dict(spread(double, range(7), workers)) == {task: 2 * task for task in range(7)}
-    assert list(spread(double, [], workers)) == []
+    assert dict(run_parallel(double, range(7), workers)) == {task: 2 * task for task in range(7)}
+    assert list(run_parallel(double, [], workers)) == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -64,22 +64,22 @@ def test_one_thread_each_and_the_callers_number_comes_back(workers):
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert {count for _, count in spread(threads, range(3), workers)} == {1}
+        assert {count for _, count in run_parallel(threads, range(3), workers)} == {1}
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_fails_is_tried_once_more_and_then_given_up(tmp_path, workers):
-    outcomes = dict(spread(Stumbling(tmp_path, always=(3,)), range(5), workers))
+def test_a_failing_task_is_tried_twice(tmp_path, workers):
+    outcomes = dict(run_parallel(Stumbling(tmp_path, always=(3,)), range(5), workers))
     assert [outcomes[task] for task in (0, 1, 2, 4)] == [0, 1, 2, 4]
     assert outcomes[3] == Failure("ArithmeticError: cannot do 3")
     assert all(len(list(tmp_path.glob(f"{task}.*"))) == 2 for task in range(5))
 
 
 def test_a_process_that_dies_takes_nothing_with_it(tmp_path):
-    outcomes = dict(spread(Deadly(tmp_path, always=(2,), once=(5,)), range(9), 2))
+    outcomes = dict(run_parallel(Deadly(tmp_path, always=(2,), once=(5,)), range(9), 2))
     assert {task for task, outcome in outcomes.items() if isinstance(outcome, Failure)} == {2}
     assert "its process died" in outcomes[2].reason
     assert all(outcomes[task] == task for task in range(9) if task != 2)
@@ -91,7 +91,7 @@ def record(task):
     return {"value": task[0]}
 
 
-def test_a_failing_task_is_told_at_the_end_and_the_rest_is_kept(tmp_path):
+def test_a_failing_task_is_an_error_at_the_end_and_all_other_records_are_kept(tmp_path):
     store = Store(tmp_path / "records.jsonl")
     with pytest.raises(GEHRuntimeError, match=r"1 of 4 tasks failed; the first, \(2,\): ValueError: two is too many"):
         list(complete(store, [(1,), (2,), (3,), (4,)], record, 1))

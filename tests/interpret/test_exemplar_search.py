@@ -1,4 +1,4 @@
-"""Exemplars are what brute force finds, whatever the batch size and however the candidates come."""
+"""Exemplars equal those of a brute-force search, for any batch size and any kind of candidates."""
 
 import numpy as np
 import pytest
@@ -8,18 +8,22 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import geh_explain as geh
-from geh_explain.interpret import exemplars, half_blank, reading
+from geh_explain.interpret import exemplars
 
-
-def seeded(make):
-    torch.manual_seed(0)
-    return make().eval()
-
-
-MLP = seeded(lambda: nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 1)))
-CNN = seeded(lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 1)))
 ROWS = torch.randn(100, 5, generator=torch.Generator().manual_seed(1))
 IMAGES = torch.randn(60, 1, 6, 6, generator=torch.Generator().manual_seed(2))
+
+
+@pytest.fixture(scope="module")
+def mlp():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 1)).eval()
+
+
+@pytest.fixture(scope="module")
+def cnn():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 1)).eval()
 
 
 def brute_force(values, k):
@@ -30,58 +34,58 @@ def brute_force(values, k):
 
 @pytest.mark.parametrize("batch_size", [1, 3, 7, 64, 100, 1000, None])
 @pytest.mark.parametrize("layer", ["0", "1"])
-def test_they_are_what_brute_force_finds(batch_size, layer):
+def test_exemplars_equal_a_brute_force_search(mlp, batch_size, layer):
     with torch.no_grad():
-        values = MLP[: int(layer) + 1](ROWS).double().numpy()
-    found = exemplars(MLP, layer, None, ROWS, k=6, batch_size=batch_size, progress=False)
+        values = mlp[: int(layer) + 1](ROWS).double().numpy()
+    best = exemplars(mlp, layer, None, ROWS, k=6, batch_size=batch_size, progress=False)
     indices, scores = brute_force(values, 6)
-    assert found.indices.tolist() == indices.tolist()
-    np.testing.assert_allclose(found.scores, scores, rtol=1e-6)
-    assert torch.equal(found.inputs, ROWS[torch.as_tensor(indices)])
+    assert best.indices.tolist() == indices.tolist()
+    np.testing.assert_allclose(best.scores, scores, rtol=1e-6)
+    assert torch.equal(best.inputs, ROWS[torch.as_tensor(indices)])
 
 
-def test_equal_candidates_come_in_their_order():
+def test_ties_are_resolved_in_favour_of_earlier_candidates():
     rows = torch.ones(50, 5)
     rows[30:] = 2.0
     net = nn.Linear(5, 2)
     nn.init.constant_(net.weight, 1.0)
-    found = exemplars(nn.Sequential(net), "0", [0], rows, k=4, batch_size=7, progress=False)
-    assert found.indices.tolist() == [[30, 31, 32, 33]]
+    best = exemplars(nn.Sequential(net), "0", [0], rows, k=4, batch_size=7, progress=False)
+    assert best.indices.tolist() == [[30, 31, 32, 33]]
 
 
-def test_the_lowest_are_the_highest_of_the_negative():
-    low = exemplars(MLP, "0", [2], ROWS, k=5, lowest=True, progress=False)
+def test_the_lowest_activations(mlp):
+    low = exemplars(mlp, "0", [2], ROWS, k=5, lowest=True, progress=False)
     with torch.no_grad():
-        values = MLP[0](ROWS)[:, 2]
+        values = mlp[0](ROWS)[:, 2]
     assert low.indices[0].tolist() == torch.argsort(values)[:5].tolist()
     np.testing.assert_allclose(low.scores[0], values.sort().values[:5], rtol=1e-6)
 
 
 @pytest.mark.parametrize("reduce", ["max", "mean"])
 @pytest.mark.parametrize("units", [[3, 1], geh.units.Subset([1, 0], geh.units.Subset([1, 3]))], ids=["list", "subset"])
-def test_maps_are_reduced_and_the_place_of_the_maximum_is_told(reduce, units):
-    found = exemplars(CNN, "0", units, IMAGES, k=3, reduce=reduce, batch_size=8, progress=False)
+def test_maps_are_reduced_and_places_are_positions_of_the_maximum(cnn, reduce, units):
+    best = exemplars(cnn, "0", units, IMAGES, k=3, reduce=reduce, batch_size=8, progress=False)
     with torch.no_grad():
-        maps = CNN[0](IMAGES)[:, [3, 1]]
+        maps = cnn[0](IMAGES)[:, [3, 1]]
     values = maps.amax(dim=(2, 3)) if reduce == "max" else maps.mean(dim=(2, 3))
-    assert found.indices.tolist() == brute_force(values.double().numpy(), 3)[0].tolist()
+    assert best.indices.tolist() == brute_force(values.double().numpy(), 3)[0].tolist()
     if reduce == "mean":
-        assert found.places is None
+        assert best.places is None
         return
     for unit in range(2):
-        for number, index in enumerate(found.indices[unit]):
-            row, column = found.places[unit, number]
+        for number, index in enumerate(best.indices[unit]):
+            row, column = best.places[unit, number]
             assert maps[index, unit, row, column] == maps[index, unit].max()
 
 
-def test_units_that_are_no_channels_count_by_the_numbers_they_move():
-    found = exemplars(CNN, "0", geh.units.Patches(2), IMAGES, k=2, progress=False)
+def test_units_other_than_channels_are_reduced_over_their_members(cnn):
+    best = exemplars(cnn, "0", geh.units.Patches(2), IMAGES, k=2, progress=False)
     with torch.no_grad():
-        maps = CNN[0](IMAGES)
+        maps = cnn[0](IMAGES)
     corner = maps[:, :, :2, :2].flatten(1)
-    assert found.indices[0].tolist() == corner.amax(dim=1).argsort(descending=True)[:2].tolist()
-    assert found.places is None
-    mean = exemplars(CNN, "0", geh.units.Patches(2), IMAGES, k=1, reduce="mean", progress=False)
+    assert best.indices[0].tolist() == corner.amax(dim=1).argsort(descending=True)[:2].tolist()
+    assert best.places is None
+    mean = exemplars(cnn, "0", geh.units.Patches(2), IMAGES, k=1, reduce="mean", progress=False)
     assert mean.scores[0, 0] == pytest.approx(float(corner.mean(dim=1).max()), rel=1e-5)
 
 
@@ -101,12 +105,12 @@ class Stream(IterableDataset):
     ],
     ids=["ndarray", "dataset", "loader", "shuffled loader", "stream"],
 )
-def test_candidates_may_be_anything_with_rows(candidates):
-    found = exemplars(MLP, "0", None, candidates, k=3, progress=False)
-    assert found.indices.tolist() == exemplars(MLP, "0", None, ROWS, k=3, progress=False).indices.tolist()
+def test_candidates_of_all_kinds(mlp, candidates):
+    best = exemplars(mlp, "0", None, candidates, k=3, progress=False)
+    assert best.indices.tolist() == exemplars(mlp, "0", None, ROWS, k=3, progress=False).indices.tolist()
 
 
-def test_a_loader_is_read_once():
+def test_a_loader_is_read_once(mlp):
     passes = []
 
     class Counted(IterableDataset):
@@ -114,29 +118,29 @@ def test_a_loader_is_read_once():
             passes.append(1)
             return iter(ROWS)
 
-    exemplars(MLP, "0", None, DataLoader(Counted(), batch_size=10), progress=False)
+    exemplars(mlp, "0", None, DataLoader(Counted(), batch_size=10), progress=False)
     assert len(passes) == 1
 
 
-def test_an_expert_adds_its_log_density():
+def test_an_expert_adds_its_log_density(mlp):
     def expert(x):
         return -3.0 * x[:, 0] ** 2
 
-    found = exemplars(MLP, "0", [1], ROWS, k=5, expert=expert, progress=False)
+    best = exemplars(mlp, "0", [1], ROWS, k=5, expert=expert, progress=False)
     with torch.no_grad():
-        values = MLP[0](ROWS)[:, 1] + expert(ROWS)
-    assert found.indices[0].tolist() == values.argsort(descending=True)[:5].tolist()
+        values = mlp[0](ROWS)[:, 1] + expert(ROWS)
+    assert best.indices[0].tolist() == values.argsort(descending=True)[:5].tolist()
 
 
-def test_an_expert_may_rule_candidates_out():
+def test_an_expert_may_exclude_candidates(mlp):
     allowed = torch.where(ROWS[:, 0] > 0, 0.0, -torch.inf)
-    found = exemplars(
-        MLP, "0", [1], ROWS, k=5, expert=lambda x: torch.where(x[:, 0] > 0, 0.0, -torch.inf), progress=False
+    best = exemplars(
+        mlp, "0", [1], ROWS, k=5, expert=lambda x: torch.where(x[:, 0] > 0, 0.0, -torch.inf), progress=False
     )
-    assert all(allowed[index] == 0 for index in found.indices[0])
+    assert all(allowed[index] == 0 for index in best.indices[0])
 
 
-def test_a_dropping_model_is_seen_without_dropout_and_comes_back_untouched():
+def test_dropout_is_off_and_the_model_is_unchanged():
     net = nn.Sequential(nn.Linear(5, 4), nn.Dropout(0.5), nn.Linear(4, 1)).train()
     before = model_state(net)
     state = torch.get_rng_state()
@@ -155,29 +159,10 @@ def test_several_inputs():
         def forward(self, a, b):
             return self.first(a + b).sum(1)
 
-    net = seeded(Two)
-    found = exemplars(net, "first", None, (ROWS, 2 * ROWS), k=2, progress=False)
-    assert torch.equal(found.inputs[1], 2 * found.inputs[0])
-
-
-def test_readings_are_majorities():
-    assert str(reading(["a", "b", "b"])) == "b, 2 of 3"
-    assert reading(torch.tensor([7, 7, 9])).share == pytest.approx(2 / 3)
-    assert reading(["b", "a", "a", "b"]).label == "b"
-    found = exemplars(MLP, "0", [0, 1], ROWS, k=5, progress=False)
-    labels = np.where(np.isin(np.arange(100), found.indices[0][:3]), "yes", "no")
-    assert str(found.reading(labels)[0]) == "yes, 3 of 5"
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("shape", [(2, 3, 4), (2, 3, 3, 4)])
-def test_half_blank_images_show_one_side(side, shape):
-    images = torch.rand(shape)
-    wide = half_blank(images, side, blank=0.5)
-    left, right = wide[..., :4], wide[..., 4:]
-    shown, empty = (left, right) if side == "left" else (right, left)
-    assert torch.equal(shown.reshape(shape), images)
-    assert bool((empty == 0.5).all())
+    torch.manual_seed(0)
+    net = Two().eval()
+    best = exemplars(net, "first", None, (ROWS, 2 * ROWS), k=2, progress=False)
+    assert torch.equal(best.inputs[1], 2 * best.inputs[0])
 
 
 WRONG = {
@@ -199,79 +184,78 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_use_is_said(name):
+def test_wrong_arguments_raise(mlp, name):
     change, kind, words = WRONG[name]
-    given = {"layer": "0", "units": None, "candidates": ROWS, "k": 9} | change
+    arguments = {"layer": "0", "units": None, "candidates": ROWS, "k": 9} | change
     with pytest.raises(kind, match=words) as raised:
-        exemplars(MLP, **given, progress=False)
+        exemplars(mlp, **arguments, progress=False)
     assert isinstance(raised.value, geh.GEHError)
 
 
-def test_a_stream_with_fewer_rows_than_k_is_said():
+def test_a_stream_with_fewer_rows_than_k_raises(mlp):
     with pytest.raises(ValueError, match="k=101, but there are only 100"):
-        exemplars(MLP, "0", None, DataLoader(Stream(), batch_size=13), k=101, progress=False)
+        exemplars(mlp, "0", None, DataLoader(Stream(), batch_size=13), k=101, progress=False)
 
 
-def test_dead_units_are_said():
+def test_dead_units_are_reported():
     net = nn.Sequential(nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 1))
     with torch.no_grad():
         net[0].bias[1] = -1e3
     with pytest.warns(geh.GEHWarning, match=r"units: 1\[1\] gave the same value for every candidate"):
-        found = exemplars(net, "1", None, ROWS, k=3, progress=False)
-    assert found.dead.tolist() == [False, True, False]
+        best = exemplars(net, "1", None, ROWS, k=3, progress=False)
+    assert best.dead.tolist() == [False, True, False]
     with pytest.raises(ValueError, match="choose other units"):
         exemplars(net, "1", 1, ROWS, k=3, progress=False)
 
 
-@pytest.mark.parametrize("wrong", [("abc",), ([],), (3,)])
-def test_readings_of_nothing_are_refused(wrong):
-    with pytest.raises(geh.GEHError, match="labels"):
-        reading(*wrong)
+def test_readings_are_the_majority_labels_of_the_exemplars(mlp):
+    best = exemplars(mlp, "0", [0, 1], ROWS, k=5, progress=False)
+    labels = np.where(np.isin(np.arange(100), best.indices[0][:3]), "yes", "no")
+    assert str(best.reading(labels)[0]) == "yes, 3 of 5"
 
 
-def test_labels_must_cover_the_candidates():
-    found = exemplars(MLP, "0", [0], ROWS, k=9, progress=False)
+def test_the_repr_is_short(mlp):
+    best = exemplars(mlp, "0", None, ROWS, k=4, progress=False)
+    assert repr(best) == "Exemplars(7 units, 4 of 100 candidates each, inputs (7, 4, 5))"
+
+
+def test_labels_must_cover_the_candidates(mlp):
+    best = exemplars(mlp, "0", [0], ROWS, k=9, progress=False)
     for wrong in (["a", "b"], ["a"] * 101, "a" * 100, None):
         with pytest.raises(geh.GEHError, match="labels"):
-            found.reading(wrong)
+            best.reading(wrong)
 
 
-def test_a_loader_with_an_order_of_its_own_is_told():
+def test_a_loader_with_a_custom_sampler_warns_about_the_order(mlp):
     loader = DataLoader(TensorDataset(ROWS), batch_size=9, sampler=range(50, 100))
-    with pytest.warns(geh.GEHWarning, match="in the order in which they come"):
-        found = exemplars(MLP, "0", [0], loader, k=3, progress=False)
-    assert torch.equal(found.inputs[0], ROWS[50:][found.indices[0]])
+    with pytest.warns(geh.GEHWarning, match="the order in which it yields rows"):
+        best = exemplars(mlp, "0", [0], loader, k=3, progress=False)
+    assert torch.equal(best.inputs[0], ROWS[50:][best.indices[0]])
 
 
-def test_a_dead_unit_is_dead_for_an_expert_too():
+def test_an_expert_does_not_hide_a_dead_unit():
     net = nn.Sequential(nn.Linear(5, 2), nn.ReLU(), nn.Linear(2, 1))
     with torch.no_grad():
         net[0].bias[1] = -1e3
     with pytest.warns(geh.GEHWarning, match=r"units: 1\[1\]"):
-        found = exemplars(net, "1", None, ROWS, k=3, expert=lambda x: x[:, 0], progress=False)
-    assert found.dead.tolist() == [False, True]
+        best = exemplars(net, "1", None, ROWS, k=3, expert=lambda x: x[:, 0], progress=False)
+    assert best.dead.tolist() == [False, True]
 
 
 @pytest.mark.parametrize("units", [1, np.int64(1), torch.tensor(1), range(1, 2), np.array([1]), torch.tensor([1])])
-def test_units_may_be_numbers_of_any_kind(units):
-    found = exemplars(MLP, "0", units, ROWS, k=3, progress=False)
-    assert found.names == ["0[1]"]
+def test_units_may_be_integers_of_any_kind(mlp, units):
+    best = exemplars(mlp, "0", units, ROWS, k=3, progress=False)
+    assert best.names == ["0[1]"]
 
 
-def test_channels_of_a_flat_layer_are_its_neurons():
-    found = exemplars(MLP, "0", geh.units.Channels(), ROWS, k=3, progress=False)
-    assert found.indices.tolist() == exemplars(MLP, "0", None, ROWS, k=3, progress=False).indices.tolist()
+def test_channels_of_a_flat_layer_are_its_neurons(mlp):
+    best = exemplars(mlp, "0", geh.units.Channels(), ROWS, k=3, progress=False)
+    assert best.indices.tolist() == exemplars(mlp, "0", None, ROWS, k=3, progress=False).indices.tolist()
 
 
 @pytest.mark.parametrize("units", [geh.units.Tokens(), geh.units.Heads(2)])
-def test_members_of_a_sequence_are_those_that_move(units):
+def test_members_agree_with_the_general_definition(units):
     x = torch.randn(6, 4, 8)
     fast, slow = units.members(x), geh.units.Units.members(units, x)
     torch.testing.assert_close(fast.amax(dim=2), slow.amax(dim=2))
     torch.testing.assert_close(fast.sum(dim=2), slow.masked_fill(slow == -torch.inf, 0).sum(dim=2))
-
-
-@pytest.mark.parametrize("wrong", [(torch.rand(2, 2), "left"), (torch.rand(1, 2, 2), "top"), ([1], "left")])
-def test_half_blank_refuses_what_is_no_image(wrong):
-    with pytest.raises(geh.GEHError, match=r"images|side"):
-        half_blank(*wrong)

@@ -1,4 +1,4 @@
-"""The gallery shows the strongest pairs, with what excites each unit and both."""
+"""The gallery holds the strongest pairs, with the inputs that excite each unit and both."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 import torch
 from borrowing import model_state
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import geh_explain as geh
 from geh_explain.posterior import Ensemble, PointEstimate
@@ -30,7 +30,7 @@ def product_net():
     return nn.Sequential(hidden, nn.Dropout(0.1), top, nn.Softplus(), nn.Linear(2, 1)).eval()
 
 
-def test_thumbnails_are_the_images_that_excite_units_most():
+def test_thumbnails_are_the_strongest_exemplars():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3), nn.Tanh(), nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
     explainer, x = geh.GEHExplainer(net, "1", posterior=PointEstimate()), torch.rand(50, 1, 3, 4)
@@ -62,13 +62,13 @@ def explained():
     return explainer, explainer.explain(X, groups=2, draws=20, progress=False)
 
 
-def look(explainer, result, candidates=X, **options):
+def interpret(explainer, result, candidates=X, **options):
     return explainer.interpret(result, candidates, **{"progress": False, "ascent": {"steps": 40}} | options)
 
 
-def test_the_strongest_pair_is_shown_with_its_score(explained):
+def test_the_strongest_pair_has_the_score_of_the_table(explained):
     explainer, result = explained
-    (pair,) = look(explainer, result, pairs=1).pairs
+    (pair,) = interpret(explainer, result, pairs=1).pairs
     row = result.table().iloc[0]
     assert pair.units == ("0[0]", "0[1]") == (row["unit_i"], row["unit_j"])
     assert (pair.mean, pair.low, pair.high) == pytest.approx((row["mean"], row["low"], row["high"]))
@@ -77,7 +77,7 @@ def test_the_strongest_pair_is_shown_with_its_score(explained):
 
 def test_exemplars_are_those_of_the_two_units(explained):
     explainer, result = explained
-    (pair,) = look(explainer, result, pairs=[("0[2]", "0[1]")], k=4).pairs
+    (pair,) = interpret(explainer, result, pairs=[("0[2]", "0[1]")], k=4).pairs
     assert pair.units == ("0[1]", "0[2]")
     for row, unit in enumerate((1, 2)):
         assert pair.exemplars.indices[row].tolist() == X[:, unit].argsort(descending=True)[:4].tolist()
@@ -85,24 +85,24 @@ def test_exemplars_are_those_of_the_two_units(explained):
 
 def test_both_are_the_highest_smooth_minimum_of_standardised_values(explained):
     explainer, result = explained
-    (pair,) = look(explainer, result, pairs=1, k=5).pairs
+    (pair,) = interpret(explainer, result, pairs=1, k=5).pairs
     z = ((X - X.mean(0)) / X.std(0, correction=0))[:, :2]
     lower = z.amin(dim=1)
     assert float(lower[pair.both.indices[0]].min()) > float(lower.sort(descending=True).values[10])
     assert torch.equal(pair.both.inputs[0], X[pair.both.indices[0]])
 
 
-def test_both_may_be_sought_elsewhere(explained):
+def test_both_may_have_candidates_of_their_own(explained):
     explainer, result = explained
-    others = 10 + torch.rand(50, 3)
-    (pair,) = look(explainer, result, pairs=1, joint=others).pairs
+    joint = 10 + torch.rand(50, 3)
+    (pair,) = interpret(explainer, result, pairs=1, joint=joint).pairs
     assert float(pair.both.inputs.min()) >= 10
     assert float(pair.exemplars.inputs.max()) < 10
 
 
 def test_the_ascent_stays_within_the_candidates_range_and_excites_both(explained):
     explainer, result = explained
-    (pair,) = look(explainer, result, pairs=1, ascent={"steps": 300}).pairs
+    (pair,) = interpret(explainer, result, pairs=1, ascent={"steps": 300}).pairs
     low, high = X.amin(dim=0), X.amax(dim=0)
     first, second, both = pair.ascent.inputs
     assert first[0] == high[0]
@@ -113,61 +113,82 @@ def test_the_ascent_stays_within_the_candidates_range_and_excites_both(explained
 
 def test_without_ascent(explained):
     explainer, result = explained
-    assert look(explainer, result, ascent=False).pairs[0].ascent is None
-    assert look(explainer, result, ascent={}).pairs[0].ascent is not None
+    assert interpret(explainer, result, ascent=False).pairs[0].ascent is None
+    assert interpret(explainer, result, ascent={}).pairs[0].ascent is not None
 
 
 def test_columns_of_a_table_have_each_their_own_range(explained):
     explainer, result = explained
     wide = X * torch.tensor([1.0, 1000.0, 1.0])
-    (pair,) = look(explainer, result, wide, pairs=1, ascent={"steps": 300}).pairs
+    (pair,) = interpret(explainer, result, wide, pairs=1, ascent={"steps": 300}).pairs
     low, high = wide.amin(dim=0), wide.amax(dim=0)
     assert bool(((pair.ascent.inputs >= low) & (pair.ascent.inputs <= high)).all())
     assert pair.ascent.inputs[2, :2].tolist() == pytest.approx(high[:2].tolist())
 
 
-def test_a_result_about_other_units_is_refused(explained):
+def test_a_result_with_another_unit_set_is_refused(explained):
     explainer, result = explained
     net, posterior = explainer.model, PointEstimate()
     for units in (geh.units.Subset([0, 1]), geh.units.Subset([1, 0, 2])):
         with pytest.raises(ValueError, match="result: its units are"):
-            look(geh.GEHExplainer(net, "0", units=units, posterior=posterior), result, pairs=[(0, 1)])
+            interpret(geh.GEHExplainer(net, "0", units=units, posterior=posterior), result, pairs=[(0, 1)])
 
 
-def test_a_saved_result_serves_as_well(explained, tmp_path):
+def test_a_saved_result_gives_the_same_exemplars(explained, tmp_path):
     explainer, result = explained
     again = geh.Interactions.load(result.save(tmp_path / "r"))
-    assert look(explainer, again).pairs[0].exemplars.indices.tolist() == (
-        look(explainer, result).pairs[0].exemplars.indices.tolist()
+    assert interpret(explainer, again).pairs[0].exemplars.indices.tolist() == (
+        interpret(explainer, result).pairs[0].exemplars.indices.tolist()
     )
 
 
-def test_it_prints_briefly(explained):
-    assert len(repr(look(*explained))) < 200
+def test_reprs_are_short(explained):
+    gallery = interpret(*explained, pairs=3)
+    means = [f"{pair.units[0]} × {pair.units[1]}: {pair.mean:.4g}" for pair in gallery.pairs]
+    assert [repr(pair) for pair in gallery.pairs] == means
+    assert repr(gallery) == f"Gallery(3 pairs by geh: {', '.join(means)})"
+    many_pairs = geh.interpret.Gallery(gallery.pairs * 9, "aeh")
+    assert repr(many_pairs) == f"Gallery(27 pairs by aeh: {', '.join(means)}, ...)"
+
+
+class Once(IterableDataset):
+    """A stream that is exhausted after one pass."""
+
+    def __init__(self):
+        self.rows = iter(X)
+
+    def __iter__(self):
+        return self.rows
+
+
+@pytest.mark.parametrize("argument", ["candidates", "joint"])
+def test_candidates_that_can_be_read_only_once_are_refused(explained, argument):
+    with pytest.raises(RuntimeError, match=f"{argument}: the rows could be read only once"):
+        interpret(*explained, **{argument: Once()})
 
 
 def test_readings_are_a_table(explained):
     explainer, result = explained
     labels = np.where(X[:, 0] > 1, "large", "small")
-    table = look(explainer, result, pairs=2).readings(labels)
+    table = interpret(explainer, result, pairs=2).readings(labels)
     assert table["reads_i"][0] == "large, 9 of 9"
     assert list(table.columns) == ["unit_i", "unit_j", "reads_i", "reads_j", "mean", "low", "high"]
 
 
-def test_loaders_and_datasets_are_candidates_too(explained):
+def test_loaders_and_datasets_as_candidates(explained):
     explainer, result = explained
-    plain = look(explainer, result).pairs[0]
+    plain = interpret(explainer, result).pairs[0]
     for candidates in (TensorDataset(X, X), DataLoader(TensorDataset(X), batch_size=7, shuffle=True)):
-        found = look(explainer, result, candidates).pairs[0]
+        found = interpret(explainer, result, candidates).pairs[0]
         assert found.exemplars.indices.tolist() == plain.exemplars.indices.tolist()
         assert torch.equal(found.both.inputs, plain.both.inputs)
         assert torch.equal(found.ascent.inputs, plain.ascent.inputs)
 
 
-def test_the_model_comes_back_untouched(explained):
+def test_the_model_and_the_random_state_are_unchanged(explained):
     explainer, result = explained
     before, state = model_state(explainer.model), torch.get_rng_state()
-    look(explainer, result, DataLoader(TensorDataset(X), batch_size=7, shuffle=True))
+    interpret(explainer, result, DataLoader(TensorDataset(X), batch_size=7, shuffle=True))
     assert model_state(explainer.model) == before
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -177,7 +198,7 @@ def test_units_of_a_subset_are_those_of_the_layer():
     explainer = geh.GEHExplainer(net, "0", units=geh.units.Subset([2, 0]), posterior=PointEstimate())
     with pytest.warns(geh.GEHWarning):
         result = explainer.explain(X, groups=1, progress=False)
-    (pair,) = look(explainer, result, pairs=1, k=3).pairs
+    (pair,) = interpret(explainer, result, pairs=1, k=3).pairs
     assert pair.units == ("0[2]", "0[0]")
     assert pair.exemplars.indices[0].tolist() == X[:, 2].argsort(descending=True)[:3].tolist()
     assert pair.exemplars.indices[1].tolist() == X[:, 0].argsort(descending=True)[:3].tolist()
@@ -189,7 +210,7 @@ def test_token_ids_have_no_ascent():
     tokens = torch.randint(0, 20, (80, 4))
     explainer = geh.GEHExplainer(net.eval(), "3", posterior=PointEstimate())
     result = explainer.explain(tokens, 0, groups=1, progress=False)
-    (pair,) = look(explainer, result, tokens, pairs=1).pairs
+    (pair,) = interpret(explainer, result, tokens, pairs=1).pairs
     assert pair.ascent is None
     assert pair.exemplars.inputs.shape == (2, 9, 4)
 
@@ -201,11 +222,11 @@ def cnn():
 
 @pytest.mark.parametrize("labels", [False, True])
 @pytest.mark.parametrize("ascent", [False, {"steps": 3}])
-def test_the_picture_has_a_row_of_boxes_for_each_pair(labels, ascent):
+def test_the_figure_has_a_row_of_axes_for_each_pair(labels, ascent):
     images = torch.rand(40, 1, 8, 12)
     explainer = geh.GEHExplainer(cnn().eval(), "0", posterior=PointEstimate())
     result = explainer.explain(images, groups=2, progress=False)
-    gallery = look(explainer, result, images, pairs=2, ascent=ascent)
+    gallery = interpret(explainer, result, images, pairs=2, ascent=ascent)
     figure = gallery.plot([f"kind {n % 3}" for n in range(40)] if labels else None)
     assert len(figure.subfigs) == 2
     boxes = figure.subfigs[0].axes
@@ -220,12 +241,12 @@ def test_the_picture_has_a_row_of_boxes_for_each_pair(labels, ascent):
 
 def test_tables_are_drawn_as_rows_of_colours(explained):
     explainer, result = explained
-    figure = look(explainer, result, pairs=1).plot()
+    figure = interpret(explainer, result, pairs=1).plot()
     assert figure.subfigs[0].axes[0].images[0].get_array().shape == (9, 3)
     figure.canvas.draw()
 
 
-def test_exemplars_and_maximised_inputs_draw_themselves():
+def test_exemplars_and_maximised_inputs_have_plots():
     images = torch.rand(30, 3, 6, 6)
     net = nn.Sequential(nn.Conv2d(3, 5, 3), nn.Flatten(), nn.Linear(80, 1)).eval()
     found = geh.interpret.exemplars(net, "0", None, images, k=4, progress=False)
@@ -236,7 +257,7 @@ def test_exemplars_and_maximised_inputs_draw_themselves():
     assert len(painted.plot().axes) == 2
 
 
-def test_wrong_use_is_said(explained):
+def test_wrong_arguments_raise(explained):
     explainer, result = explained
     other = geh.GEHExplainer(product_net(), "2")
     wrong = [
@@ -254,17 +275,17 @@ def test_wrong_use_is_said(explained):
         (explainer, {"measure": "shap"}, "measure='shap'"),
         (other, {}, "result: it is about 0, and this explainer about 2"),
     ]
-    for asked, change, words in wrong:
-        given = {"result": result, "candidates": X} | change
+    for used, change, words in wrong:
+        arguments = {"result": result, "candidates": X} | change
         with pytest.raises(geh.GEHError, match=words):
-            look(asked, given.pop("result"), given.pop("candidates"), **given)
+            interpret(used, arguments.pop("result"), arguments.pop("candidates"), **arguments)
 
 
 def test_inputs_are_not_hidden_units():
     explainer = geh.GEHExplainer(product_net())
     result = explainer.explain(X, groups=1, draws=5, progress=False)
     with pytest.raises(TypeError, match="name a hidden layer"):
-        look(explainer, result)
+        interpret(explainer, result)
 
 
 def test_an_ensemble_has_no_hidden_units_in_common():

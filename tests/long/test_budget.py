@@ -62,7 +62,7 @@ before = status("VmRSS")
 try:
     result = explain(model, x, asked["memory"], groups=asked["groups"], scale=asked["scale"])
     said = {"refused": None, **{key: result.settings[key] for key in ("engine", "draws_kept", "group_count")}}
-    assert len(result.names) == asked["units"] and result.geh.count == asked["draws"]
+    assert len(result.names) == asked["units"] and result.geh.n_draws == asked["draws"]
 except geh.GEHError as error:
     said = {"refused": str(error)}
 print(json.dumps({**said, "gigabytes": (status("VmHWM") - before) / 1e9}))

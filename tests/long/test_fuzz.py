@@ -28,15 +28,15 @@ def test_attacks_get_as_far_as_the_checks(verdicts: Verdicts) -> None:
 
 
 def test_what_is_read_has_a_table(verdicts: Verdicts) -> None:
-    assert not verdicts.wrong.get("look_at_the_table")
+    assert not verdicts.wrong.get("read_table")
 
 
 def test_everything_works_of_what_is_read(verdicts: Verdicts) -> None:
-    assert not verdicts.wrong.get("look_at_everything")
+    assert not verdicts.wrong.get("use_everything")
 
 
 def test_what_is_read_has_a_page(verdicts: Verdicts) -> None:
-    assert not verdicts.wrong.get("look_at_the_page")
+    assert not verdicts.wrong.get("write_page")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ def kept(folder):
 def test_twenty_kills_at_random_moments_lose_nothing(tmp_path):
     folder, saved = tmp_path / "run", tmp_path / "result.npz"
     folder.mkdir()
-    code = RUN.format(paths=[str(ROOT), str(ROOT / "tests")], folder=str(folder), saved=str(saved))
+    code = RUN.format(paths=[str(ROOT), str(ROOT / "tests/run")], folder=str(folder), saved=str(saved))
     code = code.replace("draws=40", "draws=400").replace("batch_size=500", "batch_size=200")
     chance, kills, counts = np.random.default_rng(0), 0, [0]
     while not saved.exists():

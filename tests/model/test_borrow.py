@@ -1,4 +1,4 @@
-"""The model is borrowed: whatever happens in between, everything about it and around it comes back as it was."""
+"""After any call, successful or not, the model and the global state are the same as before."""
 
 import contextlib
 import random
@@ -17,7 +17,7 @@ from geh_explain import posterior as posteriors
 pytestmark = marks
 
 
-def test_the_looking_itself_sees_every_kind_of_change():
+def test_the_comparison_detects_every_kind_of_change():
     changes = [
         lambda m: m.first.weight.data.add_(1),
         lambda m: setattr(m.first, "weight", nn.Parameter(m.first.weight.detach().clone())),
@@ -59,15 +59,15 @@ def test_the_model_comes_back_untouched_after_choosing_groups(case, layer):
 
 @contextlib.contextmanager
 def ended_by(error):
-    """An error comes through; an interruption does, or leaves the draws that are finished, and says so."""
-    with warnings.catch_warnings(record=True) as said:
+    """Expect the error; an interrupt may instead return the finished draws with a warning."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield
         except type(error):
             return
     assert isinstance(error, KeyboardInterrupt)
-    assert any("was interrupted, and the result has the" in str(warning.message) for warning in said)
+    assert any("was interrupted, and the result has the" in str(warning.message) for warning in caught)
 
 
 @each_case
@@ -95,7 +95,7 @@ def test_the_model_comes_back_untouched_after_an_error_in_the_output_callable(ca
 
 
 class Kinked(Lived):
-    """Has kinks that are smoothed while explaining, in a module, a function and a method."""
+    """Has kinks in a module, a function and a method, which are smoothed while explaining."""
 
     def below(self, x):
         hidden = self.first(x)
@@ -158,13 +158,13 @@ def test_the_model_comes_back_untouched_when_a_warning_is_an_error():
         explain(model, None)
 
 
-def test_two_calls_in_a_row_see_the_same_model():
+def test_two_calls_in_a_row_give_the_same_result():
     model = Lived()
     first, second = explain(model, None), explain(model, None)
     assert np.array_equal(first.signed, second.signed)
 
 
-def test_the_owner_can_train_on_after_explaining():
+def test_training_continues_after_explaining():
     model = Lived()
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     explain(model, posteriors.WeightSamples(samples_of(model)), "first")
@@ -174,14 +174,14 @@ def test_the_owner_can_train_on_after_explaining():
     assert not torch.equal(before, model.first.weight)
 
 
-def test_hooks_of_the_owner_are_called_and_stay():
-    model, seen = Lived(), []
-    handle = model.middle.register_forward_hook(lambda *args: seen.append(1))
+def test_hooks_of_the_user_are_called_and_kept():
+    model, calls = Lived(), []
+    handle = model.middle.register_forward_hook(lambda *args: calls.append(1))
     explain(model, None, "first")
-    assert seen
-    del seen[:]
+    assert calls
+    del calls[:]
     model(points())
-    assert seen == [1]
+    assert calls == [1]
     handle.remove()
 
 

@@ -1,4 +1,4 @@
-"""Callers who have turned gradients off, or made their tensors so, get the same numbers."""
+"""The numbers are the same under no_grad and inference_mode, and for tensors made there."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def in_inference_mode():
 
 
 @pytest.mark.parametrize("where", ["all of it", "its last layer", "a buffer", "a member"])
-def test_a_model_made_in_inference_mode_is_refused_in_words(where):
+def test_a_model_made_in_inference_mode_is_refused(where):
     made = in_inference_mode()
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Dropout(0.5), nn.Linear(4, 1)).double()
     posterior = None

@@ -1,4 +1,4 @@
-"""Models that change something of themselves, or of the data, while they run: nothing of it remains."""
+"""Models that write to their buffers or inputs while they run: all of it is undone."""
 
 import numpy as np
 import pytest
@@ -102,8 +102,8 @@ def test_additional_arguments_are_not_written_to_by_the_model():
 
 def test_a_model_that_writes_into_its_inputs_is_explained_like_one_that_does_not():
     writing = Overwriting(lambda x: x.mul_(0.5))
-    polite = nn.Sequential(nn.Linear(3, 3, bias=False).double(), *writing.net)
+    not_writing = nn.Sequential(nn.Linear(3, 3, bias=False).double(), *writing.net)
     with torch.no_grad():
-        polite[0].weight.copy_(0.5 * torch.eye(3))
-    expected = explain(polite, posteriors.PointEstimate())
+        not_writing[0].weight.copy_(0.5 * torch.eye(3))
+    expected = explain(not_writing, posteriors.PointEstimate())
     assert np.allclose(explain(writing, posteriors.PointEstimate()).signed, expected.signed, rtol=1e-12, atol=1e-15)

@@ -1,4 +1,4 @@
-"""Wrong layers, targets, models and outputs end in words."""
+"""Errors for wrong layers, targets, models and outputs: their type, and what the message names."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_a_wrong_layer_is_refused(call, kind, words):
 
 
 class Odd(nn.Module):
-    """Has a layer that puts out something odd."""
+    """Has a layer that returns something unusual."""
 
     def __init__(self, odd):
         super().__init__()
@@ -64,7 +64,7 @@ class Odd(nn.Module):
         "no batch": (lambda x: x.sum(), RuntimeError, "layer='layer'", "8 rows"),
     }
 )
-def test_a_layer_that_puts_out_something_odd_is_refused(call, kind, words):
+def test_a_layer_whose_output_cannot_be_explained_is_refused(call, kind, words):
     with refused(kind, *words):
         explain(Odd(call), layer="layer")
 
@@ -203,12 +203,12 @@ def distances_to_ones(x):
     return torch.cdist(x[:, None], torch.ones(len(x), 1, 3)).flatten(1) ** 2
 
 
-def test_functions_without_a_second_derivative_are_refused_by_name_where_one_is_asked_for():
+def test_the_exact_engine_refuses_functions_without_a_second_derivative_by_name():
     with refused(RuntimeError, "_cdist_backward", "no second derivative"):
         explain(distances_to_ones, explainer={"engine": "exact"})
 
 
-def test_functions_without_a_second_derivative_fall_back_to_differences_in_words():
+def test_functions_without_a_second_derivative_fall_back_to_differences_with_a_warning():
     with pytest.warns(geh.GEHWarning, match="mixed differences.*_cdist_backward"):
         result = explain(lambda x: distances_to_ones(x) * x[:, :1])
     # |x - 1|^2 x0 has the mixed second derivative 2 (x1 - 1), and differences of a quadratic are exact at the middle.
@@ -229,7 +229,7 @@ class Once(torch.autograd.Function):
 
 
 @pytest.mark.parametrize("units", [2, 3])
-def test_functions_that_are_differentiable_once_do_not_pass_for_flat_ones(units):
+def test_functions_that_are_differentiable_once_are_not_taken_for_linear_ones(units):
     with pytest.raises(geh.GEHError, match="second derivative"):
         explain(lambda x: Once.apply(x).prod(1), points()[:, :units], explainer={"engine": "exact"})
     with pytest.warns(geh.GEHWarning, match="mixed differences.*once_differentiable"):

@@ -1,4 +1,4 @@
-"""Odd forwards: layers and models that put out several things, run several times, or take odd arguments."""
+"""Unusual forwards: layers that return several tensors or run several times, keyword arguments, half precision."""
 
 from collections import namedtuple
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def mean_hessian(f, x) -> np.ndarray:
 
 
 class Several(nn.Module):
-    """Puts out two tensors in a container of some kind; both matter above."""
+    """Has a layer that returns two tensors in a container; the output depends on both."""
 
     def __init__(self, pack, unpack):
         super().__init__()
@@ -67,12 +67,12 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_tensor_is_picked_from_whatever_the_layer_puts_out(kind):
+def test_a_tensor_is_picked_from_any_container_that_a_layer_returns(kind):
     pack, unpack, first, second = KINDS[kind]
     x = points(6, 3)
-    broadcast = explain(Several(pack, unpack), x, geh.Layer("both", pick=first)).geh.mean
+    of_first = explain(Several(pack, unpack), x, geh.Layer("both", pick=first)).geh.mean
     of_second = explain(Several(pack, unpack), x, geh.Layer("both", pick=second)).geh.mean
-    assert broadcast == pytest.approx(mean_hessian(lambda u: u.prod(1), x.sin()), abs=1e-12)
+    assert of_first == pytest.approx(mean_hessian(lambda u: u.prod(1), x.sin()), abs=1e-12)
     assert of_second == pytest.approx(np.full((3, 3), 2.0) - 2 * np.eye(3), abs=1e-12)
 
 
@@ -123,7 +123,7 @@ def test_one_call_of_a_layer_that_is_called_twice_can_be_chosen():
         explain(model, x, geh.Layer("layer", call=2))
 
 
-def test_by_default_all_calls_move_together_and_a_notice_says_so():
+def test_by_default_all_calls_shift_together_with_a_warning():
     model, x = Twice(), points(5, 3)
     once = model.layer(x).detach()
     expected = mean_hessian(lambda t: (model.layer(once + t) + t).prod(1), torch.zeros_like(once))
@@ -132,7 +132,7 @@ def test_by_default_all_calls_move_together_and_a_notice_says_so():
     assert result.geh.mean == pytest.approx(expected, abs=1e-12)
 
 
-def test_an_activation_that_works_in_place_right_after_the_layer_is_no_trouble():
+def test_an_in_place_activation_after_the_layer_does_not_change_the_scores():
     torch.manual_seed(0)
     layers = [nn.Linear(3, 4), nn.ELU(inplace=True), nn.Linear(4, 1), nn.Sigmoid()]
     model, x = nn.Sequential(*layers).double(), points(6, 3)
@@ -230,7 +230,7 @@ def test_a_compiled_model_is_explained_as_what_it_was_compiled_from():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*")
-def test_a_scripted_model_is_explained_and_said_to_be_opaque():
+def test_a_scripted_model_is_explained_with_a_warning():
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double(), points(6, 3)
     with pytest.warns(geh.GEHWarning, match="scripted"):
@@ -239,7 +239,7 @@ def test_a_scripted_model_is_explained_and_said_to_be_opaque():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_explained_in_single_precision_and_handed_back(dtype):
+def test_half_precision_is_explained_in_single_precision_and_restored(dtype):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 1)).to(dtype)
     before = {name: (value.data_ptr(), value.clone()) for name, value in model.state_dict().items()}
@@ -258,7 +258,7 @@ def test_a_single_row_is_enough():
     assert explain(lambda x: x.prod(1), x).geh.mean == pytest.approx(mean_hessian(lambda u: u.prod(1), x))
 
 
-# Units for pictures and sequences
+# Units of images and sequences
 
 
 def along(f, x: Tensor, directions: Tensor) -> np.ndarray:
@@ -277,7 +277,7 @@ def small_cnn(channels: int = 2) -> nn.Module:
 
 
 @pytest.mark.parametrize("size", [2, 3, (2, 4)])
-def test_patches_brighten_together_also_at_the_edges(size):
+def test_the_pixels_of_a_patch_shift_together_also_at_the_edges(size):
     model, x = small_cnn(), points(3, 2, 5, 6)
     model(x)
     height, width = (size, size) if isinstance(size, int) else size
@@ -316,7 +316,7 @@ def test_tokens_and_heads_are_sums_of_directions():
     assert explain(model, x, units=geh.units.Heads(2)).geh.mean == pytest.approx(along(model, x, heads), abs=1e-12)
 
 
-def test_channels_stand_where_the_layers_parts_put_them():
+def test_the_channel_dimension_follows_from_the_parts_of_a_layer():
     channels = geh.units.Channels()
     swin = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU())
     convnext = nn.Sequential(nn.Conv2d(8, 8, 3, groups=8, padding=1), nn.LayerNorm(8), nn.Linear(8, 8))
@@ -352,7 +352,7 @@ def test_kinks_of_what_does_not_depend_on_the_units_are_left_alone():
     assert explain(Biased(), points(10, 3)).settings["smoothed"] is None
 
 
-def test_units_that_do_not_fit_are_refused_in_words():
+def test_units_that_do_not_fit_the_layer_are_refused():
     for units, words in (
         (geh.units.Patches(2), "no image"),
         (geh.units.Tokens(), "sequence"),

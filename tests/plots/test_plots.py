@@ -1,4 +1,4 @@
-"""Pictures show the numbers of the result, take axes, return them, and leave the global style alone."""
+"""Plots show the numbers of the result, take axes, return them, and leave the global style alone."""
 
 from itertools import pairwise
 
@@ -10,37 +10,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgba
+from synthetic import random_result, result_of, without_draws
 
 import geh_explain as geh
 from geh_explain.analyses.surface import Surface
-from geh_explain.groups.number import choose
-from geh_explain.inference import PermutationTest
+from geh_explain.groups.number import choose_group_number
 from geh_explain.plots import palette
 from geh_explain.plots.axes import wrap
-from geh_explain.scores.draws import DrawMoments, Draws
-from geh_explain.scores.ranking import PairRanking
+from geh_explain.plots.calibration import draw_calibration
+from geh_explain.plots.surface import draw_surface
 
 LONG = "features.denseblock4.denselayer16.conv2[1024]"
-
-
-def made_up(units: int = 5, draws: int = 30, groups: int = 2, name: str = "unit") -> geh.Interactions:
-    """Return a result whose pairs get stronger and stronger; the first ones are not significant."""
-    rng = np.random.default_rng(0)
-    pairs = units * (units - 1) // 2
-    signed = rng.normal(np.linspace(0, 3, pairs), 0.5, size=(draws, groups, pairs))
-    return by_hand(signed, [f"{name} {i}" for i in range(units)], np.arange(5 * groups) % groups)
-
-
-def by_hand(signed: np.ndarray, names: list[str], labels: np.ndarray) -> geh.Interactions:
-    groups = [str(group) for group in range(signed.shape[1])]
-    return geh.Interactions(Draws(signed, np.abs(signed).mean(1)), np.asarray(labels), list(names), groups, {})
-
-
-def forgotten(result: geh.Interactions) -> geh.Interactions:
-    """Return the result as if its draws had not fitted into memory."""
-    moments = DrawMoments()
-    moments.add(result._draws, result.sizes)
-    return geh.Interactions(moments, result.labels, result.names, result.group_names, {})
 
 
 def segments(collection: object) -> np.ndarray:
@@ -58,7 +38,7 @@ def _close() -> object:
 
 
 def test_the_heatmap_shows_the_means_and_hatches_exactly_what_is_not_significant() -> None:
-    result = made_up()
+    result = random_result()
     axes = result.plot.heatmap()
     shown = axes.images[0].get_array().filled(np.nan)
     off = ~np.eye(5, dtype=bool)
@@ -74,14 +54,14 @@ def test_the_heatmap_shows_the_means_and_hatches_exactly_what_is_not_significant
 
 def test_hatches_stay_inside_their_cells() -> None:
     for units in (4, 12, 40):
-        lines = segments(made_up(units).plot.heatmap(level=0.9999).collections[0])
+        lines = segments(random_result(units).plot.heatmap(level=0.9999).collections[0])
         cells = np.round(lines.mean(axis=1))[:, None]
         assert np.abs(lines - cells).max() <= 0.5 + 1e-9
 
 
 def test_a_heatmap_of_many_units_keeps_the_strongest_and_says_so() -> None:
-    result = made_up(60)
-    axes = result.plot.heatmap(most=10)
+    result = random_result(60)
+    axes = result.plot.heatmap(max_units=10)
     kept = {label.get_text() for label in axes.get_yticklabels()}
     best = result.top(1).iloc[0]
     assert len(kept) == 10
@@ -93,7 +73,7 @@ def test_clustering_puts_units_that_interact_side_by_side() -> None:
     first, second = np.triu_indices(8, 1)
     strength = np.where(first % 2 == second % 2, 5.0, 0.5)  # even units interact, and odd ones
     noise = np.random.default_rng(0).normal(scale=0.1, size=(20, 1, len(first)))
-    result = by_hand(strength + noise, [str(i) for i in range(8)], np.zeros(4, dtype=int))
+    result = result_of(strength + noise, [str(i) for i in range(8)], np.zeros(4, dtype=int))
     given, clustered = result.plot.heatmap(), result.plot.heatmap(order="cluster")
     assert [label.get_text() for label in given.get_xticklabels()] == result.names
     order = [int(label.get_text()) for label in clustered.get_xticklabels()]
@@ -104,7 +84,7 @@ def test_clustering_puts_units_that_interact_side_by_side() -> None:
 
 
 def test_the_intervals_are_those_of_the_table_with_half_the_posterior_in_the_thick_part() -> None:
-    result = made_up()
+    result = random_result()
     axes = result.plot.intervals(pairs=10)
     table = result.table()
     thin, thick, dots = axes.collections
@@ -121,12 +101,12 @@ def test_the_intervals_are_those_of_the_table_with_half_the_posterior_in_the_thi
 
 
 def test_all_measures_stand_in_the_rows_of_the_pairs_that_geh_finds_strongest() -> None:
-    result = made_up()
+    result = random_result()
     axes = result.plot.intervals("all", pairs=6)
-    order = np.argsort(-result.geh.pair_mean(), kind="stable")[:6]
+    order = np.argsort(-result.geh.pair_mean, kind="stable")[:6]
     for measure, dots in zip(("aeh", "geh", "eah"), axes.collections[2::3], strict=True):
         scores = result.scores(measure)
-        assert places(dots)[:, 0] == pytest.approx(scores.pair_mean()[order])
+        assert places(dots)[:, 0] == pytest.approx(scores.pair_mean[order])
         assert np.round(places(dots)[:, 1]).tolist() == [5, 4, 3, 2, 1, 0]
         filled = [to_hex(face) != "#ffffff" for face in dots.get_facecolors()]
         assert filled == (scores.pair_interval()[0][order] > 0).tolist()
@@ -134,7 +114,7 @@ def test_all_measures_stand_in_the_rows_of_the_pairs_that_geh_finds_strongest() 
 
 
 def test_one_draw_is_drawn_without_intervals() -> None:
-    result = made_up(draws=1)
+    result = random_result(draws=1)
     for axes, said in (
         (result.plot.intervals(), "no intervals"),
         (result.plot.intervals("all"), "no intervals"),
@@ -146,11 +126,11 @@ def test_one_draw_is_drawn_without_intervals() -> None:
     assert not result.plot.heatmap().collections
     dots = result.plot.intervals().collections
     assert len(dots) == 1
-    assert sorted(places(dots[0])[:, 0]) == pytest.approx(sorted(result.geh.pair_mean()))
+    assert sorted(places(dots[0])[:, 0]) == pytest.approx(sorted(result.geh.pair_mean))
 
 
 def test_the_regions_are_those_of_the_table() -> None:
-    result = made_up(5, groups=4)
+    result = random_result(5, groups=4)
     axes = result.plot.regions("unit 0", 1, level=0.9)
     table = result.regions(0, 1, 0.9)
     lines, dots = axes.collections
@@ -165,16 +145,16 @@ def test_the_regions_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize("groups", [3, 60])
 def test_the_names_of_few_and_many_regions_do_not_touch(groups: int) -> None:
-    axes = made_up(3, groups=groups).plot.regions(0, 1)
+    axes = random_result(3, groups=groups, points=5 * groups).plot.regions(0, 1)
     axes.figure.canvas.draw()
     boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
     assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(boxes))
 
 
 def test_ridges_peak_near_the_means() -> None:
-    result = made_up(5, draws=400)
+    result = random_result(5, draws=400)
     axes = result.plot.draws(pairs=4)
-    means = np.sort(result.geh.pair_mean())[::-1][:4]
+    means = np.sort(result.geh.pair_mean)[::-1][:4]
     ridges = [line for line in axes.lines if len(line.get_xdata()) > 100]
     for ridge, mean in zip(ridges, means, strict=True):
         assert ridge.get_xdata()[np.argmax(ridge.get_ydata())] == pytest.approx(mean, abs=0.2)
@@ -184,7 +164,7 @@ def test_ridges_peak_near_the_means() -> None:
 
 def test_ridges_end_at_zero_and_keep_all_of_the_posterior() -> None:
     signed = np.abs(np.random.default_rng(0).normal(size=(2000, 1, 1)))
-    axes = by_hand(signed, ["a", "b"], np.zeros(3, dtype=int)).plot.draws()
+    axes = result_of(signed, ["a", "b"], np.zeros(3, dtype=int)).plot.draws()
     ridge = next(line for line in axes.lines if len(line.get_xdata()) > 100)
     assert ridge.get_xdata().min() == 0
     assert ridge.get_ydata()[0] == pytest.approx(0.85, abs=0.08)  # half a Gaussian is highest at 0
@@ -195,14 +175,14 @@ def test_ridges_survive_constant_and_few_draws() -> None:
         signed = np.random.default_rng(0).normal(2, 1, size=(draws, 1, 3))
         signed[:, :, 1] = 5.0
         signed[:, :, 2] = 0.0
-        axes = by_hand(signed, list("abc"), np.zeros(3, dtype=int)).plot.draws()
+        axes = result_of(signed, list("abc"), np.zeros(3, dtype=int)).plot.draws()
         axes.figure.canvas.draw()
         marked = [segments(lines)[0, 0, 0] for lines in axes.collections if hasattr(lines, "get_segments")]
         assert marked == pytest.approx([5.0, np.abs(signed[:, 0, 0]).mean(), 0.0])
 
 
 def test_draws_that_were_not_kept_leave_the_other_pictures() -> None:
-    kept, result = made_up(), forgotten(made_up())
+    kept, result = random_result(), without_draws(random_result())
     network = result.plot.network()
     colours = kept.plot.network().collections[0].get_edgecolors()
     assert network.collections[0].get_edgecolors() == pytest.approx(colours)
@@ -217,13 +197,13 @@ def test_draws_that_were_not_kept_leave_the_other_pictures() -> None:
     ("name", "wrong"),
     [
         ("order", lambda plot: plot.heatmap(order="random")),
-        ("most", lambda plot: plot.heatmap(most=1)),
+        ("max_units", lambda plot: plot.heatmap(max_units=1)),
         ("level", lambda plot: plot.heatmap(level=95)),
         ("measure", lambda plot: plot.heatmap("all")),
         ("pairs", lambda plot: plot.intervals(pairs=0)),
         ("level", lambda plot: plot.intervals(level=0)),
         ("measure", lambda plot: plot.intervals("GEH")),
-        ("most", lambda plot: plot.network(most=2.5)),
+        ("max_units", lambda plot: plot.network(max_units=2.5)),
         ("pairs", lambda plot: plot.network(pairs=-1)),
         ("level", lambda plot: plot.network(level="high")),
         ("main", lambda plot: plot.network(main=[1.0, 2.0])),
@@ -236,26 +216,22 @@ def test_draws_that_were_not_kept_leave_the_other_pictures() -> None:
         ("level", lambda plot: plot.regions(0, 1, level=1)),
         ("pairs", lambda plot: plot.draws(pairs=0)),
         ("ax", lambda plot: plot.draws(ax=plt.subplots(2)[1])),
-        ("choice", lambda plot: plot.delta(7)),
-        ("test", lambda plot: plot.null(None)),
-        ("surface", lambda plot: plot.surface((0, 1))),
-        ("gallery", lambda plot: plot.gallery("unit 0")),
     ],
 )
 def test_wrong_arguments_are_named(name: str, wrong: object) -> None:
     with pytest.raises(geh.GEHError, match=f"^{name}"):
-        wrong(made_up().plot)
+        wrong(random_result().plot)
 
 
 def test_one_draw_has_no_density() -> None:
     with pytest.raises(geh.GEHError, match="at least 2 posterior draws"):
-        made_up(draws=1).plot.draws()
+        random_result(draws=1).plot.draws()
 
 
 def test_axes_are_used_and_returned_and_the_style_is_left_alone() -> None:
     before = dict(plt.rcParams)
     figure, grid = plt.subplots(2, 4)
-    plot, given = made_up().plot, list(grid.flat)
+    plot, given = random_result().plot, list(grid.flat)
     pictures = (
         plot.heatmap,
         lambda ax: plot.heatmap(order="cluster", ax=ax),
@@ -273,7 +249,7 @@ def test_axes_are_used_and_returned_and_the_style_is_left_alone() -> None:
 
 def test_dollars_in_names_are_no_formulas() -> None:
     signed = np.random.default_rng(0).normal(1, 0.1, size=(10, 1, 3))
-    plot = by_hand(signed, ["$a_$", "x^$", LONG], np.zeros(3, dtype=int)).plot
+    plot = result_of(signed, ["$a_$", "x^$", LONG], np.zeros(3, dtype=int)).plot
     for axes in (plot.heatmap(), plot.intervals(), plot.network(), plot.regions(0, 1), plot.draws()):
         axes.figure.canvas.draw()
         named = [text for text in (*axes.texts, axes.title, *axes.get_yticklabels()) if "$" in text.get_text()]
@@ -292,20 +268,29 @@ def test_long_names_are_broken_once_and_keep_their_end() -> None:
     assert second.endswith("conv2[1024]")
 
 
-def test_pictures_of_other_findings_are_found_here_too() -> None:
-    plot = made_up().plot
-    choice = choose(np.abs(np.random.default_rng(0).normal(size=(12, 6))))
-    assert plot.delta(choice).lines[0].get_ydata() == pytest.approx(choice.delta)
-    test = PermutationTest(PairRanking("GEH", [3.0, 1.0, 0.5], list("abc")), np.linspace(0, 1, 30))
-    assert [line.get_xdata()[0] for line in plot.null(test, pairs=2).lines] == [3.0, 1.0]
+def test_the_calibration_plot_shows_observed_against_nominal_shares() -> None:
+    levels, covered = np.array([0.5, 0.9]), np.array([0.4, 0.95])
+    axes = draw_calibration(levels, covered, xlabel="predicted")
+    diagonal, shares = axes.lines
+    assert diagonal.get_xydata().tolist() == [[0, 0], [1, 1]]
+    assert shares.get_xydata() == pytest.approx(np.stack([levels, covered], axis=1))
+    assert axes.get_xlabel() == "predicted"
+
+
+def test_the_surface_plot_shows_the_values_on_the_grid() -> None:
     grid = np.linspace(-1, 1, 4)
     surface = Surface((0, 1), ("a", "b"), grid, grid, np.outer(grid, grid), np.zeros((4, 4)), np.zeros((5, 2)))
-    shown = plot.surface(surface).collections[0].get_array()
+    shown = draw_surface(surface).collections[0].get_array()
     assert np.asarray(shown).reshape(4, 4) == pytest.approx(np.outer(grid, grid))
 
 
+def test_a_result_has_no_plots_of_other_objects() -> None:
+    plots = {name for name in dir(random_result().plot) if not name.startswith("_")}
+    assert plots == {"heatmap", "intervals", "network", "regions", "draws"}
+
+
 def test_the_curve_of_group_numbers_is_drawn_with_the_choice() -> None:
-    choice = choose(np.abs(np.random.default_rng(0).normal(size=(12, 6))))
+    choice = choose_group_number(np.abs(np.random.default_rng(0).normal(size=(12, 6))))
     axes = choice.plot()
     curve, chosen = axes.lines
     assert curve.get_xdata() == pytest.approx(np.arange(2, 13))

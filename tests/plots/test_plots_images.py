@@ -1,6 +1,6 @@
-"""Pictures look as they did when somebody looked at them.
+"""Plots look like their baseline images, which were inspected by eye.
 
-Baselines are in tests/images; GEH_EXPLAIN_BASELINES=1 draws them anew, and then somebody should look again.
+Baselines are in the folder ``images``; GEH_EXPLAIN_BASELINES=1 writes them anew, to be inspected again.
 """
 
 import os
@@ -19,11 +19,11 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.testing.compare import compare_images
 from matplotlib.text import Text
-from test_plots import by_hand
+from synthetic import result_of
 
 import geh_explain as geh
 from geh_explain.analyses.surface import Surface
-from geh_explain.groups.number import choose
+from geh_explain.groups.number import choose_group_number
 from geh_explain.inference import PermutationTest
 from geh_explain.interpret.ascent.maximisation import Maximised
 from geh_explain.interpret.exemplar_search import Exemplars
@@ -45,7 +45,7 @@ def result(groups: int = 3, names: list[str] = NAMES) -> geh.Interactions:
     strength = 0.2 + 3 * (pair * 7 % 15) / 15
     spread = np.where(pair % 3 == 1, 0.8, 0.2)
     signed = strength * np.where((pair + group) % 4 < 2, -1, 1) * (1 + spread * np.sin(draw * 2.4 + pair))
-    return by_hand(signed, names, np.repeat(np.arange(groups), np.arange(2, groups + 2)))
+    return result_of(signed, names, np.repeat(np.arange(groups), np.arange(2, groups + 2)))
 
 
 def on_axes(draw: Callable[..., object], area: tuple[int, int, int, int] = (100, 50, 210, 180)) -> Callable[[], Figure]:
@@ -105,14 +105,14 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     ),
     "regions": on_axes(lambda ax: result(6).plot.regions("age", "x4", ax=ax)),
     "draws": on_axes(lambda ax: result().plot.draws(pairs=5, ax=ax), RIGHT),
-    "delta": on_axes(lambda ax: result().plot.delta(choose(np.abs(np.sin(np.arange(60.0).reshape(10, 6)))), ax=ax)),
+    "delta": on_axes(lambda ax: choose_group_number(np.abs(np.sin(np.arange(60.0).reshape(10, 6)))).plot(ax=ax)),
     "null": on_axes(
-        lambda ax: result().plot.null(
-            PermutationTest(PairRanking("GEH", [2.0, 1.0, 0.5], list("abc")), np.sin(np.arange(50.0)) ** 2), ax=ax
+        lambda ax: PermutationTest(PairRanking("GEH", [2.0, 1.0, 0.5], list("abc")), np.sin(np.arange(50.0)) ** 2).plot(
+            ax=ax
         )
     ),
-    "surface": on_axes(lambda ax: result().plot.surface(surface(), ax=ax)),
-    "gallery": lambda: result().plot.gallery(gallery()),
+    "surface": on_axes(lambda ax: surface().plot(ax=ax)),
+    "gallery": lambda: gallery().plot(),
     "exemplars": lambda: exemplars(["a", "b", "c"], k=4).plot(),
     "maximised": lambda: maximised().plot(),
 }
@@ -144,7 +144,7 @@ def lose_edge(figure: Figure) -> None:
     edges.set_linewidths(widths)
 
 
-def lose_regions(figure: Figure) -> None:
+def lose_groups(figure: Figure) -> None:
     for drawn in [drawn for ax in figure.subfigs[0].axes for drawn in ax.collections]:
         drawn.remove()
 
@@ -165,8 +165,8 @@ LOSSES: list[tuple[str, str, Callable[[Figure], None]]] = [
     ("draws", "a ridge", lose_collection(0)),
     ("delta", "the chosen number", lose_line(1)),
     ("null", "a pair", lose_line(0)),
-    ("surface", "a region", lambda figure: figure.axes[0].patches[1].remove()),
-    ("gallery", "the regions", lose_regions),
+    ("surface", "a group", lambda figure: figure.axes[0].patches[1].remove()),
+    ("gallery", "the groups", lose_groups),
     ("exemplars", "the images of a unit", lambda figure: figure.axes[1].images[0].remove()),
     ("maximised", "an image", lambda figure: figure.axes[1].images[0].remove()),
 ]

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.offsetbox import AnnotationBbox
-from test_plots import LONG, by_hand, made_up
+from synthetic import random_result, result_of
+from test_plots import LONG
 
 from geh_explain.plots import palette
 
@@ -31,7 +32,7 @@ def drawn_edges(axes: plt.Axes, names: list[str]) -> list[tuple[str, str]]:
 
 
 def test_the_network_draws_the_strongest_pairs_as_wide_as_they_are_strong() -> None:
-    result = made_up(6)
+    result = random_result(6)
     axes = result.plot.network(pairs=7)
     top = result.top(7)
     assert drawn_edges(axes, result.names) == list(zip(top.unit_i, top.unit_j, strict=True))
@@ -40,13 +41,13 @@ def test_the_network_draws_the_strongest_pairs_as_wide_as_they_are_strong() -> N
 
 
 def test_edges_have_the_sign_of_most_points() -> None:
-    # Regions of 5, 3 and 2 points, and the three pairs of three units.
+    # Groups of 5, 3 and 2 points, and the three pairs of three units.
     signed = np.array([[3.0, 0.1, 5.0], [-1.0, -4.0, -1.0], [-1.0, -4.0, 0.0]])
     noise = 0.01 * np.random.default_rng(0).normal(size=(20, 3, 3)) * (signed != 0)
     labels = np.repeat([0, 1, 2], [5, 3, 2])
-    axes = by_hand(signed + noise, list("abc"), labels).plot.network()
+    axes = result_of(signed + noise, list("abc"), labels).plot.network()
     colours = dict(zip(drawn_edges(axes, list("abc")), axes.collections[0].get_edgecolors()[::-1], strict=True))
-    ties = by_hand(signed + noise, list("abc"), np.repeat([0, 1, 2], [4, 4, 4])).plot.network()
+    ties = result_of(signed + noise, list("abc"), np.repeat([0, 1, 2], [4, 4, 4])).plot.network()
     assert {pair: to_hex(colour) for pair, colour in colours.items()} == {
         ("a", "b"): palette.NEUTRAL,  # 5 points against 3 + 2
         ("a", "c"): palette.NEUTRAL,
@@ -59,12 +60,12 @@ def test_edges_have_the_sign_of_most_points() -> None:
         ("b", "c"): palette.NEUTRAL,
     }
     legend = [text.get_text() for text in ties.get_legend().get_texts()]
-    assert "negative in most regions" in legend
-    assert "positive in most regions" not in legend
+    assert "negative in most groups" in legend
+    assert "positive in most groups" not in legend
 
 
 def test_edges_are_as_opaque_as_certain_and_dashed_if_not_significant() -> None:
-    result = made_up(6)
+    result = random_result(6)
     table = result.table()
     collection = result.plot.network().collections[0]
     opacity = collection.get_edgecolors()[::-1, 3]
@@ -75,7 +76,7 @@ def test_edges_are_as_opaque_as_certain_and_dashed_if_not_significant() -> None:
 
 
 def test_units_are_as_large_as_their_main_effects_or_their_interactions() -> None:
-    result = made_up(4)
+    result = random_result(4)
     axes = result.plot.network(main=[1.0, -4.0, 2.0, 3.0])
     areas = axes.collections[1].get_sizes()
     assert areas / areas[1] == pytest.approx([0.25, 1, 0.5, 0.75])
@@ -87,8 +88,8 @@ def test_units_are_as_large_as_their_main_effects_or_their_interactions() -> Non
 
 
 def test_a_network_of_many_units_keeps_those_with_the_strongest_pairs_and_says_so() -> None:
-    result = made_up(50)
-    axes = result.plot.network(most=12, pairs=5)
+    result = random_result(50)
+    axes = result.plot.network(max_units=12, pairs=5)
     kept = [text.get_text() for text in axes.texts]
     strongest = np.argsort(-result.geh.mean.max(axis=0), kind="stable")[:12]
     assert kept == [result.names[i] for i in sorted(strongest)]
@@ -96,7 +97,7 @@ def test_a_network_of_many_units_keeps_those_with_the_strongest_pairs_and_says_s
 
 
 def test_images_stand_next_to_their_units() -> None:
-    result = made_up(5)
+    result = random_result(5)
     shades = np.linspace(0, 255, 12).reshape(3, 4)
     axes = result.plot.network(images={"unit 1": shades, "unit 4": np.dstack([shades] * 3)})
     boxes = [box for box in axes.get_children() if isinstance(box, AnnotationBbox)]
@@ -109,7 +110,7 @@ def test_images_stand_next_to_their_units() -> None:
 
 @pytest.mark.parametrize(("units", "name"), [(6, "x"), (6, LONG), (30, "x"), (30, LONG)])
 def test_names_around_the_circle_have_room(units: int, name: str) -> None:
-    axes = made_up(units, name=name).plot.network()
+    axes = random_result(units, names=[f"{name} {i}" for i in range(units)]).plot.network()
     axes.figure.canvas.draw()
     radius = axes.transData.transform((1, 0))[0] - axes.transData.transform((0, 0))[0]
     start = radius * np.hypot(*axes.texts[0].get_position())

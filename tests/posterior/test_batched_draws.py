@@ -1,4 +1,4 @@
-"""Several draws at once give the same draws, faster."""
+"""MCDropout.batched: several draws in one forward pass equal the draws one by one."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("seeded")
 
 
 class OneByOne:
-    """MC dropout that takes its draws one by one."""
+    """MC dropout without the method ``batched``."""
 
     def __init__(self, posterior=None):
         self.posterior = posterior or MCDropout()
@@ -51,22 +51,22 @@ CASES = {
 @pytest.mark.parametrize("engine", ["auto", "exact"])
 @pytest.mark.parametrize("groups", [3, "auto"])
 @pytest.mark.parametrize("name", CASES)
-def test_draws_are_the_same_together_and_one_by_one(name, groups, engine):
+def test_batched_draws_equal_single_draws(name, groups, engine):
     make, shape, options = CASES[name]
     model, x = make(), torch.randn(9, *shape, dtype=torch.double)
     target = torch.tensor([0, 1, 1, 0, 1, 0, 0, 1, 1])
-    together, alone = (
+    batched, alone = (
         geh.GEHExplainer(model, posterior=posterior, engine=engine, **options).explain(
             x, target, groups=groups, draws=25, progress=False
         )
         for posterior in (MCDropout(), OneByOne())
     )
-    assert together.settings["group_count"] == alone.settings["group_count"]
-    np.testing.assert_allclose(together.signed, alone.signed, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(together.absolute, alone.absolute, rtol=1e-9, atol=1e-12)
+    assert batched.settings["group_count"] == alone.settings["group_count"]
+    np.testing.assert_allclose(batched.signed, alone.signed, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(batched.absolute, alone.absolute, rtol=1e-9, atol=1e-12)
 
 
-def test_they_do_come_together():
+def test_one_forward_pass_evaluates_all_further_draws():
     sizes = []
     model = mlp()
     model.register_forward_pre_hook(lambda module, args: sizes.append(len(args[0])))
@@ -76,11 +76,11 @@ def test_they_do_come_together():
 
 def test_chosen_modules_only():
     model, x = mlp(), torch.randn(6, 4, dtype=torch.double)
-    together, alone = (
+    batched, alone = (
         geh.GEHExplainer(model, posterior=posterior).explain(x, 0, groups=1, draws=7, progress=False)
         for posterior in (MCDropout([model[3]]), OneByOne(MCDropout([model[3]])))
     )
-    np.testing.assert_allclose(together.signed, alone.signed, rtol=1e-9)
+    np.testing.assert_allclose(batched.signed, alone.signed, rtol=1e-9)
 
 
 def test_a_batch_size_bounds_rows_times_draws():
@@ -91,11 +91,11 @@ def test_a_batch_size_bounds_rows_times_draws():
     assert max(sizes) <= 20
 
 
-def test_rows_that_cannot_be_shared_out_are_refused():
+def test_rows_that_cannot_be_divided_among_the_draws_are_refused():
     model = mlp().eval()
-    with torch.no_grad(), MCDropout().together(model, range(2), seed=0):
+    with torch.no_grad(), MCDropout().batched(model, range(2), seed=0):
         model(torch.randn(1, 4).double())
-        with pytest.raises(geh.GEHError, match="5 rows cannot be shared out among 2 draws"):
+        with pytest.raises(geh.GEHError, match="5 rows cannot be divided among 2 draws"):
             model(torch.randn(5, 4).double())
 
 
@@ -108,10 +108,10 @@ def test_a_draw_has_the_masks_of_its_number():
             with draw:
                 model(x[:1])
                 alone.append(model(x))
-        with posterior.together(model, range(1, 4), seed=5):
+        with posterior.batched(model, range(1, 4), seed=5):
             model(x[:1])
-            together = model(torch.cat([x] * 3))
-    assert torch.equal(together, torch.cat(alone[1:]))
+            batched = model(torch.cat([x] * 3))
+    assert torch.equal(batched, torch.cat(alone[1:]))
     assert seed_of_draw(5, 1) != seed_of_draw(5, 2)
 
 

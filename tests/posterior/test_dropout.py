@@ -1,4 +1,4 @@
-"""MC dropout: one mask per draw, the same for every row, and another one in the next draw."""
+"""MCDropout: one mask per draw, the same for all rows, and another one in the next draw."""
 
 from contextlib import suppress
 
@@ -15,11 +15,11 @@ from geh_explain.posterior import MCDropout
 pytestmark = pytest.mark.usefixtures("seeded")
 
 
-# Masks, whatever kind of dropout draws them
+# Masks of every kind of dropout
 
 
 class Functional(nn.Module):
-    """Calls a dropout function, in the way that authors of models do."""
+    """Calls a dropout function as models do."""
 
     def __init__(self, drop):
         super().__init__()
@@ -30,7 +30,7 @@ class Functional(nn.Module):
 
 
 class Maps(nn.Module):
-    """Brings rows to (n, channels, ...) with ``rank`` further dimensions, drops, and brings them back."""
+    """Maps rows to (n, channels, ...) with ``rank`` further dimensions, drops, and maps them to one output."""
 
     def __init__(self, drop, rank):
         super().__init__()
@@ -94,7 +94,7 @@ def test_masks_are_shared_at_a_hidden_layer_too(kind):
 
 
 def masks_of(model, module, rows, draws=1, seed=0):
-    """Yield, for each draw, what a dropout module takes in and puts out, and the model's output, for ``rows``."""
+    """Yield, for each draw, the input and the output of a dropout module and the output of the model for ``rows``."""
     for draw in MCDropout().draws(model, draws, seed):
         seen = []
         with draw, torch.no_grad():
@@ -193,7 +193,7 @@ def test_batch_normalisation_stays_in_eval():
     assert torch.equal(model[1].running_mean, statistics[0])
     assert torch.equal(model[1].running_var, statistics[1])
     assert int(model[1].num_batches_tracked) == statistics[2]
-    # A row's Hessian does not depend on the company it is in.
+    # A row's Hessian does not depend on the other rows.
     assert same(hessians[:, :2], local_hessians(model, inputs[:2], MCDropout()))
     assert same(hessians[:, :1], local_hessians(model, inputs[:1], MCDropout()))
 
@@ -233,7 +233,7 @@ def test_dropout_inside_attention_is_shared_by_rows_or_refused(model):
     assert hessians is None or hessians[:, 0].std(0).any()
 
 
-def test_dropout_inside_attention_is_not_passed_over_where_there_is_other_dropout_too():
+def test_dropout_inside_attention_is_drawn_beside_other_dropout():
     encoder = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.1, activation="gelu", batch_first=True).double()
     model, inputs = nn.Sequential(encoder, nn.Flatten(), nn.Linear(12, 1).double()), points(2, (3, 4))
     found = []

@@ -1,4 +1,4 @@
-"""MC dropout: which modules drop, and what is said where none does or where a draw is entered wrongly."""
+"""MCDropout: chosen modules, models without dropout, and draws that a user enters."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_only_the_chosen_modules_drop():
     assert dropped_where(model, [model.low, model.high]) == {"low", "high"}
 
 
-def test_a_module_chosen_twice_drops_all_the_same():
+def test_a_module_chosen_twice_drops_once():
     model = TwoDropouts()
     assert dropped_where(model, [model.low, model.low]) == {"low"}
 
@@ -157,7 +157,7 @@ def test_the_first_forward_of_a_bare_draw_must_have_one_row_whatever_else_is_pas
 
 
 class Erratic(nn.Module):
-    """Drops at its end for some sizes of the batch only."""
+    """Drops at its end for some batch sizes only."""
 
     def __init__(self, drops_for):
         super().__init__()

@@ -1,4 +1,4 @@
-"""An ensemble: each draw is one of its members, explained as if it were alone."""
+"""Ensemble: each draw is one member, explained as if it were alone."""
 
 import numpy as np
 import pytest

@@ -1,28 +1,41 @@
-"""A posterior of one's own is one small class, and a wrong one is refused in words."""
+"""A user's own posterior is one small class; the functions that use posteriors; their reprs."""
 
+import re
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pytest
-from drawing import explain, local_hessians, network, points, same, with_twins
+import torch
+from drawing import dropping, explain, local_hessians, network, points, same, with_twins
 from torch import nn
 
 import geh_explain as geh
-from geh_explain.posterior import PointEstimate
+from geh_explain.posterior import (
+    SWAG,
+    Ensemble,
+    Laplace,
+    MCDropout,
+    MeanField,
+    PointEstimate,
+    Stochastic,
+    WeightSamples,
+)
+from geh_explain.posterior.protocols import enter_draws, fixed
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
 
 class Tempered:
-    """A user's own posterior, in a few lines: the sharpness of the activations is drawn."""
+    """A user's own posterior in a few lines: it samples a factor of the first layer's output."""
 
     def draws(self, model, n, seed):
         generator = np.random.default_rng(seed)
         for _ in range(n):
-            yield self.sharpened(model, 0.5 + generator.random())
+            yield self.scaled(model, 0.5 + generator.random())
 
     @contextmanager
-    def sharpened(self, model, factor):
+    def scaled(self, model, factor):
         handle = model[0].register_forward_hook(lambda module, args, out: factor * out)
         yield
         handle.remove()
@@ -73,11 +86,239 @@ class Returning:
 
 
 @pytest.mark.parametrize("draws", [[], None, [1, 2], iter(())], ids=["no draws", "None", "numbers", "empty iterator"])
-def test_a_posterior_of_ones_own_that_yields_no_draws_is_refused_in_words(draws):
+def test_a_posterior_of_ones_own_that_yields_no_draws_is_refused(draws):
     with pytest.raises(geh.GEHError, match=r"posterior.*draws"):
         explain(network(), Returning(draws))
 
 
-def test_a_posterior_that_does_not_name_itself_goes_by_its_class():
+def test_a_posterior_without_a_repr_is_named_by_its_class():
     result = explain(network(), Tempered())
     assert "draws of Tempered()" in repr(result)
+
+
+# enter_draws: all draws, one after the other
+
+
+class Logged:
+    """Adds 10, 20, ... to the bias of a linear model, and logs what happens in which order."""
+
+    def __init__(self):
+        self.log = []
+
+    def draws(self, model, n, seed):
+        try:
+            for number in range(n):
+                yield self.shifted(model.bias, number)
+        finally:
+            self.log.append("generator closed")
+
+    @contextmanager
+    def shifted(self, bias, number):
+        self.log.append(f"enter {number}")
+        before = bias.data
+        bias.data = before + 10 * (number + 1)
+        try:
+            yield
+        finally:
+            bias.data = before
+            self.log.append(f"leave {number}")
+
+
+@pytest.fixture
+def linear():
+    """Return a linear model whose output is its bias, 1."""
+    model = nn.Linear(2, 1)
+    model.load_state_dict({"weight": torch.zeros(1, 2), "bias": torch.ones(1)})
+    return model
+
+
+def test_draws_are_entered_in_order_with_one_first_forward_each(linear):
+    posterior = Logged()
+
+    def first_forward():
+        posterior.log.append(f"first forward {linear.bias.item():.0f}")
+
+    with enter_draws(posterior, linear, 3, 0, first_forward) as draws:
+        for number in draws:
+            posterior.log.append(f"body {number}")
+    assert posterior.log == [
+        *("enter 0", "first forward 11", "body 0", "leave 0"),
+        *("enter 1", "first forward 21", "body 1", "leave 1"),
+        *("enter 2", "first forward 31", "body 2", "leave 2"),
+        "generator closed",
+    ]
+    assert linear.bias.item() == 1
+
+
+def nothing():
+    """A first forward pass that is not needed."""
+
+
+def visit(posterior, model, body, n=3, first_forward=nothing):
+    with enter_draws(posterior, model, n, 0, first_forward) as draws:
+        for number in draws:
+            body(number)
+
+
+def raise_in(draw, error):
+    """Return a body that raises inside one of the draws."""
+
+    def body(number):
+        if number == draw:
+            raise error
+
+    return body
+
+
+def test_an_exception_in_the_body_restores_the_model_before_it_is_caught(linear):
+    posterior = Logged()
+    with pytest.raises(KeyError, match="mine") as error:
+        visit(posterior, linear, raise_in(1, KeyError("mine")))
+    # The traceback still refers to the generators, so that nothing has been garbage collected.
+    assert error.tb is not None
+    assert linear.bias.item() == 1
+    assert posterior.log == ["enter 0", "leave 0", "enter 1", "leave 1", "generator closed"]
+
+
+def test_an_interrupt_restores_the_model(linear):
+    with pytest.raises(KeyboardInterrupt):
+        visit(Logged(), linear, raise_in(0, KeyboardInterrupt()))
+    assert linear.bias.item() == 1
+
+
+def test_an_exception_in_the_first_forward_restores_the_model(linear):
+    posterior = Logged()
+
+    def fails():
+        raise RuntimeError("no forward")
+
+    with pytest.raises(RuntimeError, match="no forward"):
+        visit(posterior, linear, raise_in(0, AssertionError), first_forward=fails)
+    assert linear.bias.item() == 1
+    assert posterior.log == ["enter 0", "leave 0", "generator closed"]
+
+
+def test_a_draw_gets_the_exception_and_cannot_suppress_it(linear):
+    class Suppressing:
+        def draws(self, model, n, seed):
+            yield from [self] * n
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, error, traceback):
+            self.kind = kind
+            return True
+
+    posterior = Suppressing()
+    with pytest.raises(ValueError, match="seen"):
+        visit(posterior, linear, raise_in(0, ValueError("seen")))
+    assert posterior.kind is ValueError
+
+
+def test_an_early_break_restores_the_model_at_the_end_of_the_block(linear):
+    posterior = Logged()
+    with enter_draws(posterior, linear, 3, 0, nothing) as draws:
+        for number in draws:
+            if number == 1:
+                break
+    assert linear.bias.item() == 1
+    assert posterior.log == ["enter 0", "leave 0", "enter 1", "leave 1", "generator closed"]
+    assert list(draws) == []
+
+
+def test_no_more_than_n_draws_are_entered_and_fewer_are_accepted(linear):
+    samples = WeightSamples([{"bias": torch.full((1,), float(k))} for k in range(3)])
+    for n, numbers in ((2, [0, 1]), (3, [0, 1, 2]), (9, [0, 1, 2])):
+        with enter_draws(samples, linear, n, 0, nothing) as draws:
+            assert list(draws) == numbers
+    many = Returning(samples.draws(linear, 3, 0))
+    with enter_draws(many, linear, 1, 0, nothing) as draws:
+        assert list(draws) == [0]
+
+
+@pytest.mark.parametrize("no_draws", [None, [], iter(())], ids=["None", "list", "iterator"])
+def test_no_draws_are_no_error_here(no_draws, linear):
+    with enter_draws(Returning(no_draws), linear, 3, 0, nothing) as draws:
+        assert list(draws) == []
+
+
+def test_draws_that_are_no_context_managers_are_refused(linear):
+    with pytest.raises(geh.GEHError, match="draw 0 is a int; draws must yield context managers") as error:
+        visit(Returning([1, 2]), linear, raise_in(0, AssertionError))
+    assert isinstance(error.value, TypeError)
+    with pytest.raises(geh.GEHError, match="returned a int; it must be a generator"):
+        visit(Returning(3), linear, raise_in(0, AssertionError))
+
+
+def test_masks_are_sampled_in_the_first_forward_of_each_draw():
+    model, x = dropping().eval(), points(5)
+    outputs = []
+    with torch.no_grad(), enter_draws(MCDropout(), model, 4, 0, lambda: model(x[:1])) as draws:
+        for _ in draws:
+            outputs.append(model(x))
+            assert torch.equal(outputs[-1], model(x))
+    assert len(torch.stack(outputs).unique(dim=0)) == 4
+
+
+# fixed: one function outside of draws
+
+
+def test_fixed_is_the_posteriors_own_method_or_nothing(linear):
+    class OwnFixed(Logged):
+        def fixed(self, model, seed):
+            return self.shifted(model.bias, seed)
+
+    with fixed(OwnFixed(), linear, 4):
+        assert linear.bias.item() == 51
+    with fixed(Logged(), linear, 4):
+        assert linear.bias.item() == 1
+
+
+# Reprs
+
+
+class FakeApproximation:
+    """The attributes of a fitted laplace.Laplace that are used."""
+
+    def __init__(self, model):
+        self.model, self.params, self.mean = model, list(model.parameters()), torch.zeros(3)
+
+    def sample(self, n, generator):
+        return torch.zeros(n, 3)
+
+
+class Sampler:
+    def __call__(self, k):
+        return {}
+
+
+def named_sampler(k, shift=0):
+    return {}
+
+
+BLOCK = nn.Sequential(nn.Linear(100, 100), nn.Dropout(), nn.Linear(100, 100))
+STATES = [nn.Linear(2, 1).state_dict()] * 3
+REPRS = {
+    "MCDropout()": lambda: MCDropout(),
+    "MCDropout(modules=[Dropout, Sequential])": lambda: MCDropout([nn.Dropout(), BLOCK]),
+    "MCDropout(modules=[Dropout, Dropout, Dropout, 9 more])": lambda: MCDropout([nn.Dropout() for _ in range(12)]),
+    "Ensemble(2)": lambda: Ensemble([BLOCK, lambda x: x]),
+    "WeightSamples(3)": lambda: WeightSamples(STATES),
+    "WeightSamples(named_sampler)": lambda: WeightSamples(named_sampler),
+    "WeightSamples(<lambda>)": lambda: WeightSamples(lambda k: {}),
+    "WeightSamples(partial)": lambda: WeightSamples(partial(named_sampler, shift=1)),
+    "WeightSamples(Sampler)": lambda: WeightSamples(Sampler()),
+    "SWAG(3, rank=20, scale=1.0, seed=0)": lambda: SWAG(STATES),
+    "Laplace(FakeApproximation, linearised=False)": lambda: Laplace(FakeApproximation(nn.Linear(2, 1)), False),
+    "Stochastic()": Stochastic,
+    "MeanField()": MeanField,
+    "PointEstimate()": PointEstimate,
+}
+
+
+@pytest.mark.parametrize("words", REPRS)
+def test_reprs_are_short_and_without_memory_addresses(words):
+    assert repr(REPRS[words]()) == words
+    assert not re.search("0x[0-9a-f]{4}", words)
+    assert len(words) < 60

@@ -1,4 +1,4 @@
-"""Models that draw their own weights are one function per draw, and a seed decides which."""
+"""Stochastic: a model that samples its own weights is one function per draw, determined by the seed."""
 
 import random
 

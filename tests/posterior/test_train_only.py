@@ -1,4 +1,4 @@
-"""Dropout that a model applies in train mode only is found, and nothing else of train mode comes with it."""
+"""Dropout that a model applies in train mode only is drawn, without other effects of train mode."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import geh_explain as geh
+from geh_explain._hashing import digest
 from geh_explain.posterior import MCDropout, PointEstimate
 
 
@@ -43,7 +44,7 @@ class OnlyInTraining(nn.Module):
 
 
 class TwoFaced(nn.Module):
-    """Drops in train mode, and puts out something else there."""
+    """Drops in train mode, and changes something else there too."""
 
     def __init__(self, when="tuple"):
         super().__init__()
@@ -81,7 +82,7 @@ def test_dropout_behind_the_training_flag_of_the_whole_model_is_drawn(posterior)
     assert np.ptp(result.absolute, axis=0).max() > 0
 
 
-def test_it_is_not_passed_over_where_there_is_other_dropout_too():
+def test_it_is_drawn_beside_other_dropout():
     model = Transformer(p=0.5, other=0.2)
     with_it = explain(model).absolute
     model.attention.p = 0.0
@@ -115,10 +116,70 @@ def test_what_does_other_things_in_train_mode_stays_in_eval_and_is_named(when):
     model = TwoFaced(when)
     with pytest.warns(geh.GEHWarning, match="TwoFaced drop in train mode only and do other things"):
         result = explain(model, shape=(3,))
-    # Its other dropout is drawn all the same.
+    # Its other dropout is drawn.
     assert result.settings["posterior"] == "MCDropout()"
     assert np.ptp(result.absolute, axis=0).max() > 0
     assert float(model.count) == 0
+
+
+def test_left_out_names_the_classes_whose_dropout_is_not_drawn():
+    x = torch.randn(1, 3, dtype=torch.double)
+    for model, names in ((TwoFaced("other"), ("TwoFaced",)), (TwoFaced("plain"), ()), (OnlyInTraining(), ())):
+        model.eval()
+        assert MCDropout().left_out(model, lambda model=model: model(x)) == names
+        assert not model.training
+    chosen = TwoFaced("other").eval()
+    assert MCDropout([chosen.net[2]]).left_out(chosen, lambda: chosen(x)) == ()
+
+
+def test_left_out_is_found_where_nothing_else_drops():
+    model, x = TwoFaced("other").eval(), torch.randn(1, 3, dtype=torch.double)
+    model.net[2].p = 0.0
+    assert MCDropout().left_out(model, lambda: model(x)) == ("TwoFaced",)
+
+
+def test_one_instance_serves_several_models():
+    posterior = MCDropout()
+    before = digest(posterior)
+    with pytest.warns(geh.GEHWarning, match="TwoFaced drop in train mode only"):
+        explain(TwoFaced("other"), posterior, shape=(3,))
+    # filterwarnings=error: a warning about the earlier model would fail here.
+    shared = explain(OnlyInTraining(), posterior, shape=(3,))
+    assert shared.settings["warnings"] == []
+    assert digest(posterior) == before
+    assert vars(posterior) == {"modules": None}
+
+
+def test_interleaved_draws_of_two_models_do_not_affect_each_other():
+    posterior, x = MCDropout(), torch.randn(4, 3, dtype=torch.double)
+    models = [OnlyInTraining().eval(), OnlyInTraining().eval()]
+
+    def outputs(model, draws):
+        with torch.no_grad(), next(draws):
+            model(x[:1])
+            return model(x)
+
+    alone = [[outputs(model, draws) for _ in range(3)] for model in models for draws in [posterior.draws(model, 3, 0)]]
+    both = [posterior.draws(model, 3, 0) for model in models]
+    interleaved = [[outputs(model, draws) for model, draws in zip(models, both, strict=True)] for _ in range(3)]
+    for number in range(3):
+        assert torch.equal(interleaved[number][0], alone[0][number])
+        assert torch.equal(interleaved[number][1], alone[1][number])
+
+
+def test_batched_draws_find_it_without_a_draw_before():
+    model, x = OnlyInTraining().eval(), torch.randn(4, 3, dtype=torch.double)
+    single = []
+    with torch.no_grad():
+        for draw in MCDropout().draws(model, 3, seed=2):
+            with draw:
+                model(x[:1])
+                single.append(model(x))
+        with MCDropout().batched(model, range(3), seed=2):
+            model(x[:1])
+            batched = model(torch.cat([x] * 3))
+        assert torch.equal(batched, torch.cat(single))
+        assert not torch.equal(batched[:4], model(x))
 
 
 def test_what_fails_in_train_mode_stays_in_eval():
@@ -159,7 +220,7 @@ def test_the_attention_dropout_of_hugging_face_models_is_drawn():
     pytest.importorskip("transformers", reason="transformers is not installed (pip install geh_explain[zoo])")
     from zoo import torchvision
 
-    torchvision()  # transformers imports it, and does not survive operators that do not load
+    torchvision()  # transformers imports it, and fails if its operators do not load
     from transformers import BertConfig, BertForSequenceClassification
 
     small = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}

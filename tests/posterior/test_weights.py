@@ -1,12 +1,13 @@
-"""Samples of the weights: each draw is the model with one sample loaded, and a wrong sample is named."""
+"""WeightSamples: each draw is the model with one sample loaded; errors name a wrong sample."""
 
 from copy import deepcopy
 
 import numpy as np
 import pytest
 import torch
-from drawing import explain, local_hessians, network, points, same
+from drawing import explain, local_hessians, network, points, same, trained
 from torch import nn
+from torch.func import functional_call, hessian, vmap
 
 import geh_explain as geh
 from geh_explain.posterior import Ensemble, PointEstimate, WeightSamples
@@ -14,7 +15,7 @@ from geh_explain.posterior import Ensemble, PointEstimate, WeightSamples
 pytestmark = pytest.mark.usefixtures("seeded")
 
 
-# What a sample stands for
+# The model with a sample loaded
 
 
 def perturbed(model, number=4):
@@ -163,3 +164,48 @@ def test_samples_are_a_list_of_state_dicts(samples):
 def test_a_callable_must_return_state_dicts():
     with pytest.raises(geh.GEHError, match=r"sample 0.*NoneType.*state dict"):
         explain(network(), WeightSamples(lambda k: None))
+
+
+# Samples of Pyro
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_samples_of_pyro_are_explained():
+    pyro = pytest.importorskip("pyro")
+    from pyro.infer import MCMC, NUTS
+    from pyro.nn import PyroSample
+    from pyro.nn.module import to_pyro_module_
+
+    _, x, y = trained(60)
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    bayesian = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    to_pyro_module_(bayesian)
+    for module in (bayesian[0], bayesian[2]):
+        for name, value in list(module.named_parameters()):
+            prior = pyro.distributions.Normal(0.0, 1.0).expand(value.shape).to_event(value.ndim)
+            setattr(module, name, PyroSample(prior))
+
+    def model(x, y):
+        mean = bayesian(x)[:, 0]
+        with pyro.plate("rows", len(x)):
+            pyro.sample("y", pyro.distributions.Normal(mean, 0.3), obs=y[:, 0])
+
+    pyro.set_rng_seed(0)
+    sampler = MCMC(NUTS(model, max_tree_depth=3), num_samples=15, warmup_steps=15, disable_progbar=True)
+    sampler.run(x, y)
+    posterior = WeightSamples.from_pyro(sampler.get_samples())
+    result = geh.GEHExplainer(net, posterior=posterior).explain(x, groups=1, progress=False)
+    assert result.geh.draws.shape == (15, 3)
+    with torch.no_grad():
+        drawn = functional_call(net, posterior.samples[4], (x,))
+    direct = hessian(lambda row: functional_call(net, posterior.samples[4], (row,))[0])
+    expected = vmap(direct)(x).mean(0)[0, 1].abs()
+    assert result.aeh.draws[4, 0] == pytest.approx(float(expected), rel=1e-3)
+    assert torch.isfinite(drawn).all()
+
+
+def test_samples_without_the_prefix_are_left_out_and_none_is_an_error():
+    drawn = {"net.weight": torch.randn(5, 1, 3), "sigma": torch.rand(5)}
+    assert [list(state) for state in WeightSamples.from_pyro(drawn, prefix="net.").samples] == [["weight"]] * 5
+    with pytest.raises(geh.GEHError, match="prefix='model"):
+        WeightSamples.from_pyro(drawn, prefix="model.")

@@ -1,4 +1,4 @@
-"""The page as a file: what it says and holds, what it escapes, and how large it is."""
+"""The report page as a file: its sentences, its data, what it escapes, and its size."""
 
 import json
 import re
@@ -7,24 +7,12 @@ from importlib.resources import files
 import numpy as np
 import pytest
 import torch
+from synthetic import random_result, result_of, without_draws
 from torch import nn
 
 import geh_explain as geh
 from geh_explain.cli import main
-from geh_explain.report.words import how_to_read, sentences
-from geh_explain.scores.draws import DrawMoments, Draws
-
-
-def made_up(units=5, draws=30, groups=2, names=None, settings=None, noise=0.5):
-    """Return interactions of units whose later pairs are stronger."""
-    rng = np.random.default_rng(0)
-    pairs = units * (units - 1) // 2
-    signed = rng.normal(np.linspace(0, 3, pairs), noise, size=(draws, groups, pairs))
-    names = names or [f"unit {i}" for i in range(units)]
-    labels = np.arange(20) % groups
-    return geh.Interactions(
-        Draws(signed, np.abs(signed).mean(1)), labels, names, [str(group) for group in range(groups)], settings or {}
-    )
+from geh_explain.report.text import reading_guide, summarise
 
 
 def without_library(path):
@@ -40,46 +28,46 @@ def data_of(path):
 
 
 def test_the_page_holds_the_numbers_of_the_result(tmp_path):
-    result = made_up(6, groups=3)
+    result = random_result(6, groups=3)
     data = data_of(result.report(tmp_path / "page.html"))
     first, second = data["pairs"]["first"], data["pairs"]["second"]
     assert sorted(zip(first, second, strict=True)) == [(i, j) for i in range(6) for j in range(i + 1, 6)]
     for name in ("geh", "aeh", "eah"):
         for key in ("mean", "std"):
-            wanted = getattr(result.scores(name), key)[first, second]
-            np.testing.assert_allclose(data["measures"][name][key], wanted, rtol=1e-4)
+            expected = getattr(result.scores(name), key)[first, second]
+            np.testing.assert_allclose(data["measures"][name][key], expected, rtol=1e-4)
     assert data["measures"]["geh"]["mean"] == sorted(data["measures"]["geh"]["mean"], reverse=True)
     table = result.table()
     np.testing.assert_allclose(data["measures"]["geh"]["p"], table["p_value"], rtol=1e-4)
-    low = np.array(data["measures"]["geh"]["mean"]) - data["width"] * np.array(data["measures"]["geh"]["std"])
+    low = np.array(data["measures"]["geh"]["mean"]) - data["multiplier"] * np.array(data["measures"]["geh"]["std"])
     np.testing.assert_allclose(low, table["low"], rtol=1e-3, atol=1e-4)
     for number, (i, j) in enumerate(zip(first, second, strict=True)):
         regions = result.regions(i, j)
-        np.testing.assert_allclose(data["regions"]["mean"][number], regions["mean"], rtol=1e-4)
-        np.testing.assert_allclose(data["regions"]["std"][number], regions["std"], rtol=1e-4)
+        np.testing.assert_allclose(data["group_effects"]["mean"][number], regions["mean"], rtol=1e-4)
+        np.testing.assert_allclose(data["group_effects"]["std"][number], regions["std"], rtol=1e-4)
     assert data["groups"] == {"names": ["0", "1", "2"], "sizes": [7, 7, 6]}
 
 
 def test_the_majority_of_the_data_decides_on_a_sign():
     signed = np.array([[[1.0, -1.0, 1.0], [-9.0, -1.0, 0.0], [1.0, 2.0, -1.0]]])  # draws, groups, pairs
     labels = np.array([0, 0, 1, 2, 2])
-    result = geh.Interactions(Draws(signed, np.abs(signed).mean(1)), labels, list("abc"), list("uvw"), {})
+    result = result_of(signed, "abc", labels)
     assert result.majority_signs().tolist() == [1, -1, 0]
 
 
 def test_moments_are_enough_for_a_page(tmp_path):
-    result = made_up(5)
-    moments = DrawMoments()
-    moments.add(result._draws, result.sizes)
-    kept = geh.Interactions(moments, result.labels, result.names, result.group_names, {})
-    ours, theirs = (data_of(each.report(tmp_path / f"{n}.html"))["measures"] for n, each in enumerate((kept, result)))
-    np.testing.assert_allclose(ours["geh"]["std"], theirs["geh"]["std"], rtol=1e-3)
+    result = random_result(5)
+    draws, moments = (
+        data_of(each.report(tmp_path / f"{name}.html"))["measures"]
+        for name, each in (("draws", result), ("moments", without_draws(result)))
+    )
+    np.testing.assert_allclose(moments["geh"]["std"], draws["geh"]["std"], rtol=1e-3)
 
 
 def test_one_draw_gives_a_page_without_intervals(tmp_path):
-    result = made_up(draws=1)
+    result = random_result(draws=1)
     data = data_of(result.report(tmp_path / "page.html"))
-    assert data["width"] is None
+    assert data["multiplier"] is None
     assert data["measures"]["geh"]["std"] is None
     assert "point estimate, without intervals" in (tmp_path / "page.html").read_text()
 
@@ -87,7 +75,7 @@ def test_one_draw_gives_a_page_without_intervals(tmp_path):
 def test_names_titles_settings_and_warnings_are_escaped(tmp_path):
     evil = "</script><script>alert(1)</script>"
     names = [evil, "<img src=x onerror=alert(2)>", "@@DATA@@", "a & b"]
-    result = made_up(4, names=names, settings={"posterior": evil, "warnings": [evil], "model": evil})
+    result = random_result(4, names=names, posterior=evil, warnings=[evil], model=evil)
     path = result.report(tmp_path / "page.html", title=evil + "@@SUMMARY@@")
     text = without_library(path)
     assert text.lower().count("</script") == 3
@@ -96,31 +84,31 @@ def test_names_titles_settings_and_warnings_are_escaped(tmp_path):
 
 
 def test_a_page_names_no_place_on_the_net_that_is_fetched(tmp_path):
-    text = without_library(made_up().report(tmp_path / "page.html"))
+    text = without_library(random_result().report(tmp_path / "page.html"))
     assert not re.search(r"<(script|link|img|iframe)[^>]*\s(src|href)=", text)
     assert "default-src 'none'" in text
 
 
 def test_pages_are_small(tmp_path):
-    assert made_up(50, draws=100, groups=10).report(tmp_path / "a.html").stat().st_size < 1_600_000
-    assert made_up(50, draws=10, groups=60).report(tmp_path / "b.html").stat().st_size < 3_000_000
+    assert random_result(50, draws=100, groups=10).report(tmp_path / "a.html").stat().st_size < 1_600_000
+    assert random_result(50, draws=10, groups=60).report(tmp_path / "b.html").stat().st_size < 3_000_000
 
 
 def test_of_very_many_units_the_strongest_are_shown_and_the_page_says_so(tmp_path):
-    result = made_up(120, draws=3, groups=60)
+    result = random_result(120, draws=3, groups=60)
     path = result.report(tmp_path / "page.html")
     data, text = data_of(path), path.read_text()
     assert path.stat().st_size < 3_000_000
     assert "the 60 units with the strongest pairs, of 120" in text
     pairs = set(zip(data["pairs"]["first"], data["pairs"]["second"], strict=True))
     assert f"{len(pairs):,} of 7,140 pairs" in text
-    strongest = np.argsort(-result.geh.pair_mean())[:2000]
+    strongest = np.argsort(-result.geh.pair_mean)[:2000]
     i, j = np.triu_indices(120, 1)
     assert set(zip(i[strongest].tolist(), j[strongest].tolist(), strict=True)) <= pairs
-    heat = set(data["heat"])
+    heat = set(data["heatmap"])
     assert {(a, b) for a in heat for b in heat if a < b} <= pairs
-    assert len(data["regions"]["mean"]) == 1250
-    assert "Effects by region are shown for the 1,250 strongest pairs" in text
+    assert len(data["group_effects"]["mean"]) == 1250
+    assert "Effects by group are shown for the 1,250 strongest pairs" in text
 
 
 def test_surfaces_and_images_are_shown_with_their_pairs(tmp_path):
@@ -156,31 +144,40 @@ def test_surfaces_and_images_are_shown_with_their_pairs(tmp_path):
 def test_wrong_arguments_are_named(tmp_path, options, words):
     path = tmp_path / options.pop("path", "page.html")
     with pytest.raises(geh.GEHError, match=words):
-        made_up().report(path, **options)
+        random_result().report(path, **options)
     assert not path.exists()
 
 
-def test_words_say_what_was_explained_how_sure_and_what_came_out():
-    result = made_up(3, settings={"place": "the inputs", "posterior": "MCDropout()"})
-    told = " ".join(sentences(result))
+def test_the_summary_says_what_was_explained_its_uncertainty_and_the_strongest_pairs():
+    result = random_result(3, place="the inputs", posterior="MCDropout()")
+    summary = " ".join(summarise(result))
     table = result.table()
-    assert "3 units of the inputs were explained at 20 points, which make up 2 regions." in told
-    assert "30 draws of MCDropout()" in told
+    assert "Pairwise interactions of 3 units of the inputs, at 20 points in 2 groups." in summary
+    assert "Uncertainty: 30 MC dropout draws." in summary
+    assert "Uncertainty: 30 draws of Ensemble(30)." in " ".join(summarise(random_result(3, posterior="Ensemble(30)")))
     count = int(table["significant"].sum())
-    assert f"{count} pair{'s' * (count != 1)} of 3 {'is' if count == 1 else 'are'} significant at 95%" in told
+    assert f"{count} of 3 pairs {'is' if count == 1 else 'are'} significant at 95 %." in summary
     best = table.iloc[0]
-    assert f"{best.unit_i} and {best.unit_j} (GEH {best['mean']:.3g}, between {best.low:.3g}" in told
-    assert "positive in all regions" in told
+    interval = f"95 % interval {best.low:.3g} to {best.high:.3g}"
+    assert f"{best.unit_i} × {best.unit_j} (GEH {best['mean']:.3g}, {interval}, positive in all groups)" in summary
 
 
-def test_the_note_on_reading_knows_the_scale_and_the_draws():
-    assert "comparable" in how_to_read(made_up(settings={"scale": "std"}))[-1]
-    assert any("posterior" in paragraph for paragraph in how_to_read(made_up()))
-    assert not any("posterior" in paragraph for paragraph in how_to_read(made_up(draws=1)))
+def test_the_summary_counts_groups_of_either_sign():
+    signed = np.zeros((1, 3, 3)) + np.array([[1.0, 0.0, -2.0], [-1.0, 0.0, -2.0], [1.0, 0.0, -2.0]])
+    summary = " ".join(summarise(result_of(signed, "abc", [0, 1, 2])))
+    assert "Strongest pairs: b × c (GEH 2, negative in all groups); " in summary
+    assert "a × b (GEH 1, positive in 2 of 3 groups, negative in 1); " in summary
+    assert "a × c (GEH 0, no effect)." in summary
+
+
+def test_the_reading_guide_depends_on_the_scale_and_the_draws():
+    assert "comparable" in reading_guide(random_result(scale="std"))[-1]
+    assert any("posterior" in paragraph for paragraph in reading_guide(random_result()))
+    assert not any("posterior" in paragraph for paragraph in reading_guide(random_result(draws=1)))
 
 
 def test_the_command_line_writes_the_page_and_prints_the_table(tmp_path, capsys):
-    result = made_up()
+    result = random_result()
     path = result.save(tmp_path / "saved.npz")
     assert main(["report", str(path), "--title", "Mine"]) == 0
     assert "<title>Mine</title>" in (tmp_path / "saved.html").read_text()

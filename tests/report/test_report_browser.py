@@ -1,4 +1,4 @@
-"""The page in a browser: no errors, no requests, the numbers of the result, and everything does what it says."""
+"""The report page in a browser: no errors, no requests, the numbers of the result, and working controls."""
 
 import csv
 import json
@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from test_report import made_up
+from synthetic import random_result
 from torch import nn
 
 import geh_explain as geh
@@ -63,12 +63,14 @@ def opened(browser):
     assert len(asked) >= len(contexts)
 
 
+@pytest.fixture(scope="module")
+def result():
+    return random_result(6, groups=3, names=NAMES, noise=1.5)
+
+
 @pytest.fixture
-def page(opened, tmp_path):
-    return opened(RESULT.report(tmp_path / "page.html"))
-
-
-RESULT = made_up(6, groups=3, names=NAMES, noise=1.5)
+def page(opened, result, tmp_path):
+    return opened(result.report(tmp_path / "page.html"))
 
 
 def marks(page, selector):
@@ -83,10 +85,10 @@ def label(row):
     return f"{row['unit_i']} × {row['unit_j']}"
 
 
-def test_the_heatmap_shows_every_pair_twice_in_its_place_and_darker_the_stronger_it_is(page):
+def test_the_heatmap_shows_every_pair_twice_in_its_place_and_darker_the_stronger_it_is(page, result):
     cells = marks(page, CELLS)
     assert len(cells) == 30
-    mean = RESULT.geh.mean
+    mean = result.geh.mean
     columns = sorted({cell["box"][0] for cell in cells})
     rows = sorted({cell["box"][1] for cell in cells})
     assert len(columns) == len(rows) == 6
@@ -100,8 +102,8 @@ def test_the_heatmap_shows_every_pair_twice_in_its_place_and_darker_the_stronger
     assert light[0] > light[-1] + 200
 
 
-def test_the_forest_has_a_row_for_each_pair_and_its_marks_stand_where_the_numbers_say(page):
-    table = RESULT.table()
+def test_the_forest_has_a_row_for_each_pair_and_its_marks_stand_where_the_numbers_say(page, result):
+    table = result.table()
     points = marks(page, POINTS)
     assert [point["label"] for point in sorted(points, key=lambda point: point["box"][1])] == [
         label(row) for _, row in table.iterrows()
@@ -111,7 +113,7 @@ def test_the_forest_has_a_row_for_each_pair_and_its_marks_stand_where_the_number
     slope, zero = np.polyfit(means, middles, 1)
     np.testing.assert_allclose(middles, zero + slope * means, atol=0.5)
     np.testing.assert_allclose(sorted(means), sorted(table["mean"]), rtol=1e-4)
-    half = RESULT.geh.pair_interval(0.5)
+    half = result.geh.pair_interval(0.5)
     ends = {"thin": (table["low"], table["high"]), "thick": (np.sort(half[0]), np.sort(half[1]))}
     rules = [rule for rule in marks(page, RULES) if "label" in rule]
     assert len(rules) == 2 * len(table)
@@ -126,8 +128,8 @@ def test_the_forest_has_a_row_for_each_pair_and_its_marks_stand_where_the_number
     assert 0 < len(unsure) < len(table)
 
 
-def test_choosing_a_pair_in_one_chart_shows_it_in_the_others(page):
-    table = RESULT.table()
+def test_choosing_a_pair_in_one_chart_shows_it_in_the_others(page, result):
+    table = result.table()
     assert chosen(page) == label(table.iloc[0])
     cell = page.locator(CELLS).nth(7)
     data = marks(page, CELLS)[7]
@@ -139,10 +141,10 @@ def test_choosing_a_pair_in_one_chart_shows_it_in_the_others(page):
     in_forest = {each["label"]: each["fill"] for each in marks(page, POINTS)}
     assert [name for name, fill in in_forest.items() if fill == "rgb(213, 94, 0)"] == [data["label"]]
     assert page.text_content("#table tr.chosen td:nth-child(2)") == data["second"]
-    regions = RESULT.regions(data["first"], data["second"])
-    shown = marks(page, "#regions .mark-symbol.role-mark path")
+    regions = result.regions(data["first"], data["second"])
+    shown = marks(page, "#groups .mark-symbol.role-mark path")
     np.testing.assert_allclose([each["mean"] for each in shown], regions["mean"], rtol=1e-4)
-    assert [each["region"] for each in shown] == [f"{name} (7)" if name != "2" else "2 (6)" for name in regions.index]
+    assert [each["group"] for each in shown] == [f"{name} (7)" if name != "2" else "2 (6)" for name in regions.index]
     page.locator(POINTS).nth(3).click()
     page.wait_for_function("(name) => document.getElementById('pair').textContent === name", arg=label(table.iloc[3]))
     page.locator("#network").scroll_into_view_if_needed()
@@ -151,8 +153,8 @@ def test_choosing_a_pair_in_one_chart_shows_it_in_the_others(page):
     page.wait_for_function("(name) => document.getElementById('pair').textContent === name", arg=label(table.iloc[0]))
 
 
-def test_the_slider_the_box_and_the_search_leave_what_they_should(page):
-    table = RESULT.table()
+def test_the_slider_the_box_and_the_search_leave_what_they_should(page, result):
+    table = result.table()
     page.locator("#threshold").fill("50")
     strong = table[table["mean"] >= table["mean"].max() / 2]
     page.wait_for_function(f"document.getElementById('count').textContent.startsWith('{len(strong)} of')")
@@ -174,10 +176,10 @@ def test_the_slider_the_box_and_the_search_leave_what_they_should(page):
     page.wait_for_function(f"document.querySelectorAll('{POINTS}').length === {len(sure)}")
 
 
-def test_another_measure_shows_its_own_numbers(page):
+def test_another_measure_shows_its_own_numbers(page, result):
     page.locator("#measure").select_option("aeh")
-    table = RESULT.table("aeh")
-    page.wait_for_function("document.getElementById('pair-says').textContent.startsWith('AEH')")
+    table = result.table("aeh")
+    page.wait_for_function("document.getElementById('pair-summary').textContent.startsWith('AEH')")
     shown = page.locator("#table tbody tr").first
     assert float(shown.locator("td").nth(2).text_content()) == pytest.approx(table["mean"][0], rel=1e-3)
     np.testing.assert_allclose(sorted(each["mean"] for each in marks(page, POINTS)), sorted(table["mean"]), rtol=1e-4)
@@ -212,20 +214,20 @@ def test_names_with_tags_are_shown_as_they_are_and_harm_nobody(page):
     assert page.title() == "Interactions in a network"
 
 
-def test_the_download_is_the_table(page, tmp_path):
+def test_the_download_is_the_table(page, tmp_path, result):
     with page.expect_download() as waiting:
         page.locator("#download").click()
     waiting.value.save_as(tmp_path / "table.csv")
     with open(tmp_path / "table.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    table = RESULT.table()
+    table = result.table()
     assert [(row["unit i"], row["unit j"]) for row in rows] == list(zip(table["unit_i"], table["unit_j"], strict=True))
     for name in ("mean", "std", "low", "high"):
         np.testing.assert_allclose([float(row[name]) for row in rows], table[name], rtol=1e-3, atol=1e-4)
 
 
-def test_everything_can_be_reached_with_the_keyboard(page):
-    table = RESULT.table()
+def test_everything_can_be_reached_with_the_keyboard(page, result):
+    table = result.table()
     page.locator("figure[tabindex]").first.focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_function("(name) => document.getElementById('pair').textContent === name", arg=label(table.iloc[1]))
@@ -256,15 +258,15 @@ def test_surfaces_and_images_appear_with_their_pair_alone(opened, tmp_path):
     shown = marks(page, "#surface .mark-rect.role-mark path")
     assert sorted(each["value"] for each in shown) == pytest.approx(sorted(surface.values.ravel()), rel=1e-3, abs=1e-6)
     images = page.evaluate("[...document.querySelectorAll('#images img')].map((i) => [i.alt, i.naturalWidth])")
-    assert [alt for alt, _ in images] == [f"Inputs that excite {name} most" for name in (i, j)]
+    assert [alt for alt, _ in images] == [f"Inputs with the highest activation of {name}" for name in (i, j)]
     assert all(width > 100 for _, width in images)
     assert not page.locator("#only-significant").is_visible()
     page.locator(f"#table tbody tr:has-text('{m}')").filter(has_text=k).first.click()
     page.wait_for_selector("#surface-figure[hidden]", state="attached")
 
 
-def test_light_and_dark_differ_and_follow_the_reader(opened, tmp_path):
-    path = RESULT.report(tmp_path / "page.html")
+def test_light_and_dark_differ_and_follow_the_reader(opened, tmp_path, result):
+    path = result.report(tmp_path / "page.html")
     backs = []
     for scheme in ("light", "dark"):
         page = opened(path, color_scheme=scheme)
@@ -280,7 +282,7 @@ def test_light_and_dark_differ_and_follow_the_reader(opened, tmp_path):
 
 
 def test_a_page_of_very_many_units_opens(opened, tmp_path):
-    page = opened(made_up(150, draws=3).report(tmp_path / "page.html"))
+    page = opened(random_result(150, draws=3).report(tmp_path / "page.html"))
     assert len(marks(page, CELLS)) == 60 * 59
     assert page.locator("#table tbody tr").count() == 200
     page.locator("#more").click()

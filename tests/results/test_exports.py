@@ -8,71 +8,69 @@ import pytest
 import torch
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from test_report import made_up
+from synthetic import random_result, without_draws
 from torch import nn
 
 import geh_explain as geh
 
-RESULT = made_up(4, groups=3)
+
+@pytest.fixture(scope="module")
+def result():
+    return random_result(4, groups=3)
 
 
-def test_a_graph_has_the_numbers_of_the_table():
+def test_a_graph_has_the_numbers_of_the_table(result):
     networkx = pytest.importorskip("networkx")
-    graph = RESULT.to_networkx("aeh", level=0.9)
-    assert list(graph) == RESULT.names
+    graph = result.to_networkx("aeh", level=0.9)
+    assert list(graph) == result.names
     assert graph.number_of_edges() == 6
-    for row in RESULT.table("aeh", level=0.9).itertuples():
+    for row in result.table("aeh", level=0.9).itertuples():
         edge = graph.edges[row.unit_i, row.unit_j]
         assert edge["weight"] == edge["mean"] == row.mean
         assert (edge["low"], edge["high"], edge["significant"]) == (row.low, row.high, row.significant)
-        assert edge["sign"] == RESULT.majority_signs()[RESULT.pair(row.unit_i, row.unit_j)]
+        assert edge["sign"] == result.majority_signs()[result.pair(row.unit_i, row.unit_j)]
     strength = dict(graph.degree(weight="weight"))
-    np.testing.assert_allclose([strength[name] for name in RESULT.names], RESULT.aeh.mean.sum(axis=0))
+    np.testing.assert_allclose([strength[name] for name in result.names], result.aeh.mean.sum(axis=0))
     assert networkx.is_connected(graph)
 
 
-def test_a_data_set_has_all_draws_by_name():
+def test_a_data_set_has_all_draws_by_name(result):
     pytest.importorskip("xarray")
-    data = RESULT.to_xarray()
+    data = result.to_xarray()
     assert dict(data.sizes) == {"chain": 1, "draw": 30, "pair": 6}
     for name in ("geh", "aeh", "eah"):
-        np.testing.assert_array_equal(data[name][0], RESULT.scores(name).draws)
+        np.testing.assert_array_equal(data[name][0], result.scores(name).draws)
     chosen = data["geh"].sel(pair="unit 1 × unit 3")
-    np.testing.assert_array_equal(chosen[0], RESULT.geh.draws[:, RESULT.pair(1, 3)])
+    np.testing.assert_array_equal(chosen[0], result.geh.draws[:, result.pair(1, 3)])
     assert data["unit_i"].values.tolist()[-1] == "unit 2"
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_arviz_draws_its_forest_of_it():
+def test_arviz_draws_its_forest_of_it(result):
     arviz = pytest.importorskip("arviz")
     import matplotlib
 
     matplotlib.use("Agg")
-    data = arviz.convert_to_inference_data(RESULT.to_xarray())
+    data = arviz.convert_to_inference_data(result.to_xarray())
     summary = arviz.summary(data, var_names=["geh"], kind="stats", round_to=6)
-    np.testing.assert_allclose(summary["mean"], RESULT.geh.pair_mean(), atol=1e-5)
+    np.testing.assert_allclose(summary["mean"], result.geh.pair_mean, atol=1e-5)
     (axes,) = arviz.plot_forest(data, var_names=["geh"], combined=True)
     assert [label.get_text() for label in axes.get_yticklabels()][::-1] == [
         f"geh[{i} × {j}]" if n == 0 else f"[{i} × {j}]"
-        for n, (i, j) in enumerate((a, b) for x, a in enumerate(RESULT.names) for b in RESULT.names[x + 1 :])
+        for n, (i, j) in enumerate((a, b) for x, a in enumerate(result.names) for b in result.names[x + 1 :])
     ]
 
 
-def test_moments_have_no_draws_to_hand_over():
-    from geh_explain.scores.draws import DrawMoments
-
+def test_moments_have_no_draws_to_hand_over(result):
     pytest.importorskip("xarray")
-    moments = DrawMoments()
-    moments.add(RESULT._draws, RESULT.sizes)
-    kept = geh.Interactions(moments, RESULT.labels, RESULT.names, RESULT.group_names, {})
     with pytest.raises(geh.GEHError, match="did not fit into memory"):
-        kept.to_xarray()
+        without_draws(result).to_xarray()
 
 
-def test_a_missing_package_is_named(monkeypatch):
+def test_a_missing_package_is_named(result, monkeypatch):
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(geh.GEHError, match="networkx is not installed; `pip install networkx` adds it"):
-        RESULT.to_networkx()
+        result.to_networkx()
 
 
 def table(rows=300):

@@ -1,4 +1,4 @@
-"""A file gives back exactly the result that was saved, or an error in words."""
+"""A file is loaded as exactly the result that was saved, or refused with an error."""
 
 import gc
 import io
@@ -12,14 +12,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from weighted import RESULT, explain
+from weighted import explain
 
 import geh_explain as geh
 
 
+@pytest.fixture(scope="module")
+def result() -> geh.Interactions:
+    return explain()
+
+
 @pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    return RESULT.save(tmp_path / "result.npz")
+def saved(result: geh.Interactions, tmp_path: Path) -> Path:
+    return result.save(tmp_path / "result.npz")
 
 
 def assert_same(one: geh.Interactions, other: geh.Interactions) -> None:
@@ -29,27 +34,27 @@ def assert_same(one: geh.Interactions, other: geh.Interactions) -> None:
     assert (one.names, one.group_names, one.settings) == (other.names, other.group_names, other.settings)
 
 
-def test_what_is_loaded_is_what_was_saved(saved: Path) -> None:
+def test_what_is_loaded_is_what_was_saved(result: geh.Interactions, saved: Path) -> None:
     loaded = geh.Interactions.load(saved)
-    assert_same(loaded, RESULT)
+    assert_same(loaded, result)
     for name in ("aeh", "geh", "eah"):
-        np.testing.assert_array_equal(getattr(loaded, name).draws, getattr(RESULT, name).draws)
-        pd.testing.assert_frame_equal(loaded.table(name), RESULT.table(name))
-    pd.testing.assert_frame_equal(loaded.regions("age", "rooms"), RESULT.regions("age", "rooms"))
-    assert repr(loaded) == repr(RESULT)
-    assert_same(geh.Interactions.load(str(saved)), RESULT)
+        np.testing.assert_array_equal(getattr(loaded, name).draws, getattr(result, name).draws)
+        pd.testing.assert_frame_equal(loaded.table(name), result.table(name))
+    pd.testing.assert_frame_equal(loaded.regions("age", "rooms"), result.regions("age", "rooms"))
+    assert repr(loaded) == repr(result)
+    assert_same(geh.Interactions.load(str(saved)), result)
 
 
 def test_a_single_draw_and_odd_names_survive_saving(tmp_path: Path) -> None:
     names = ["größe \U0001f4d0", "a,b\n\"c'", "<b>"]
-    result = explain([(1.0, 4.0)], names=names)
-    assert_same(geh.Interactions.load(result.save(tmp_path / "one.npz")), result)
+    one_draw = explain([(1.0, 4.0)], names=names)
+    assert_same(geh.Interactions.load(one_draw.save(tmp_path / "one.npz")), one_draw)
 
 
-def test_a_name_without_the_ending_gets_it(tmp_path: Path) -> None:
-    path = RESULT.save(tmp_path / "run.1")
+def test_a_name_without_the_ending_gets_it(result: geh.Interactions, tmp_path: Path) -> None:
+    path = result.save(tmp_path / "run.1")
     assert path == tmp_path / "run.1.npz"
-    assert_same(geh.Interactions.load(path), RESULT)
+    assert_same(geh.Interactions.load(path), result)
 
 
 def test_a_file_holds_arrays_and_json_only(saved: Path) -> None:
@@ -72,14 +77,14 @@ def test_a_truncated_file_is_refused_at_every_length(saved: Path) -> None:
         assert_refused(saved)
 
 
-def test_a_changed_byte_is_refused_or_does_no_harm(saved: Path) -> None:
+def test_a_changed_byte_is_refused_or_does_no_harm(result: geh.Interactions, saved: Path) -> None:
     content = saved.read_bytes()
     directory = content.index(b"PK\x01\x02")
     wrong = []
     for place in {*range(0, len(content), 7), *range(directory, len(content))}:
         saved.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
-            assert_same(geh.Interactions.load(saved), RESULT)
+            assert_same(geh.Interactions.load(saved), result)
         except geh.GEHError:
             continue
         except Exception as error:
@@ -124,13 +129,13 @@ def rewrite(path: Path, **members: bytes | None) -> None:
                 archive.writestr(name, content)
 
 
-def about(**changes: Any) -> bytes:
+def about(result: geh.Interactions, **changes: Any) -> bytes:
     """The words of a saved file with some of them changed."""
     words = {
         "format": "geh_explain.Interactions/1",
-        "names": RESULT.names,
-        "group_names": RESULT.group_names,
-        "settings": RESULT.settings,
+        "names": result.names,
+        "group_names": result.group_names,
+        "settings": result.settings,
     }
     return text(json.dumps(words | changes))
 
@@ -139,58 +144,64 @@ def text(words: str) -> bytes:
     return as_npy(np.frombuffer(words.encode(), dtype=np.uint8))
 
 
-def test_a_file_put_together_by_hand_is_read(saved: Path) -> None:
-    rewrite(saved, about=about(), signed=as_npy(RESULT.signed))
-    assert_same(geh.Interactions.load(saved), RESULT)
+def test_a_file_put_together_by_hand_is_read(result: geh.Interactions, saved: Path) -> None:
+    rewrite(saved, about=about(result), signed=as_npy(result.signed))
+    assert_same(geh.Interactions.load(saved), result)
 
 
-WRONG: dict[str, dict[str, bytes | None]] = {
-    "a missing array": {"absolute": None},
-    "missing words": {"about": None},
-    "fewer draws": {"absolute": as_npy(RESULT.absolute[:2])},
-    "no draws": {"signed": as_npy(RESULT.signed[:0]), "absolute": as_npy(RESULT.absolute[:0])},
-    "fewer groups": {"signed": as_npy(RESULT.signed[:, :1])},
-    "fewer pairs": {"signed": as_npy(RESULT.signed[:, :, :2]), "absolute": as_npy(RESULT.absolute[:, :2])},
-    "a flat array": {"signed": as_npy(RESULT.signed.ravel())},
-    "a number": {"signed": as_npy(1.0)},
-    "single precision": {"signed": as_npy(RESULT.signed.astype(np.float32))},
-    "complex numbers": {"absolute": as_npy(RESULT.absolute.astype(complex))},
-    "words for numbers": {"absolute": as_npy(RESULT.absolute.astype(str))},
-    "not a number": {"signed": as_npy(RESULT.signed * np.nan)},
-    "infinite scores": {"absolute": as_npy(RESULT.absolute + np.inf)},
-    "negative absolute values": {"absolute": as_npy(-1 - RESULT.absolute)},
-    "unknown groups": {"labels": as_npy(RESULT.labels + 1)},
-    "negative groups": {"labels": as_npy(RESULT.labels - 1)},
-    "no labels": {"labels": as_npy(RESULT.labels[:0])},
-    "labels in a square": {"labels": as_npy(RESULT.labels.reshape(2, 2))},
-    "labels that are not whole": {"labels": as_npy(RESULT.labels.astype(float))},
-    "bytes for an array": {"signed": b"these are not the numbers you are looking for"},
-    "bytes for words": {"about": b"{}"},
-    "half an array": {"signed": as_npy(RESULT.signed)[:-20]},
-    "more numbers than there is memory": {"signed": promise((10**15,))},
-    "another format": {"about": about(format="geh_explain.Interactions/0")},
-    "a list for words": {"about": text("[]")},
-    "no JSON": {"about": text("{'names': ")},
-    "no text": {"about": as_npy(np.array([255, 254, 253], dtype=np.uint8))},
-    "JSON without a bottom": {"about": text("[" * 100_000)},
-    "too few names": {"about": about(names=["a", "b"])},
-    "one word for names": {"about": about(names="abc")},
-    "numbers for names": {"about": about(names=[1, 2, 3])},
-    "a name twice": {"about": about(names=["a", "a", "b"])},
-    "too many groups": {"about": about(group_names=["a", "b", "c"])},
-    "no names of groups": {"about": about(group_names=None)},
-    "no settings": {"about": about(settings=None)},
+#: For each kind of damage the members of a file that are replaced, or None for those left out.
+WRONG: dict[str, Callable[[geh.Interactions], dict[str, bytes | None]]] = {
+    "a missing array": lambda result: {"absolute": None},
+    "missing words": lambda result: {"about": None},
+    "fewer draws": lambda result: {"absolute": as_npy(result.absolute[:2])},
+    "no draws": lambda result: {"signed": as_npy(result.signed[:0]), "absolute": as_npy(result.absolute[:0])},
+    "fewer groups": lambda result: {"signed": as_npy(result.signed[:, :1])},
+    "fewer pairs": lambda result: {
+        "signed": as_npy(result.signed[:, :, :2]),
+        "absolute": as_npy(result.absolute[:, :2]),
+    },
+    "a flat array": lambda result: {"signed": as_npy(result.signed.ravel())},
+    "a number": lambda result: {"signed": as_npy(1.0)},
+    "single precision": lambda result: {"signed": as_npy(result.signed.astype(np.float32))},
+    "complex numbers": lambda result: {"absolute": as_npy(result.absolute.astype(complex))},
+    "words for numbers": lambda result: {"absolute": as_npy(result.absolute.astype(str))},
+    "not a number": lambda result: {"signed": as_npy(result.signed * np.nan)},
+    "infinite scores": lambda result: {"absolute": as_npy(result.absolute + np.inf)},
+    "negative absolute values": lambda result: {"absolute": as_npy(-1 - result.absolute)},
+    "unknown groups": lambda result: {"labels": as_npy(result.labels + 1)},
+    "negative groups": lambda result: {"labels": as_npy(result.labels - 1)},
+    "no labels": lambda result: {"labels": as_npy(result.labels[:0])},
+    "labels in a square": lambda result: {"labels": as_npy(result.labels.reshape(2, 2))},
+    "labels that are not whole": lambda result: {"labels": as_npy(result.labels.astype(float))},
+    "bytes for an array": lambda result: {"signed": b"these are not the numbers you are looking for"},
+    "bytes for words": lambda result: {"about": b"{}"},
+    "half an array": lambda result: {"signed": as_npy(result.signed)[:-20]},
+    "more numbers than there is memory": lambda result: {"signed": promise((10**15,))},
+    "another format": lambda result: {"about": about(result, format="geh_explain.Interactions/0")},
+    "a list for words": lambda result: {"about": text("[]")},
+    "no JSON": lambda result: {"about": text("{'names': ")},
+    "no text": lambda result: {"about": as_npy(np.array([255, 254, 253], dtype=np.uint8))},
+    "JSON without a bottom": lambda result: {"about": text("[" * 100_000)},
+    "too few names": lambda result: {"about": about(result, names=["a", "b"])},
+    "one word for names": lambda result: {"about": about(result, names="abc")},
+    "numbers for names": lambda result: {"about": about(result, names=[1, 2, 3])},
+    "a name twice": lambda result: {"about": about(result, names=["a", "a", "b"])},
+    "too many groups": lambda result: {"about": about(result, group_names=["a", "b", "c"])},
+    "no names of groups": lambda result: {"about": about(result, group_names=None)},
+    "no settings": lambda result: {"about": about(result, settings=None)},
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_file_whose_parts_do_not_belong_together_is_refused(wrong: str, saved: Path) -> None:
-    rewrite(saved, **WRONG[wrong])
+def test_a_file_whose_parts_do_not_belong_together_is_refused(
+    result: geh.Interactions, wrong: str, saved: Path
+) -> None:
+    rewrite(saved, **WRONG[wrong](result))
     assert_refused(saved)
 
 
-def test_a_single_array_is_refused(saved: Path) -> None:
-    saved.write_bytes(as_npy(RESULT.signed))
+def test_a_single_array_is_refused(result: geh.Interactions, saved: Path) -> None:
+    saved.write_bytes(as_npy(result.signed))
     assert_refused(saved)
 
 

@@ -1,4 +1,4 @@
-"""Files that were forged or damaged, and names that no one expects: read, or refused in words, and never run."""
+"""Forged or damaged files and unusual names: read or refused with an error, and never executed."""
 
 import html
 import json
@@ -21,6 +21,7 @@ from test_hostile import explain, network, points
 
 import geh_explain as geh
 from geh_explain.posterior import MCDropout
+from geh_explain.run.record import RunRecord
 
 # Files
 
@@ -37,7 +38,7 @@ def test_a_forged_file_is_read_or_refused_in_words(verdicts):
 
 
 def test_what_is_read_of_a_forged_file_has_a_table(verdicts):
-    assert not verdicts.wrong.get("look_at_the_table")
+    assert not verdicts.wrong.get("read_table")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,13 @@ def refused(content: bytes, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"), [*(("eah_points", value) for value in ("many", [1], None, {})), ("warnings", 3)]
+    ("setting", "value"),
+    [
+        *(("eah_points", value) for value in ("many", [1], {}, True, 1.5)),
+        *(("warnings", value) for value in (3, None, [3])),
+        *(("posterior", value) for value in (3, None, ["MCDropout()"], "\ud800")),
+        *(("draws", "many"), ("draws_kept", 1), ("layer", 0), ("smoothed", [1]), ("jumping_units", [0.5])),
+    ],
 )
 def test_settings_of_another_kind_than_saved_ones_are_refused(setting, value, saved, tmp_path):
     words = words_of(saved["draws"])
@@ -67,13 +74,35 @@ def test_settings_of_another_kind_than_saved_ones_are_refused(setting, value, sa
     refused(saved_words(saved["draws"], json.dumps(words)), tmp_path / "settings.npz")
 
 
-def test_words_nested_to_the_last_level_that_is_read_can_be_looked_at_and_saved(saved, tmp_path):
-    words, deep = json.dumps(words_of(saved["draws"])), 800
+def with_nested_setting(content: bytes, name: str, levels: int) -> bytes:
+    """Return a file whose only setting is a list nested ``levels`` deep."""
+    words = json.dumps(words_of(content))
+    return saved_words(content, f'{words[:-1]}, "settings": {{"{name}": {"[" * levels + "]" * levels}}}}}')
+
+
+@pytest.mark.parametrize(("name", "levels"), [("target", 51), ("target", 800), ("smoothed", 800), ("target", 100_000)])
+def test_deeply_nested_settings_are_refused(name, levels, saved, tmp_path):
+    refused(with_nested_setting(saved["draws"], name, levels), tmp_path / "deep.npz")
+
+
+@pytest.mark.parametrize(("name", "levels"), [("target", 50), ("a", 800)], ids=["the deepest", "an unknown one"])
+def test_a_file_with_nested_settings_that_is_read_can_be_shown_and_saved(name, levels, saved, tmp_path):
     path = tmp_path / "deep.npz"
-    path.write_bytes(saved_words(saved["draws"], f'{words[:-1]}, "settings": {{"a": {"[" * deep + "]" * deep}}}}}'))
+    path.write_bytes(with_nested_setting(saved["draws"], name, levels))
     result = geh.Interactions.load(path)
     assert len(result.report(tmp_path / "page.html").read_text()) > 1000
     assert geh.Interactions.load(result.save(path)).settings == result.settings
+
+
+def test_settings_that_an_earlier_version_did_not_write_have_their_defaults(saved, tmp_path):
+    words = words_of(saved["draws"])
+    words["settings"] = {"draws": 6, "place": "the inputs", "posterior": "MCDropout()", "written by": "version 0.1"}
+    path = tmp_path / "early.npz"
+    path.write_bytes(saved_words(saved["draws"], json.dumps(words)))
+    result = geh.Interactions.load(path)
+    assert result.record == RunRecord(draws=6, place="the inputs", posterior="MCDropout()")
+    assert result.record.eah_points is None
+    assert result.eah.n_draws == 6  # without a warning about points left out
 
 
 @pytest.mark.parametrize("units", [0, 1])

@@ -74,7 +74,7 @@ def same(a, b):
         np.testing.assert_array_equal(a.scores(measure).mean, b.scores(measure).mean)
         np.testing.assert_array_equal(a.scores(measure).std, b.scores(measure).std)
     np.testing.assert_array_equal(a.main.mean, b.main.mean)
-    assert a.geh.count == b.geh.count
+    assert a.geh.n_draws == b.geh.n_draws
 
 
 @pytest.mark.filterwarnings("ignore::geh_explain.GEHWarning")
@@ -82,15 +82,15 @@ def same(a, b):
 def test_a_run_taken_up_again_is_the_same_to_the_last_bit(case, tmp_path):
     made, asked, count = CASES[case]
     asked = {"draws": 30, "progress": False, **asked}
-    check_int = geh.GEHExplainer(network(), **made).explain(rows(count), **asked)
+    complete = geh.GEHExplainer(network(), **made).explain(rows(count), **asked)
     with_folder = geh.GEHExplainer(network(), **made).explain(rows(count), **asked, checkpoint=tmp_path)
-    same(check_int, with_folder)
+    same(complete, with_folder)
     kept = sorted(tmp_path.glob("draw_*.npz"))
     assert len(kept) >= 2
     for path in kept[len(kept) // 2 :]:
         path.unlink()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("draw_*.npz")}
-    same(check_int, geh.GEHExplainer(network(), **made).explain(rows(count), **asked, checkpoint=tmp_path))
+    same(complete, geh.GEHExplainer(network(), **made).explain(rows(count), **asked, checkpoint=tmp_path))
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert sorted(tmp_path.glob("draw_*.npz")) == kept
 
@@ -98,7 +98,7 @@ def test_a_run_taken_up_again_is_the_same_to_the_last_bit(case, tmp_path):
 def test_what_is_there_is_not_computed_again(tmp_path, monkeypatch):
     explainer = geh.GEHExplainer(network())
     first = explainer.explain(rows(), draws=30, groups=2, progress=False, checkpoint=tmp_path)
-    monkeypatch.setattr("geh_explain.run._sums", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("geh_explain.run.loop._DrawLoop._sums", lambda *_: pytest.fail("computed again"))
     same(first, explainer.explain(rows(), draws=30, groups=2, progress=False, checkpoint=tmp_path))
     fewer = explainer.explain(rows(), draws=7, groups=2, progress=False, checkpoint=tmp_path)
     np.testing.assert_array_equal(fewer.geh.draws, first.geh.draws[:7])
@@ -154,7 +154,7 @@ def test_another_model_and_another_version_are_refused(tmp_path, monkeypatch):
         geh.GEHExplainer(net).explain(rows(), **options)
     with pytest.raises(geh.GEHError, match="another model"):
         geh.GEHExplainer(network(drop=0.3)).explain(rows(), **options)
-    monkeypatch.setattr("geh_explain.checkpoint.__version__", "0.0.1")
+    monkeypatch.setattr("geh_explain.run.identity.__version__", "0.0.1")
     with pytest.raises(geh.GEHError, match=r"geh_explain \(.* there, 0.0.1 here\)"):
         geh.GEHExplainer(network()).explain(rows(), **options)
 
@@ -168,7 +168,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path):
         explainer.explain(rows(), checkpoint=7, progress=False)
     for content in ("{", "[1]", "[" * 100_000):
         (tmp_path / "run.json").write_text(content)
-        with pytest.raises(geh.GEHError, match=r"run\.json in it cannot be read"):
+        with pytest.raises(geh.GEHError, match=r"its run\.json cannot be read"):
             explainer.explain(rows(), checkpoint=tmp_path, progress=False)
 
 
@@ -222,13 +222,13 @@ class Stopping(nn.Module):
 
 def test_what_is_finished_at_ctrl_c_is_a_result(tmp_path):
     options = {"draws": 30, "groups": 2, "batch_size": 100, "progress": False}
-    check_int = geh.GEHExplainer(Stopping(network(), -1)).explain(rows(), **options)
+    complete = geh.GEHExplainer(Stopping(network(), -1)).explain(rows(), **options)
     stopping = Stopping(network(), 30)
     with pytest.warns(geh.GEHWarning, match=r"the \d+ of 30 draws that were finished. explain\(checkpoint=...\) would"):
         part = geh.GEHExplainer(stopping).explain(rows(), **options)
-    assert 2 < part.geh.count < 30
-    np.testing.assert_array_equal(part.geh.draws, check_int.geh.draws[: part.geh.count])
-    assert part.settings["draws"] == part.geh.count
+    assert 2 < part.geh.n_draws < 30
+    np.testing.assert_array_equal(part.geh.draws, complete.geh.draws[: part.geh.n_draws])
+    assert part.settings["draws"] == part.geh.n_draws
     assert stopping.net.training
     assert geh.Interactions.load(part.save(tmp_path / "part.npz")).table().equals(part.table())
 
@@ -272,7 +272,7 @@ result.save({saved!r})
 
 def killed(folder, saved, after):
     """Run in a process of its own, kill it after some draws, and return whether it was done before."""
-    code = RUN.format(paths=[str(ROOT), str(ROOT / "tests")], folder=str(folder), saved=str(saved))
+    code = RUN.format(paths=[str(ROOT), str(ROOT / "tests/run")], folder=str(folder), saved=str(saved))
     process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()

@@ -48,7 +48,7 @@ for case, (made, count, asked) in cases.items():
 
 def torchrun(code, tmp_path, processes=2, expect=0):
     script = tmp_path / "script.py"
-    paths = [str(ROOT), str(ROOT / "tests")]
+    paths = [str(ROOT), str(ROOT / "tests/run"), str(ROOT / "tests/support")]
     script.write_text(SHARED.format(paths=paths, folder=str(tmp_path / "run")) + code)
     command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     done = subprocess.run(
@@ -72,7 +72,7 @@ try:
 except geh.GEHError as error:
     sys.stdout.write(f"{error}\\n")
 mine = geh.GEHExplainer(network()).explain(rows(seed=rank), groups=2, draws=4, progress=False, distributed=False)
-sys.stdout.write(f"alone {mine.geh.count}\\n")
+sys.stdout.write(f"alone {mine.geh.n_draws}\\n")
 """
 
 
@@ -109,7 +109,7 @@ class Dying(geh.posterior.MCDropout):
                 open(folder + "/died", "w").close()
                 os.kill(os.getpid(), signal.SIGKILL)
             yield draw
-    together = None
+    batched = None
 
 Dying.__name__ = "Dying"
 asked = {"draws": 20, "groups": 2, "batch_size": 50, "progress": False, "checkpoint": folder}

@@ -35,7 +35,7 @@ def test_moments_are_those_of_the_draws(engine, scale):
     assert (kept.settings["draws_kept"], streamed.settings["draws_kept"]) == (True, False)
     for measure in ("geh", "aeh", "eah"):
         one, other = kept.scores(measure), streamed.scores(measure)
-        assert one.count == other.count == 12
+        assert one.n_draws == other.n_draws == 12
         np.testing.assert_allclose(other.mean, one.mean, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(other.std, one.std, rtol=1e-7, atol=1e-12)
         for low, again in zip(one.interval(), other.interval(), strict=True):
@@ -61,7 +61,7 @@ def test_what_needs_the_draws_says_that_they_are_gone():
 def test_the_number_of_groups_is_chosen_from_fewer_draws():
     result = explained(LITTLE, groups="auto")
     assert not result.settings["draws_kept"]
-    assert result.geh.count == 12
+    assert result.geh.n_draws == 12
     assert 1 <= result.settings["group_count"] <= 40
 
 
@@ -106,8 +106,8 @@ def test_too_many_units_for_the_memory_are_refused_with_a_way_out():
 
 def test_the_result_does_not_depend_on_the_budget_of_a_chunk():
     model = network()
-    check_int, pieces = (explained(memory, model=model, points=200) for memory in (None, 2e-3))
-    np.testing.assert_allclose(pieces.geh.mean, check_int.geh.mean, rtol=1e-10, atol=1e-13)
+    complete, pieces = (explained(memory, model=model, points=200) for memory in (None, 2e-3))
+    np.testing.assert_allclose(pieces.geh.mean, complete.geh.mean, rtol=1e-10, atol=1e-13)
 
 
 @pytest.mark.parametrize("engine", ["structured", "exact"])

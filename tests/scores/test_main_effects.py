@@ -102,9 +102,8 @@ def test_they_survive_saving_and_moments_are_enough(tmp_path):
 
 def test_a_file_with_other_slopes_is_refused(tmp_path):
     result = geh.GEHExplainer(net()).explain(X, groups=SIDES, draws=3, progress=False)
-    wrong = geh.Interactions(
-        Draws(result.signed, result.absolute, None, np.zeros((3, 2, 9))), result.labels, result.names, ["0", "1"], {}
-    )
+    draws = Draws(result.signed, result.absolute, None, np.zeros((3, 2, 9)))
+    wrong = geh.Interactions(draws, result.labels, result.names, ["0", "1"], result.record)
     with pytest.raises(geh.GEHError, match="main effects do not fit"):
         geh.Interactions.load(wrong.save(tmp_path / "a.npz"))
 

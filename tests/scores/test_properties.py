@@ -215,11 +215,11 @@ def test_draws_list_the_pairs_row_by_row() -> None:
 @given(features=widths, rows=st.integers(8, 20), seed=seeds)
 def test_the_batch_size_does_not_matter(features: int, rows: int, seed: int) -> None:
     net, x = network(features, seed), points(rows, features, seed)
-    check_int = quiet(net, x, 3)
+    complete = quiet(net, x, 3)
     for batch_size in (1, 2, 7):
         pieces = quiet(net, x, 3, batch_size=batch_size)
-        np.testing.assert_array_equal(pieces.labels, check_int.labels)
-        assert_same(pieces, check_int)
+        np.testing.assert_array_equal(pieces.labels, complete.labels)
+        assert_same(pieces, complete)
 
 
 @pytest.mark.parametrize("layer", [None, "0"])
@@ -232,11 +232,11 @@ def test_the_batch_size_does_not_matter_with_dropout_and_images(layer: str | Non
     x = points(11, 9, 0).reshape(11, 1, 3, 3)
     explainer = geh.GEHExplainer(net, layer)
     groups = np.arange(11) % 3
-    check_int = explainer.explain(x, 1, groups=groups, draws=3, scale="std", progress=False)
+    complete = explainer.explain(x, 1, groups=groups, draws=3, scale="std", progress=False)
     for batch_size in (1, 2, 7):
         pieces = explainer.explain(x, 1, groups=groups, draws=3, scale="std", batch_size=batch_size, progress=False)
-        assert_same(pieces, check_int)
-    assert check_int.eah.std.max() > 1e-4
+        assert_same(pieces, complete)
+    assert complete.eah.std.max() > 1e-4
 
 
 @fixed

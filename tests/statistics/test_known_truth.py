@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
+from synthetic import result_of, without_draws
 
 import geh_explain as geh
 from geh_explain import inference
-from geh_explain.scores.draws import DrawMoments, Draws
-from geh_explain.statistics.reliability import reliability
+from geh_explain.statistics.reliability import split_half_reliability
 
 
 def test_the_area_is_that_of_scikit_learn_also_with_ties():
@@ -27,14 +27,14 @@ def test_rates_and_coverage_count_pairs():
 
 def drawn_from(truth, spread, draws, rng, correlation=0.0):
     """Draws (K, M, P) of a posterior that is calibrated: its centre is as far from the truth as its draws spread."""
-    regions, pairs = truth.shape
+    groups, pairs = truth.shape
     shared = np.sqrt(correlation)
 
     def noise(*shape):
         common = rng.normal(size=(*shape[:-2], 1, pairs))
         return spread * (shared * common + np.sqrt(1 - correlation) * rng.normal(size=shape))
 
-    return truth + noise(regions, pairs) + noise(draws, regions, pairs)
+    return truth + noise(groups, pairs) + noise(draws, groups, pairs)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.6])
@@ -57,7 +57,7 @@ def test_the_interval_of_an_absolute_value_does_not_keep_its_level():
     assert (low > 0).mean() > 0.9
 
 
-def test_the_sign_rule_finds_interactions_that_cancel_between_regions():
+def test_the_sign_rule_finds_interactions_that_cancel_between_groups():
     truth = np.zeros((4, 200))
     truth[:, :100] = np.array([5, -5, 5, -5])[:, None]
     samples = drawn_from(truth, 1.0, 50, np.random.default_rng(3))
@@ -78,11 +78,8 @@ def result(draws, moments=False):
     rng = np.random.default_rng(4)
     signed = np.zeros((2, 3)) + rng.normal(size=(draws, 2, 3))
     signed[:, :, 0] += 6
-    kept = Draws(signed, np.abs(signed).mean(1))
-    if moments:
-        every, kept = kept, DrawMoments()
-        kept.add(every, np.array([5, 5]))
-    return geh.Interactions(kept, np.repeat([0, 1], 5), ["a", "b", "c"], ["one", "two"], {"draws_kept": not moments})
+    kept = result_of(signed, "abc", np.repeat([0, 1], 5))
+    return without_draws(kept) if moments else kept
 
 
 @pytest.mark.parametrize("moments", [False, True], ids=["draws", "moments"])
@@ -107,9 +104,7 @@ def test_standard_errors_say_how_well_draws_settle_a_mean():
         draws = rng.normal(3, 2, (50, 1, 1))
         means.append(draws.mean())
         stds.append(draws.std(ddof=1))
-    table = geh.Interactions(Draws(draws, np.abs(draws)[:, 0]), np.zeros(4, int), ["a", "b"], ["one"], {}).monte_carlo(
-        "eah"
-    )
+    table = result_of(draws, "ab", np.zeros(4, int)).monte_carlo("eah")
     assert table["mean_error"][0] == pytest.approx(table["std"][0] / 50**0.5)
     assert np.std(means) == pytest.approx(2 / 50**0.5, rel=0.15)
     assert np.std(stds) == pytest.approx(2 / 98**0.5, rel=0.15)
@@ -120,7 +115,7 @@ def test_reliability_is_the_correlation_with_as_many_other_draws():
     truth = rng.normal(size=300)
     first, second = (truth + 3 * rng.normal(size=(40, 300)) for _ in range(2))
     expected = stats.spearmanr(first.mean(0), second.mean(0)).statistic
-    assert reliability(first) == pytest.approx(expected, abs=0.06)
+    assert split_half_reliability(first) == pytest.approx(expected, abs=0.06)
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,26 @@
-"""From draws to decisions: intervals, p-values and error rates, against numbers worked out by hand."""
+"""Intervals, p-values and false discovery rates, against numbers worked out by hand."""
 
 import math
 
 import numpy as np
 import pytest
+from synthetic import result_of
 
 import geh_explain as geh
 from geh_explain import inference
-from geh_explain.scores.draws import Draws
 
 
 def scores(draws: np.ndarray, names: list[str]) -> geh.Interactions:
     """A result whose scores have these draws (K, P): one group of two points."""
-    return geh.Interactions(Draws(draws[:, None, :], np.abs(draws)), np.zeros(2, dtype=np.int64), names, ["0"], {})
+    return result_of(draws[:, None, :], names, [0, 0])
+
+
+@pytest.fixture(scope="module")
+def result() -> geh.Interactions:
+    return scores(DRAWS, ["a", "b", "c"])
 
 
 DRAWS = np.random.default_rng(0).gamma(4.0, 0.3, size=(50, 3))
-RESULT = scores(DRAWS, ["a", "b", "c"])
 PAIRS = np.triu_indices(3, 1)
 
 
@@ -58,8 +62,8 @@ def test_a_score_that_is_always_zero_is_no_evidence_and_one_that_never_varies_is
     np.testing.assert_array_equal(found, [1.0, 0.0])
 
 
-def test_the_table_has_the_p_values_of_its_means_and_standard_deviations() -> None:
-    table = RESULT.table()
+def test_the_table_has_the_p_values_of_its_means_and_standard_deviations(result: geh.Interactions) -> None:
+    table = result.table()
     by_hand = [0.5 * math.erfc(m / s / math.sqrt(2)) for m, s in zip(table["mean"], table["std"], strict=True)]
     np.testing.assert_allclose(table["p_value"], by_hand, rtol=1e-12)
 
@@ -67,26 +71,28 @@ def test_the_table_has_the_p_values_of_its_means_and_standard_deviations() -> No
 # Intervals.
 
 
-def test_the_gaussian_interval_of_95_percent_is_exactly_two_standard_deviations() -> None:
-    low, high = RESULT.geh.interval()
+def test_the_gaussian_interval_of_95_percent_is_exactly_two_standard_deviations(result: geh.Interactions) -> None:
+    low, high = result.geh.interval()
     mean = DRAWS.sum(axis=0) / 50
     std = np.sqrt(((DRAWS - mean) ** 2).sum(axis=0) / 49)
     np.testing.assert_allclose(low[PAIRS], mean - 2 * std, rtol=1e-13)
     np.testing.assert_allclose(high[PAIRS], mean + 2 * std, rtol=1e-13)
-    np.testing.assert_allclose(RESULT.geh.std[PAIRS], std, rtol=1e-13)
+    np.testing.assert_allclose(result.geh.std[PAIRS], std, rtol=1e-13)
 
 
 @pytest.mark.parametrize(("level", "deviations"), [(0.5, 0.674490), (0.9, 1.644854), (0.99, 2.575829)])
-def test_other_levels_take_the_quantiles_of_the_gaussian(level: float, deviations: float) -> None:
-    low, high = RESULT.geh.interval(level)
+def test_other_levels_take_the_quantiles_of_the_gaussian(
+    result: geh.Interactions, level: float, deviations: float
+) -> None:
+    low, high = result.geh.interval(level)
     mean, std = DRAWS.mean(axis=0), DRAWS.std(axis=0, ddof=1)
     np.testing.assert_allclose(low[PAIRS], mean - deviations * std, rtol=1e-5)
     np.testing.assert_allclose(high[PAIRS], mean + deviations * std, rtol=1e-5)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
-def test_the_quantile_interval_holds_the_middle_of_the_draws(level: float) -> None:
-    low, high = RESULT.geh.interval(level, kind="quantile")
+def test_the_quantile_interval_holds_the_middle_of_the_draws(result: geh.Interactions, level: float) -> None:
+    low, high = result.geh.interval(level, kind="quantile")
     np.testing.assert_allclose(low[PAIRS], np.quantile(DRAWS, (1 - level) / 2, axis=0), rtol=1e-13)
     np.testing.assert_allclose(high[PAIRS], np.quantile(DRAWS, 1 - (1 - level) / 2, axis=0), rtol=1e-13)
     for pair, (i, j) in enumerate(zip(*PAIRS, strict=True)):
@@ -133,29 +139,29 @@ def test_a_later_p_value_carries_the_earlier_ones_with_it() -> None:
 def test_the_table_controls_the_false_discovery_rate_on_request() -> None:
     shape = np.array([-1.0, 1.0, -1.0, 1.0]) * math.sqrt(3 / 4)
     # p = Phi(-1 / std): 0.0228, 0.0478 and 0.1587; at 10 % the thresholds are 0.033, 0.067 and 0.1.
-    result = scores(1 + np.outer(shape, [0.5, 0.6, 1.0]), ["a", "b", "c"])
-    assert result.table(fdr=0.1).sort_values("std")["significant"].tolist() == [True, True, False]
-    assert result.table(fdr=0.05).sort_values("std")["significant"].tolist() == [False, False, False]
+    by_hand = scores(1 + np.outer(shape, [0.5, 0.6, 1.0]), ["a", "b", "c"])
+    assert by_hand.table(fdr=0.1).sort_values("std")["significant"].tolist() == [True, True, False]
+    assert by_hand.table(fdr=0.05).sort_values("std")["significant"].tolist() == [False, False, False]
 
 
 # Wrong use.
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.1, 1.5, 95, float("nan")])
-def test_a_level_outside_zero_and_one_is_refused(level: float) -> None:
-    for use in (RESULT.geh.interval, RESULT.table):
+def test_a_level_outside_zero_and_one_is_refused(result: geh.Interactions, level: float) -> None:
+    for use in (result.geh.interval, result.table):
         with pytest.raises(geh.GEHError, match="level"):
             use(level=level)
     with pytest.raises(geh.GEHError, match="level"):
-        RESULT.geh.interval(level, kind="quantile")
+        result.geh.interval(level, kind="quantile")
     with pytest.raises(geh.GEHError, match="level"):
-        RESULT.regions(0, 1, level=level)
+        result.regions(0, 1, level=level)
 
 
 @pytest.mark.parametrize("rate", [0, 1, -0.1, 1.5, float("nan")])
-def test_a_false_discovery_rate_outside_zero_and_one_is_refused(rate: float) -> None:
+def test_a_false_discovery_rate_outside_zero_and_one_is_refused(result: geh.Interactions, rate: float) -> None:
     with pytest.raises(geh.GEHError, match="fdr"):
-        RESULT.table(fdr=rate)
+        result.table(fdr=rate)
     with pytest.raises(ValueError, match="fdr"):
         inference.benjamini_hochberg(np.array([0.1, 0.2]), rate)
 
@@ -166,14 +172,14 @@ def test_a_false_discovery_rate_is_checked_for_a_single_draw_too() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["0.95", None, [0.95]])
-def test_a_level_or_rate_that_is_no_number_is_refused_in_words(wrong: object) -> None:
+def test_a_level_or_rate_that_is_no_number_is_refused_in_words(result: geh.Interactions, wrong: object) -> None:
     with pytest.raises(geh.GEHError, match="level"):
-        RESULT.table(level=wrong)  # type: ignore[arg-type]
+        result.table(level=wrong)  # type: ignore[arg-type]
     if wrong is not None:
         with pytest.raises(geh.GEHError, match="fdr"):
-            RESULT.table(fdr=wrong)  # type: ignore[arg-type]
+            result.table(fdr=wrong)  # type: ignore[arg-type]
 
 
-def test_an_unknown_kind_of_interval_is_refused() -> None:
+def test_an_unknown_kind_of_interval_is_refused(result: geh.Interactions) -> None:
     with pytest.raises(geh.GEHError, match="kind"):
-        RESULT.geh.interval(kind="bootstrap")
+        result.geh.interval(kind="bootstrap")

@@ -1,4 +1,4 @@
-"""The MNIST study: its networks are what they are said to be, it goes on where it stopped, and it writes its page."""
+"""The MNIST study: its networks, resuming after an interruption, page and tables."""
 
 import dataclasses
 
@@ -15,26 +15,26 @@ X = torch.rand(64, 1, 28, 56, generator=torch.Generator().manual_seed(0))
 
 def test_evidence_only_adds():
     """No weight of the fully connected layers is negative, before and after training."""
-    net = networks.adding_evidence(0, rows=64)
+    net = networks.additive_lenet(0, rows=64)
     labels = torch.arange(64) % 2
     for _ in range(2):
         for name in ("fc1", "fc2", "fc3"):
             assert bool((net.get_submodule(name).layer.weight >= 0).all())
-        assert max(networks.votes(net)) <= 8
+        assert max(networks.output_weights(net)) <= 8
         bnn.fit(net, X, labels, epochs=2, batch_size=16, progress=False)
 
 
 def test_ablations_take_one_part_away():
-    free = networks.adding_evidence(0, rows=64, positive=False)
+    free = networks.additive_lenet(0, rows=64, positive=False)
     assert bool((free.get_submodule("fc2").layer.weight < 0).any())
-    assert networks.adding_evidence(0, rows=64, penalty=0.0).get_submodule("decorrelated").strength == 0
-    wanted = experiment.tasks(dataclasses.replace(TINY, ablations=1))
-    assert [task[-3] for task in wanted[4:]] == list(experiment.ABLATIONS) * 2
-    assert {task[:-3] for task in wanted} == {experiment.tasks(TINY)[0][:-3]}
+    assert networks.additive_lenet(0, rows=64, penalty=0.0).get_submodule("decorrelated").strength == 0
+    tasks = experiment.tasks(dataclasses.replace(TINY, ablations=1))
+    assert [task[-3] for task in tasks[4:]] == list(experiment.ABLATIONS) * 2
+    assert {task[:-3] for task in tasks} == {experiment.tasks(TINY)[0][:-3]}
 
 
 def test_more_of_anything_never_lowers_the_output():
-    net = networks.adding_evidence(0, rows=64).eval()
+    net = networks.additive_lenet(0, rows=64).eval()
     features = torch.rand(5, 960)
     top = net[7:]
     with torch.no_grad():
@@ -51,16 +51,16 @@ def test_the_penalty_is_the_sum_of_squared_correlations():
 
 
 def test_nodes_start_half_on_with_the_prior_odds():
-    net = networks.adding_evidence(0, rows=64)
+    net = networks.additive_lenet(0, rows=64)
     last = net.get_submodule("fc3").layer
     assert last(torch.full((1, 8), 0.5)).item() == pytest.approx(-2.0)
 
 
 def test_seeds_make_networks_and_leave_the_generator_alone():
     state = torch.get_rng_state()
-    one, two, other = (networks.as_in_the_paper(seed).eval()(X[:2]).tolist() for seed in (1, 1, 2))
+    one, two, other = (networks.paper_lenet(seed).eval()(X[:2]).tolist() for seed in (1, 1, 2))
     assert one == two != other
-    networks.adding_evidence(0, 10)
+    networks.additive_lenet(0, 10)
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -123,10 +123,10 @@ def test_verdicts_count_what_was_read():
         record(experiment.PAPER, "A", 1, OTHERS, RELATED),
         record(next(iter(experiment.ABLATIONS)), "A", 1, RELATED, RELATED),
     ]
-    table = summary.tidy(records)
-    ours = summary.counts(table).loc[(experiment.OURS, "A")]
+    table = summary.tabulate(records)
+    ours = summary.count_networks(table).loc[(experiment.OURS, "A")]
     assert ours[["networks", "as_expected", "accurate", "both", "related"]].tolist() == [3, 2, 2, 1, 2]
-    text = page.page(table, records, dataclasses.replace(TINY, seeds=3))
+    text = page.build_page(table, records, dataclasses.replace(TINY, seeds=3))
     assert "| adding evidence, task A | 2 of 3 | 99.00%, 2 of 3 | 1 of 3 (**missed**) | 2 of 3 (**missed**) |" in text
     assert "### Adding evidence, no penalty" in text
     assert "**(-, 0) (9) × (7, -) (9): 0.2 (0.1 to 0.3)**" in text
@@ -136,10 +136,10 @@ def test_what_is_met_is_said():
     records = [
         record(experiment.OURS, "B", n, ("5 on the left", "3 on the right"), ("5 on the left",) * 2) for n in (1, 2)
     ]
-    text = page.page(summary.tidy(records), records, TINY)
+    text = page.build_page(summary.tabulate(records), records, TINY)
     assert "| 2 of 2 (met) | 2 of 2 (met) |" in text
 
 
 def test_expected_readings_are_those_of_the_task():
-    assert experiment.expected("A") == ("7 on the left", "0 on the right")
-    assert experiment.expected("B") == ("5 on the left", "3 on the right")
+    assert experiment.expected_readings("A") == ("7 on the left", "0 on the right")
+    assert experiment.expected_readings("B") == ("5 on the left", "3 on the right")

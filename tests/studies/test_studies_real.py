@@ -1,4 +1,4 @@
-"""The study of real data: what is injected, what is kept, and its page, on small made-up tables."""
+"""The study of real data on small synthetic tables: injected effects, records, page and verdicts."""
 
 import dataclasses
 
@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geh_explain.cli import main
 from geh_explain.datasets import Regression
 from studies import real
+from studies.__main__ import main
 from studies.real import experiment, page, settings, summary
 
 TINY = experiment.Size(3, 2, (0.2, 1.0), 6, 5, epochs=0.05)
@@ -39,24 +39,26 @@ def tiny(monkeypatch):
     for name in settings.SETTINGS:
         monkeypatch.setitem(settings.SETTINGS, name, made_up(name))
     monkeypatch.setattr(experiment, "QUICK", TINY)
-    settings.table.cache_clear()
+    settings.load_table.cache_clear()
     yield
-    settings.table.cache_clear()
+    settings.load_table.cache_clear()
 
 
 def test_an_injected_interaction_has_the_share_it_should_have():
     table = made_up("energy").load()
     for form in settings.FORMS:
-        small, large = (settings.injected(table, ("wall area", "roof area"), form, share) for share in (0.1, 0.5))
+        small, large = (
+            settings.injected_effect(table, ("wall area", "roof area"), form, share) for share in (0.1, 0.5)
+        )
         np.testing.assert_allclose(large, 5 * small)
-    added = settings.injected(table, ("wall area", "roof area"), "x y", 0.5)
+    added = settings.injected_effect(table, ("wall area", "roof area"), "x y", 0.5)
     x, y = (table.X[name] - table.X[name].mean() for name in ("wall area", "roof area"))
     weight = np.polyfit(table.X["wall area"] * table.X["roof area"], added, 1)[0]
     assert np.std(weight * x * y) == pytest.approx(0.5 * table.y.std(), rel=0.1)
 
 
 def test_a_study_writes_its_page_and_does_nothing_twice(tiny, tmp_path, capsys):
-    assert main(["study", "real", "--quick", "--workers", "1", "--output", str(tmp_path)]) == 0
+    assert main(["real", "--quick", "--workers", "1", "--output", str(tmp_path)]) == 0
     said = capsys.readouterr().out.splitlines()
     written = (tmp_path / "studies" / "real.md").read_text()
     for words in ("## False positives", "## Injected interactions", "## The strongest pairs", "1-GEH, scaled"):
@@ -77,15 +79,15 @@ def test_a_study_writes_its_page_and_does_nothing_twice(tiny, tmp_path, capsys):
     ]
 
 
-def test_without_data_the_command_says_what_to_do(monkeypatch, tmp_path, capsys):
-    settings.table.cache_clear()
-    assert main(["study", "real", "--quick", "--data", str(tmp_path), "--output", str(tmp_path)]) == 1
+def test_without_data_the_command_fails_with_a_message(monkeypatch, tmp_path, capsys):
+    settings.load_table.cache_clear()
+    assert main(["real", "--quick", "--data", str(tmp_path), "--output", str(tmp_path)]) == 1
     assert "does not hold California housing" in capsys.readouterr().err
 
 
 def test_scaled_scores_and_intervals_are_multiplied_alike(tiny, tmp_path):
-    tested = experiment.examine("energy", TINY, tmp_path, 1, None)
-    raw, scaled = (summary._pairs(tested.result, each) for each in (tested.raw, tested.scaled))
+    tests = experiment.analyse_data_set("energy", TINY, tmp_path, 1, None)
+    raw, scaled = (summary.pair_table(tests.result, test) for test in (tests.raw, tests.scaled))
     together = raw.merge(scaled, on=["unit_i", "unit_j"])
     deviations = made_up("energy").load().X.std()
     factor = [deviations[i] * deviations[j] for i, j in zip(together["unit_i"], together["unit_j"], strict=True)]
@@ -120,12 +122,13 @@ GOOD = {("aeh", "interval"): 0.01, ("geh", "interval"): 0.1, ("eah", "interval")
 
 def test_verdicts_can_be_met_and_missed():
     ranks = {"1-GEH": 2.0, "GEH": 1.0, "NID": 3.0, "SHAP": 2.0, "Lasso": 5.0}
-    told = {goal: met for goal, _, met in page.verdicts(findings(GOOD, ranks, ("longitude", "latitude")))}
-    missed = {goal for goal, met in told.items() if not met}
-    assert missed == {goal for goal in told if "hour and workingday" in goal}
+    verdicts = {goal: met for goal, _, met in page.verdicts(findings(GOOD, ranks, ("longitude", "latitude")))}
+    missed = {goal for goal, met in verdicts.items() if not met}
+    assert missed == {goal for goal in verdicts if "hour and workingday" in goal}
     bad = GOOD | {("geh", "sign"): 0.0, ("aeh", "interval"): 0.5}
-    told = {goal: met for goal, _, met in page.verdicts(findings(bad, ranks | {"1-GEH": 4.0}, ("hour", "workingday")))}
-    assert not any(met for goal, met in told.items() if "false positives" in goal or "fewest" in goal)
-    assert not any(met for goal, met in told.items() if "best mean rank" in goal)
-    assert not any(met for goal, met in told.items() if "longitude" in goal)
-    assert all(met for goal, met in told.items() if "hour and workingday" in goal or "permutation p" in goal)
+    bad_ranks = ranks | {"1-GEH": 4.0}
+    verdicts = {goal: met for goal, _, met in page.verdicts(findings(bad, bad_ranks, ("hour", "workingday")))}
+    assert not any(met for goal, met in verdicts.items() if "false positives" in goal or "fewest" in goal)
+    assert not any(met for goal, met in verdicts.items() if "best mean rank" in goal)
+    assert not any(met for goal, met in verdicts.items() if "longitude" in goal)
+    assert all(met for goal, met in verdicts.items() if "hour and workingday" in goal or "permutation p" in goal)

@@ -1,4 +1,4 @@
-"""The simulated study: its truth is the truth, it goes on where it stopped, and it writes its page."""
+"""The simulated study: true interactions, resuming after an interruption, page and tables."""
 
 import json
 
@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geh_explain.cli import main
 from geh_explain.datasets import simulation as data
 from geh_explain.inference.jsonl import Store, complete
 from studies import simulated
 from studies.simulated import experiment
+from studies.simulated.summary import CANCELLING, pair_index
 
 
 def test_true_interactions_are_the_second_derivatives_of_the_effects():
@@ -32,15 +32,9 @@ def test_two_pairs_cancel_in_the_mean_and_not_in_groups():
     scores = data.true_scores(x, labels)
     assert (scores["aeh"] <= scores["geh"] + 1e-9).all()
     assert (scores["geh"] <= scores["eah"] + 1e-9).all()
-    for pair in simulated_cancelling():
+    for pair in map(pair_index, CANCELLING):
         assert scores["aeh"][pair] < 0.1 * scores["geh"][pair]
     assert scores["eah"][~data.TRUTH].max() == 0
-
-
-def simulated_cancelling():
-    from studies.simulated.summary import CANCELLING, position
-
-    return [position(pair) for pair in CANCELLING]
 
 
 @pytest.mark.parametrize("sn", [0.0, 0.5, 4.0])
@@ -82,13 +76,7 @@ def test_a_small_study_writes_its_page(tmp_path, monkeypatch):
     assert table[table["sn"] == 0]["auc"].isna().all()
     assert all((tmp_path / "images" / f"simulated_{name}.png").exists() for name in ("ranks", "intervals", "roc"))
     assert lines[-1].startswith("page:")
-    # All that was computed is there: a second run only writes.
+    # A second run finds all records and only writes the page.
     assert next(simulated.run(tmp_path, quick=True, workers=1)) == "simulated: 2 of 2 data sets"
     record = json.loads((tmp_path / "simulated_quick.jsonl").read_text().splitlines()[0])
     assert record["task"][-2:] == [0.0, experiment.FIRST_SEED]
-
-
-def test_the_command_line_knows_the_study(capsys):
-    with pytest.raises(SystemExit):
-        main(["study", "unknown"])
-    assert "simulated" in capsys.readouterr().err

@@ -20,10 +20,12 @@ import geh_explain as geh
 matplotlib.use("Agg")
 
 
-FILES, SEED = 10_000, 20
+#: Number of forged files in the long suite, and the seed of all attacks.
+FILES = 10_000
+SEED = 20
 
 
-#: A page takes longer than all else that is looked at, and is written for one file in so many.
+#: A page is written for one file in this many, as it takes longer than everything else.
 PAGES = 53
 
 

@@ -1,4 +1,4 @@
-"""Models with a past to lend, posteriors to explain them with, and a look at every trace that may be left."""
+"""Models with much state, posteriors for them, and a comparison of all state before and after a call."""
 
 import random
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from geh_explain import posterior as posteriors
 DRAWS = 3
 
 
-# What is looked at
+# The state that is compared
 
 
 def tensor_state(tensor):
@@ -24,7 +24,7 @@ def tensor_state(tensor):
 
 
 def entry_state(value):
-    """Everything a module's ``__dict__`` can hold: tables (of hooks, parameters, modules), tensors, flags, objects."""
+    """The state of one entry of a module's ``__dict__``: a table of hooks or modules, tensor, flag or object."""
     if isinstance(value, torch.Tensor):
         return tensor_state(value)
     if isinstance(value, dict):
@@ -43,7 +43,7 @@ def model_state(*models):
     }
 
 
-def world_state():
+def global_state():
     return {
         "torch": torch.get_rng_state().tolist(),
         "numpy": [part.tolist() if isinstance(part, np.ndarray) else part for part in np.random.get_state()],
@@ -61,22 +61,22 @@ def world_state():
 
 @contextmanager
 def untouched(*models):
-    """Fail if the block leaves a trace in the models or in the world around them."""
+    """Fail if the block changes the models or the global state."""
     keep_alive = [dict(module.__dict__) for model in models for module in model.modules()]
     keep_alive += [[*model.parameters(), *model.buffers()] for model in models]
-    before = {**model_state(*models), **world_state()}
+    before = {**model_state(*models), **global_state()}
     yield
-    after = {**model_state(*models), **world_state()}
+    after = {**model_state(*models), **global_state()}
     assert list(after) == list(before)
     assert {key: (before[key], after[key]) for key in before if before[key] != after[key]} == {}
     del keep_alive
 
 
-# Who is borrowed
+# Models and posteriors
 
 
 class Fuse:
-    """Blows at one call: raises ``error`` when it is called for the ``blows``-th time."""
+    """Identity that raises ``error`` when it is called for the ``blows``-th time."""
 
     def __init__(self):
         self.calls, self.blows, self.error = 0, 0, None
@@ -89,11 +89,11 @@ class Fuse:
 
 
 def nothing(*args):
-    """Hook that only looks."""
+    """Hook that changes nothing."""
 
 
 class Lived(nn.Module):
-    """A network with a past: mixed modes, a frozen bias, gradients, batch statistics and its owner's hooks."""
+    """A network with much state: mixed modes, a frozen bias, gradients, batch statistics and hooks of its user."""
 
     def __init__(self, fuse=None, hidden=5):
         super().__init__()
@@ -123,13 +123,13 @@ class Lived(nn.Module):
 
     def forward(self, x):
         hidden = self.drop(torch.tanh(self.norm(self.below(x))))
-        if not self.training:  # what fails there, where hidden dropout is looked for, is no error
+        if not self.training:  # in train mode the search for hidden dropout calls it, where errors are ignored
             self.fuse()
         return self.last(torch.tanh(self.middle(hidden)))
 
 
 class Noisy(Lived):
-    """Draws its own weights."""
+    """Draws its own weights in each forward."""
 
     def below(self, x):
         weight = self.first.weight + 0.1 * torch.randn_like(self.first.weight)
@@ -137,7 +137,7 @@ class Noisy(Lived):
 
 
 class Own:
-    """A user's own posterior: the first layer is scaled."""
+    """A user-defined posterior: draw k scales the first layer by 1 + k."""
 
     def draws(self, model, n, seed):
         for draw in range(n):
@@ -209,7 +209,7 @@ CASES += [(ensemble, None), (ensemble_of_others, None)]
 each_case = pytest.mark.parametrize(("case", "layer"), CASES, ids=[f"{c.__name__}-{n or 'inputs'}" for c, n in CASES])
 marks = [
     pytest.mark.usefixtures("seeded"),
-    # torch remarks that a user's full backward hook at the cut sees no gradients of its inputs; that is so by design.
+    # torch warns that a user's full backward hook at the explained layer gets no gradients of its inputs.
     pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning"),
 ]
 

@@ -1,4 +1,4 @@
-"""Files of results as an attacker would make them, and what came of reading each."""
+"""Reading of forged files, and what comes of each."""
 
 import io
 import json
@@ -21,16 +21,16 @@ from attacks import ATTACKS, PAGES, SEED, intact, members, promise, raw_npy
 import geh_explain as geh
 
 
-def look_at_the_table(result: geh.Interactions, folder: Path) -> None:
+def read_table(result: geh.Interactions, folder: Path) -> None:
     with np.errstate(all="ignore"):
         table = result.table()
     assert len(table) == len(result.names) * (len(result.names) - 1) // 2
 
 
-def look_at_everything(result: geh.Interactions, folder: Path) -> None:
+def use_everything(result: geh.Interactions, folder: Path) -> None:
     for measure in ("geh", "aeh", "eah"):
         assert np.isfinite(result.table(measure)["mean"]).all()
-    if result.geh.count > 1:
+    if result.geh.n_draws > 1:
         result.table(rule="sign", fdr=0.1)
     if result.has_main:
         result.main.table()
@@ -42,7 +42,7 @@ def look_at_everything(result: geh.Interactions, folder: Path) -> None:
     assert again.table().equals(result.table())
 
 
-def look_at_the_page(result: geh.Interactions, folder: Path) -> None:
+def write_page(result: geh.Interactions, folder: Path) -> None:
     assert result.report(folder / "page.html").stat().st_size
 
 
@@ -54,7 +54,7 @@ class Verdicts:
         self.read: Counter[str] = Counter()
         self.wrong: dict[str, Counter[tuple[str, str]]] = {"load": Counter()}
 
-    def judge(self, path: Path, attack: str, looks: list[Callable[[geh.Interactions, Path], None]]) -> None:
+    def judge(self, path: Path, attack: str, uses: list[Callable[[geh.Interactions, Path], None]]) -> None:
         try:
             result = geh.Interactions.load(path)
         except geh.GEHError:
@@ -64,15 +64,15 @@ class Verdicts:
             self.wrong["load"][attack, repr(error)[:200]] += 1
             return
         self.read[attack] += 1
-        for look in looks:
+        for use in uses:
             try:
-                look(result, path.parent)
+                use(result, path.parent)
             except Exception as error:
-                self.wrong.setdefault(look.__name__, Counter())[attack, repr(error)[:200]] += 1
+                self.wrong.setdefault(use.__name__, Counter())[attack, repr(error)[:200]] += 1
 
 
 def fuzz(folder: Path, files: int) -> Verdicts:
-    """Read ``files`` forged files, and return what came of them; nothing is written but what is looked at."""
+    """Read ``files`` forged files, and return what came of them; nothing is written but the files named below."""
     rng, trace, verdicts = random.Random(SEED), folder / "executed", Verdicts()
     originals = list(intact(folder).values())
     path = folder / "forged.npz"
@@ -81,8 +81,8 @@ def fuzz(folder: Path, files: int) -> Verdicts:
         for number in range(files):
             attack = ATTACKS[number % len(ATTACKS)]
             path.write_bytes(attack(rng, rng.choice(originals), trace))
-            looks = [look_at_the_table, look_at_everything, look_at_the_page]
-            verdicts.judge(path, attack.__name__, looks if number % PAGES == 0 else looks[:2])
+            uses = [read_table, use_everything, write_page]
+            verdicts.judge(path, attack.__name__, uses if number % PAGES == 0 else uses[:2])
     written = {file.name for file in folder.iterdir()} - {f"{kind}.npz" for kind in intact(folder)}
     assert written <= {"forged.npz", "again.npz", "page.html"}
     return verdicts

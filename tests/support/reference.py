@@ -1,4 +1,4 @@
-"""The method, slow and plain: what every fast path is compared with. Nothing here comes from the package."""
+"""A plain implementation of the method in loops, to compare with. It uses nothing of the package."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -16,12 +16,12 @@ def local_hessians(f: Callable[[Tensor], Tensor], x: Tensor) -> Array:
     points, units = x.shape
     hessians = np.zeros((points, units, units))
     for point in range(points):
-        place = x.clone().requires_grad_()
-        (gradient,) = torch.autograd.grad(f(place)[point], place, create_graph=True, materialize_grads=True)
+        leaf = x.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(f(leaf)[point], leaf, create_graph=True, materialize_grads=True)
         for column in range(units):
             entry = gradient[point, column]
             if entry.requires_grad:
-                (second,) = torch.autograd.grad(entry, place, retain_graph=True, materialize_grads=True)
+                (second,) = torch.autograd.grad(entry, leaf, retain_graph=True, materialize_grads=True)
                 hessians[point, :, column] = second[point].numpy()
     return hessians
 
@@ -85,14 +85,14 @@ def geh(local: Array, labels: Sequence[int] | Array) -> Array:
 
 def rank_weighted_distances(scores: Array) -> list[float]:
     """Delta^2 for M = 2, 3, ... from the scores (M, P) of 1, 2, ... groups."""
-    found = []
+    distances = []
     for fewer, more in pairwise(scores):
         total = 0.0
         for pair in range(len(more)):
             weight_change = more[pair] / sum(more) - fewer[pair] / sum(fewer)
             total += weight_change**2 * (_rank(more, pair) - _rank(fewer, pair)) ** 2
-        found.append(total)
-    return found
+        distances.append(total)
+    return distances
 
 
 def _rank(scores: Array, pair: int) -> float:

@@ -1,4 +1,4 @@
-"""A call with everything in order but what the test changes, and the error in words that must follow."""
+"""Calls that are valid but for what a test changes, and a check of the error that follows."""
 
 from contextlib import contextmanager
 
@@ -41,7 +41,7 @@ def frame():
 
 
 def explain(model=None, inputs=None, layer=None, *, explainer=None, **options):
-    """Explain a small network, with everything in order but what the test changes."""
+    """Explain a small network with valid arguments, except for those that the test passes."""
     options = {"groups": 2, "draws": 2, "progress": False, **options}
     explainer = {"posterior": PointEstimate(), **(explainer or {})}
     model = Net() if model is None else model
@@ -50,7 +50,7 @@ def explain(model=None, inputs=None, layer=None, *, explainer=None, **options):
 
 @contextmanager
 def refused(kind, *words):
-    """Expect an error of this package that is also of a usual ``kind`` and whose message has all ``words``."""
+    """Expect a GEHError that is also of the builtin type ``kind`` and whose message has all ``words``."""
     with pytest.raises(geh.GEHError) as caught:
         yield
     assert isinstance(caught.value, kind)
@@ -59,7 +59,7 @@ def refused(kind, *words):
 
 
 def cases(table):
-    """Spread a table {name: (function, kind of error, words ...)} over tests."""
+    """Parametrize a test by a table {name: (function, type of error, words of the message ...)}."""
     return pytest.mark.parametrize(
         ("call", "kind", "words"), [(c, k, w) for c, k, *w in table.values()], ids=list(table)
     )

@@ -1,4 +1,4 @@
-"""A result whose every number can be worked out by hand."""
+"""A network whose interactions can be worked out by hand."""
 
 from typing import Any
 
@@ -27,9 +27,7 @@ WEIGHTS = [(2.0, 2.0), (2.5, 3.0), (3.0, 4.0)]
 
 
 def explain(weights: list[tuple[float, float]] = WEIGHTS, **options: Any) -> geh.Interactions:
+    """Explain the network with one posterior draw for each pair of weights."""
     samples = geh.posterior.WeightSamples([{"w": torch.tensor(w, dtype=torch.double)} for w in weights])
     explainer = geh.GEHExplainer(Weighted(), posterior=samples)
     return explainer.explain(POINTS, **({"groups": SIDES, "progress": False} | options))
-
-
-RESULT = explain()

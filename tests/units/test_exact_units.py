@@ -1,4 +1,4 @@
-"""Scores of hidden layers and of units of every kind, scaled or not, against the plain reference."""
+"""Scores of hidden layers and of every unit set, scaled or not, compared with the plain reference."""
 
 import numpy as np
 import pandas as pd
@@ -77,12 +77,12 @@ def test_channels_of_channels_last_layers_are_the_last_dimension() -> None:
         upper = lambda hidden: mixed[1:](hidden)[:, 0]  # noqa: E731
         last = hidden_hessians(upper, hidden, channel_directions(shape, axis=len(shape) - 1))
         assert_scores(explain(mixed, x, layer="0", units=geh.units.Channels(dim=-1)), last)
-        assert_scores(explain(mixed, x, layer="0"), last)  # a Linear layer says so by its type
+        assert_scores(explain(mixed, x, layer="0"), last)  # the type of a Linear layer shows its layout
         first = hidden_hessians(upper, hidden, channel_directions(shape, axis=0))
         assert_scores(explain(mixed, x, layer="0", units=geh.units.Channels(dim=1)), first)
 
 
-# Columns that move together, and parts of the units.
+# Feature groups and subsets.
 
 
 SYMMETRIC = np.array(
@@ -95,7 +95,7 @@ def quadratic(x: Tensor) -> Tensor:
     return ((x @ torch.from_numpy(SYMMETRIC).to(x)) * x).sum(dim=1) / 2
 
 
-def test_columns_that_move_together_add_up_their_interactions() -> None:
+def test_the_interaction_of_feature_groups_is_the_sum_over_their_columns() -> None:
     units = geh.units.FeatureGroups({"odd": [1, 3], "even": [0, 2, 4]})
     result = explain(quadratic, points(10, 5), units=units)
     assert result.names == ["odd", "even"]
@@ -112,7 +112,7 @@ def test_the_rest_of_the_columns_are_units_of_their_own() -> None:
     np.testing.assert_allclose(result.geh.mean, by_hand, rtol=1e-12)
 
 
-def test_feature_groups_of_a_network_are_the_hessian_between_two_matrices() -> None:
+def test_the_hessian_of_feature_groups_is_b_transposed_h_b() -> None:
     net, x = mlp(5, 8, 6, 1), points(12, 5)
     directions = np.array([[1, 0, 0], [0, 1, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]], dtype=float)
     local = local_hessians(lambda x: net(x)[:, 0], x)
@@ -120,7 +120,7 @@ def test_feature_groups_of_a_network_are_the_hessian_between_two_matrices() -> N
     assert_scores(explain(net, x, units=geh.units.FeatureGroups(groups)), directions.T @ local @ directions)
 
 
-def test_a_group_and_a_column_of_the_same_name_can_be_told_apart() -> None:
+def test_a_group_and_a_column_of_the_same_name_get_distinct_names() -> None:
     units = geh.units.FeatureGroups({"x3": [0, 1]}, rest=True)
     try:
         names = explain(quadratic, points(10, 5), units=units).names
@@ -132,19 +132,19 @@ def test_a_group_and_a_column_of_the_same_name_can_be_told_apart() -> None:
 def test_a_subset_is_a_part_of_the_matrix() -> None:
     net, x = mlp(6, 8, 6, 1), points(12, 6)
     chosen = [4, 0, 3]
-    check_int = explain(net, x)
+    full = explain(net, x)
     part = explain(net, x, units=geh.units.Subset(chosen))
     assert part.names == ["x4", "x0", "x3"]
     for name in ("aeh", "geh", "eah"):
-        expected = getattr(check_int, name).mean[np.ix_(chosen, chosen)]
+        expected = getattr(full, name).mean[np.ix_(chosen, chosen)]
         np.testing.assert_allclose(getattr(part, name).mean, expected, rtol=0, atol=CLOSE)
 
 
 def test_a_subset_of_channels_is_a_part_of_the_channels() -> None:
     net, x = cnn(), points(15, 36).reshape(15, 1, 6, 6)
-    check_int = explain(net, x, target=0, layer="0")
+    full = explain(net, x, target=0, layer="0")
     part = explain(net, x, target=0, layer="0", units=geh.units.Subset(torch.tensor([2, 0])))
-    np.testing.assert_allclose(part.geh.mean[0, 1], check_int.geh.mean[2, 0], rtol=0, atol=CLOSE)
+    np.testing.assert_allclose(part.geh.mean[0, 1], full.geh.mean[2, 0], rtol=0, atol=CLOSE)
     assert part.names == ["0[2]", "0[0]"]
 
 
@@ -188,7 +188,7 @@ def test_scaling_feature_groups_by_std_uses_the_means_of_their_columns() -> None
     np.testing.assert_allclose(result.geh.mean[0, 1], across * spread, rtol=1e-12)
 
 
-def test_a_scale_of_ones_own_multiplies_signs_too() -> None:
+def test_an_array_as_scale_multiplies_with_its_signs() -> None:
     factors = np.array([2.0, -3.0, 1.0, 0.5, 0.0])
     for given in (factors, factors.tolist(), torch.from_numpy(factors)):
         result = explain(quadratic, points(10, 5), scale=given)

@@ -1,4 +1,4 @@
-"""Channels stand where the layer, or its neighbours, put them; where nothing tells, a warning does."""
+"""The channel dimension comes from the layer or its neighbours; where neither shows it, there is a warning."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ import geh_explain as geh
 
 
 class Bare(nn.Module):
-    """Activations in a network that keeps its channels last, and one that nothing tells about."""
+    """Two bare activations: ``act`` follows a channels-last layer; no layer shows the layout of ``odd``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,13 +46,13 @@ def test_a_bare_activation_has_the_channels_of_its_neighbours(model, layer, shap
     assert not [warning for warning in recwarn if "holds its channels" in str(warning.message)]
 
 
-def test_where_nothing_tells_about_channels_a_warning_does() -> None:
+def test_a_guessed_channel_dimension_gives_a_warning() -> None:
     with pytest.warns(
         geh.GEHWarning, match=r"\(batch, 3, 3, 15\), holds its channels, and Channels\(dim=1\) was taken"
     ):
         _explained(Bare(), "odd", (2, 3, 3), output="probability")
 
 
-def test_whoever_says_where_channels_stand_is_not_warned(recwarn) -> None:
+def test_an_explicit_channel_dimension_gives_no_warning(recwarn) -> None:
     assert len(_explained(Bare(), "odd", (2, 3, 3), output="probability", units=geh.units.Channels(dim=-1)).names) == 15
     assert not [warning for warning in recwarn if "holds its channels" in str(warning.message)]

@@ -167,7 +167,7 @@ def smoothing_for(cut: Cut, points: Points, smooth: str | float | None, batch_si
     smooth
         ``"auto"``, a sharpness beta, or None for no smoothing.
     batch_size
-        Rows per forward pass; None for the default of :meth:`Points.pieces`.
+        Rows per forward pass; None for the default of :meth:`Points.split`.
 
     Returns
     -------
@@ -178,6 +178,6 @@ def smoothing_for(cut: Cut, points: Points, smooth: str | float | None, batch_si
     if survey is None or smooth is None:
         return None
     with cut.viewed(survey):
-        for rows in points.pieces(batch_size):
+        for rows in points.split(batch_size):
             cut.outputs(rows, cut.zeros(rows))
     return survey.smoothing(smooth)

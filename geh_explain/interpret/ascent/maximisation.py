@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,51 +14,84 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from geh_explain._validation import check_int
-from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.interpret.ascent.canvas import Bounds
-from geh_explain.interpret.ascent.climb import Climb, End, Terrain, as_rows, unit_values, usual
-from geh_explain.interpret.ascent.images import Shake
-from geh_explain.interpret.ascent.objectives import Objective, parse
-from geh_explain.interpret.responses import check_reduce, cut_at, report_dead
-from geh_explain.model.borrow import as_module, borrow, device_and_dtype
+from geh_explain.interpret.ascent.arguments import (
+    ImageOptions,
+    broadcast,
+    check_bounds,
+    check_mask,
+    check_number,
+    check_shape,
+    check_unit_set,
+)
+from geh_explain.interpret.ascent.gradient_ascent import (
+    AscentProblem,
+    AscentResult,
+    GradientAscent,
+    Penalty,
+    reference_moments,
+)
+from geh_explain.interpret.ascent.objectives import Objective, parse_objectives
+from geh_explain.interpret.ascent.preactivations import as_rows, unit_values
+from geh_explain.interpret.responses import HiddenUnits, check_reduce, report_dead
 from geh_explain.model.layers import Layer
+from geh_explain.model.preserve import as_module, device_and_dtype, preserved
+from geh_explain.plots.exemplars import draw_maximised
 from geh_explain.units.base import Units
 
-#: Default shifts, of the shorter side of an image, rotations in degrees, and zooms.
-_JITTER, _ROTATE, _SCALE = 1 / 16, 5.0, 0.05
+#: Objectives listed in the repr of a result.
+_MAX_LISTED = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Maximised:
-    """One input for each of U objectives: ``inputs`` ``(U, *shape)``, ``scores`` (U,) the objectives reached.
+    """One input for each of U objectives.
 
-    ``activations`` holds those of the unit, or of both units of a pair, before the activation function if that was
-    climbed; ``dead`` (U,) marks objectives that no input that was tried could change.
+    Attributes
+    ----------
+    inputs
+        Inputs ``(U, *shape)``.
+    scores
+        Objectives (U,) of these inputs.
+    activations
+        For each objective the activation of its unit, or of both units of a pair, before the activation function if
+        that was maximised; the score for a direction.
+    names
+        Names of the objectives.
+    dead
+        Mask (U,) of objectives that did not change with any input tried.
 
+    Examples
+    --------
     >>> import torch, geh_explain as geh
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3))
-    >>> painted = geh.interpret.maximise(net, "0", [0], shape=(2,), limits=(0, 1), steps=8, progress=False)
-    >>> painted.inputs.shape
-    torch.Size([1, 2])
+    >>> geh.interpret.maximise(net, "0", [0, 2], shape=(2,), limits=(0, 1), steps=8, progress=False)
+    Maximised(2 inputs (2,): 0[0], 0[2])
     """
 
     inputs: Tensor
     scores: NDArray[np.float64]
     activations: list[tuple[float, ...]]
     names: list[str]
-    dead: NDArray[np.bool_] = field(repr=False)
+    dead: NDArray[np.bool_]
 
-    def part(self, rows: Sequence[int]) -> Maximised:
-        """Return some of the inputs, by their row."""
-        chosen = list(rows)
-        activations, names = [self.activations[row] for row in chosen], [self.names[row] for row in chosen]
-        return Maximised(self.inputs[chosen], self.scores[chosen], activations, names, self.dead[chosen])
+    def select(self, rows: Sequence[int]) -> Maximised:
+        """Return the inputs of some objectives, given by their rows."""
+        index = list(rows)
+        return Maximised(
+            self.inputs[index],
+            self.scores[index],
+            [self.activations[row] for row in index],
+            [self.names[row] for row in index],
+            self.dead[index],
+        )
 
     def plot(self) -> Any:
-        """Draw the inputs side by side, and return the figure."""
-        from geh_explain.plots.exemplars import draw_maximised
-
+        """Draw the inputs side by side and return the figure."""
         return draw_maximised(self)
+
+    def __repr__(self) -> str:
+        listed = ", ".join(self.names[:_MAX_LISTED]) + (", ..." if len(self.names) > _MAX_LISTED else "")
+        return f"Maximised({len(self.names)} inputs {tuple(self.inputs.shape[1:])}: {listed})"
 
 
 def maximise(
@@ -90,175 +122,162 @@ def maximise(
     seed: int = 0,
     progress: bool = True,
 ) -> Maximised:
-    """Climb from noise to inputs that excite units most.
+    """Find inputs that excite units most by gradient ascent from noise.
 
     Parameters
     ----------
-    model, layer, shape
-        A network, the layer whose units are meant, and the shape of an input without the batch dimension.
+    model, layer
+        A network, and the layer of the units: a dotted name, a module, or a :class:`~geh_explain.Layer`.
     units
-        A unit's number, a pair ``(i, j)`` that shall both respond, a direction (a tensor of floating-point weights, one
-        per unit), a list of these, or None for every unit. A pair climbs the smooth minimum of both, standardised.
+        Index of a unit, a pair ``(i, j)`` to be excited together, a direction (a floating-point tensor with one
+        weight per unit), a list of these, or None for each unit. The objective of a pair is the smooth minimum of
+        both standardised activations.
+    shape
+        Shape of one input, without the batch dimension.
     unit_set
-        What a unit is, from :mod:`geh_explain.units`; None: neurons, or channels of feature maps.
+        Definition of a unit, from :mod:`geh_explain.units`; None: neurons, or channels of feature maps.
     reduce
-        What stands for a unit that is a map: its ``"mean"`` or its ``"max"``.
+        Reduction of a feature map to one number: ``"mean"`` or ``"max"``.
     preactivation
-        Climb what enters the layer's activation function, if the layer ends in one: a ReLU that is off has no gradient.
+        If the layer ends in an activation function, maximise the values before it: a ReLU has no gradient where it
+        is 0.
     reference
-        Inputs that show what is usual for units, by which those of a pair are standardised; None takes random ones.
+        Inputs whose activations standardise the units of a pair; None for random inputs.
     parametrisation
-        ``"pixel"`` or ``"fourier"``, which gives smoother images; ``"auto"`` takes the latter for images.
+        ``"pixel"``, ``"fourier"`` (smoother images), or ``"auto"``: Fourier for images, pixels for other inputs.
     limits
-        The lowest and the highest value, numbers or arrays that broadcast to ``shape``; None for no bounds.
+        Lowest and highest value, numbers or arrays that broadcast to ``shape``; None for no limits.
     radius
-        How long the input may be (its Euclidean norm); None for no limit.
+        Largest Euclidean norm of an input; None for no limit. Excludes ``limits`` and ``mask``.
     mask
-        1 where the input may change, 0 where it stays as it started; broadcasts to ``shape``. Half an image, say.
+        1 where the input may change, 0 where it stays as it starts; broadcasts to ``shape``.
     start
-        Where to start from, of ``shape``; None for the middle of the limits, with a little noise.
+        Input to start from, broadcasts to ``shape``; None for the centre of the limits. A little noise is added.
     jitter, rotate, scale
-        Random shifts (pixels), rotations (degrees) and zooms (a share) at every step; None for a little of each in
-        images. Only patterns that survive them are found.
-    l2, tv, blur
-        Weights of the squared norm and of the total variation, which are subtracted, and a blur (in pixels, of the
-        pixel parametrisation) every few steps.
+        Largest random shift (pixels), rotation (degrees) and zoom (share of the size) of images in each step; None
+        for 1/16 of the shorter side, 5 degrees and 0.05. Only patterns that survive them are found.
+    l2, tv
+        Weights of the squared norm and of the total variation, which are subtracted from the objective.
+    blur
+        Standard deviation in pixels of a blur after every fourth step; needs ``parametrisation="pixel"``.
     steps, lr
-        Steps of Adam, and their size, as a share of the limits or the radius where there are any.
+        Number of steps, and their size as a share of the limits' width or of the radius.
     restarts
-        How many times to start; the best end is kept.
-    batch_size, seed, progress
-        Inputs at a time, the noise to start from, and whether to show a progress bar.
+        Number of starts per objective; the best result is returned.
+    batch_size
+        Inputs per forward pass.
+    seed
+        Seed of all random numbers.
+    progress
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    Maximised
+        One input per objective, with its score.
+
+    Raises
+    ------
+    GEHTypeError, GEHValueError
+        If an argument is not supported, or no unit changes with the inputs.
+    GEHRuntimeError
+        If an activation becomes NaN or infinite.
 
     Examples
     --------
+    The best input of a linear unit within a box is the corner given by the signs of its weights.
+
     >>> import torch, geh_explain as geh
     >>> net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU(), torch.nn.Linear(2, 1))
     >>> _ = net[0].weight.data.copy_(torch.tensor([[1.0, -2.0, 0.5], [0.0, 1.0, 0.0]]))
-    >>> found = geh.interpret.maximise(net, "1", 0, shape=(3,), limits=(-1, 1), progress=False)
-    >>> found.inputs[0].tolist()
+    >>> maximised = geh.interpret.maximise(net, "1", 0, shape=(3,), limits=(-1, 1), progress=False)
+    >>> maximised.inputs[0].tolist()
     [1.0, -1.0, 1.0]
     """
     check_reduce(reduce)
-    steps, restarts = check_int("steps", steps, 1), check_int("restarts", restarts, 1)
-    batch_size, seed = check_int("batch_size", batch_size, 1), check_int("seed", seed, 0)
-    jitter, rotate, scale = (_number(n, v) for n, v in (("jitter", jitter), ("rotate", rotate), ("scale", scale)))
-    l2, tv, blur = (_number(n, v) or 0.0 for n, v in (("l2", l2), ("tv", tv), ("blur", blur)))
-    radius, lr = _number("radius", radius, positive=True), _number("lr", lr, positive=True) or 0.0
-    shape = _shape(shape)
-    if unit_set is not None and not isinstance(unit_set, Units):
-        raise GEHTypeError(
-            f"unit_set={unit_set!r} is not a unit set; use one of geh_explain.units, such as Channels()."
-        )
-    if parametrisation not in ("auto", "pixel", "fourier"):
-        raise GEHValueError(f"parametrisation={parametrisation!r} is unknown; use 'auto', 'pixel' or 'fourier'.")
-    if not _is_picture(shape) and (parametrisation == "fourier" or jitter or rotate or scale or tv or blur):
-        raise GEHValueError(
-            f"shape={shape} is no image (C, H, W); leave parametrisation='fourier', jitter, rotate, scale, tv and blur."
-        )
-    if blur and parametrisation != "pixel":
-        raise GEHValueError(f"blur={blur}: pixels are blurred; take parametrisation='pixel' with it.")
-    if radius is not None and (limits is not None or mask is not None):
-        raise GEHValueError(f"radius={radius}: give it without limits and without a mask.")
+    steps = check_int("steps", steps, 1)
+    restarts = check_int("restarts", restarts, 1)
+    batch_size = check_int("batch_size", batch_size, 1)
+    generator = torch.Generator().manual_seed(check_int("seed", seed, 0))
+    image_options = ImageOptions(
+        parametrisation,
+        jitter=check_number("jitter", jitter),
+        rotate=check_number("rotate", rotate),
+        scale=check_number("scale", scale),
+        tv=check_number("tv", tv) or 0.0,
+        blur=check_number("blur", blur) or 0.0,
+    )
+    l2 = check_number("l2", l2) or 0.0
+    radius = check_number("radius", radius, positive=True)
+    lr = check_number("lr", lr, positive=True) or 0.0
+    shape = check_shape(shape)
+    unit_set = check_unit_set(unit_set)
+    image_options.check(shape)
     module = as_module(model)
     device, dtype = device_and_dtype(module)
-    blank = torch.zeros(shape, device=device, dtype=dtype)
-    terrain = Terrain(
-        like=blank,
-        bounds=Bounds(*_limits(limits, blank), radius),
-        spectrum=_is_picture(shape) and parametrisation != "pixel",
-        mask=None if mask is None else _mask(mask, blank),
-        start=None if start is None else _broadcast("start", start, blank),
-        shake=_shake(shape, jitter, rotate, scale),
-        l2=l2,
-        tv=tv,
-        blur=blur,
+    # Shape, precision and device of all tensors that follow.
+    template = torch.zeros(shape, device=device, dtype=dtype)
+    problem = AscentProblem(
+        template,
+        check_bounds(limits, radius, mask, template),
+        image_options.uses_spectrum(shape),
+        check_mask(mask, template),
+        None if start is None else broadcast("start", start, template),
+        image_options.transform(shape),
+        Penalty(l2, image_options.tv),
+        image_options.blur,
     )
-    with borrow(module):
-        for parameter in module.parameters():  # their gradients are nobody's business here
+    with preserved(module):
+        # Gradients are needed in the inputs only; preserved() restores requires_grad.
+        for parameter in module.parameters():
             parameter.requires_grad_(False)
-        cut = cut_at(module, layer, unit_set, as_rows(blank.expand(2, *shape)), "shape")
+        cut = HiddenUnits(module, layer, unit_set).cut(as_rows(template.expand(2, *shape)), "shape")
         values = partial(unit_values, cut, reduce=reduce, preactivation=preactivation)
-        objectives, names = parse(units, cut.n_units), cut.unit_names()
-        generator = torch.Generator().manual_seed(seed)
-        climb = Climb(terrain, values, *usual(terrain, values, reference, generator), steps, lr)
-        tries = [objective for objective in objectives for _ in range(restarts)]
-        batches = [tries[first : first + batch_size] for first in range(0, len(tries), batch_size)]
-        with tqdm(total=len(batches) * steps, desc="ascent", unit="step", disable=not progress, leave=False) as bar:
-            ends = [climb(batch, generator, bar.update) for batch in batches]
-    return _best(ends, objectives, restarts, [objective.name(names) for objective in objectives])
+        objectives = parse_objectives(units, cut.n_units)
+        names = cut.unit_names()
+        mean, std = reference_moments(problem, values, reference, generator)
+        ascent = GradientAscent(problem, values, mean, std, steps, lr)
+        # Restarts of one objective are consecutive, possibly in several batches.
+        starts = [objective for objective in objectives for _ in range(restarts)]
+        results = _run_batches(ascent, starts, batch_size, generator, progress)
+    return _best_of_restarts(results, objectives, restarts, names)
 
 
-def _best(ends: list[End], objectives: list[Objective], restarts: int, names: list[str]) -> Maximised:
-    """Keep the best of each objective's ends."""
-    shape = (len(objectives), restarts)
-    scores, values = torch.cat([end.scores for end in ends]), torch.cat([end.values for end in ends])
-    best = scores.reshape(shape).argmax(dim=1) + restarts * torch.arange(len(objectives), device=scores.device)
-    dead = ~torch.cat([end.moved for end in ends]).reshape(shape).any(dim=1).cpu().numpy()
-    report_dead(dead, names, "did not change with any input that was tried")
+def _run_batches(
+    ascent: GradientAscent, starts: list[Objective], batch_size: int, generator: torch.Generator, progress: bool
+) -> list[AscentResult]:
+    """Run the ascent for one objective per start, ``batch_size`` at a time."""
+    batches = [starts[first : first + batch_size] for first in range(0, len(starts), batch_size)]
+    total = len(batches) * ascent.steps
+    with tqdm(total=total, desc="ascent", unit="step", disable=not progress, leave=False) as bar:
+        return [ascent(batch, generator, bar.update) for batch in batches]
+
+
+def _best_of_restarts(
+    results: list[AscentResult], objectives: list[Objective], restarts: int, names: list[str]
+) -> Maximised:
+    """Return the restart with the highest score of each objective.
+
+    Parameters
+    ----------
+    results
+        Batches of results. Together they hold ``restarts`` consecutive rows per objective.
+    objectives, restarts
+        The U objectives, and the number of starts of each.
+    names
+        Names of all units of the layer.
+    """
+    grid = (len(objectives), restarts)
+    scores = torch.cat([result.scores for result in results])
+    values = torch.cat([result.values for result in results])
+    best = scores.reshape(grid).argmax(dim=1) + restarts * torch.arange(len(objectives), device=scores.device)
+    dead = ~torch.cat([result.changed for result in results]).reshape(grid).any(dim=1).cpu().numpy()
+    objective_names = [objective.name(names) for objective in objectives]
+    report_dead(dead, objective_names, "did not change with any input that was tried")
+    # A direction has no units of its own: its score is reported instead.
     activations = [
         tuple(float(values[row, unit]) for unit in objective.units) or (float(scores[row]),)
         for objective, row in zip(objectives, best.tolist(), strict=True)
     ]
-    inputs = torch.cat([end.inputs for end in ends])[best].detach()
-    return Maximised(inputs, scores[best].double().cpu().numpy(), activations, names, dead)
-
-
-def _is_picture(shape: tuple[int, ...]) -> bool:
-    return len(shape) == 3
-
-
-def _shake(shape: tuple[int, ...], jitter: float | None, rotate: float | None, scale: float | None) -> Shake:
-    """Return how inputs are moved about: images a little, if nothing else is said."""
-    if not _is_picture(shape):
-        return Shake()
-    return Shake(
-        min(shape[1:]) * _JITTER if jitter is None else jitter,
-        _ROTATE if rotate is None else rotate,
-        _SCALE if scale is None else scale,
-    )
-
-
-def _limits(limits: tuple[Any, Any] | None, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    if limits is None:
-        return None, None
-    if not isinstance(limits, (tuple, list)) or len(limits) != 2:
-        raise GEHTypeError(f"limits={limits!r} is not a pair; give the lowest and the highest value, such as (0, 1).")
-    if any(value is None for value in limits):
-        raise GEHValueError(f"limits={limits!r}: give both ends, or None for no limits at all.")
-    low, high = (_broadcast("limits", value, like) for value in limits)
-    if not bool((torch.isfinite(low) & torch.isfinite(high) & (low <= high)).all()):
-        raise GEHValueError(f"limits={limits!r}: both ends must be finite, the lowest not above the highest.")
-    return low, high
-
-
-def _mask(mask: Any, like: Tensor) -> Tensor:
-    free = _broadcast("mask", mask, like)
-    if not bool(((free >= 0) & (free <= 1)).all()) or not bool(free.any()):
-        raise GEHValueError("mask must be 1 where the input may change and 0 where it stays, and leave something free.")
-    return free
-
-
-def _broadcast(name: str, value: Any, like: Tensor) -> Tensor:
-    try:
-        # A copy made here can enter autograd, whatever the original is.
-        return torch.as_tensor(value).detach().clone().to(like).expand_as(like)
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise GEHValueError(f"{name} does not fit inputs of shape {tuple(like.shape)}: {error}") from error
-
-
-def _number(name: str, value: Any, positive: bool = False) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise GEHTypeError(f"{name}={value!r} is not a number.")
-    if not math.isfinite(value) or value < 0 or (positive and value == 0):
-        raise GEHValueError(f"{name}={value!r} must be finite and {'positive' if positive else 'not negative'}.")
-    return float(value)
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    sizes = (shape,) if isinstance(shape, int) else shape
-    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or not sizes:
-        raise GEHTypeError(f"shape={shape!r} is not understood; give that of one input, such as (1, 28, 28) or (8,).")
-    return tuple(check_int("shape", size, 1) for size in sizes)
+    inputs = torch.cat([result.inputs for result in results])[best].detach()
+    return Maximised(inputs, scores[best].double().cpu().numpy(), activations, objective_names, dead)

@@ -1,0 +1,82 @@
+"""Arrays and data frames as tensors, with errors that name the argument and the place of a bad value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geh_explain.errors import GEHTypeError, GEHValueError
+
+#: NumPy kinds that torch has: float, signed and unsigned integer, boolean.
+_NUMERIC_KINDS = "fiub"
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether ``value`` looks like a data frame (pandas, or a library with the same interface)."""
+    return hasattr(value, "columns") and hasattr(value, "to_numpy")
+
+
+def frame_to_tensor(frame: Any, argument: str) -> Tensor:
+    """Return a data frame of numbers as a double tensor (rows, columns); missing values become NaN.
+
+    >>> import pandas as pd
+    >>> frame_to_tensor(pd.DataFrame({"age": [30, 41], "member": [True, False]}), "inputs")
+    tensor([[30.,  1.],
+            [41.,  0.]], dtype=torch.float64)
+    """
+    # Extension dtypes of pandas may lack a kind.
+    kinds = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
+    wrong = [str(name) for name, kind in zip(frame.columns, kinds, strict=True) if kind not in _NUMERIC_KINDS]
+    if wrong:
+        raise GEHTypeError(
+            f"{argument}: the columns {wrong} are not numbers; encode them as they were encoded for the model "
+            "(for instance with pandas.get_dummies)."
+        )
+    return array_to_tensor(frame.to_numpy(dtype=np.float64, na_value=np.nan), argument)
+
+
+def array_to_tensor(array: np.ndarray[Any, Any], argument: str) -> Tensor:
+    """Return an array of numbers as a tensor, which shares its memory where torch allows that.
+
+    Arrays are copied if torch would refuse them or warn: those with a foreign byte order, long doubles, negative
+    strides or without write permission.
+    """
+    if array.dtype.kind not in _NUMERIC_KINDS:
+        raise GEHTypeError(f"{argument}: an array of dtype {array.dtype} is not numbers; convert it to float32.")
+    is_long_double = array.dtype.kind == "f" and array.dtype.itemsize > 8
+    dtype = np.float64 if is_long_double else array.dtype.newbyteorder("=")
+    return torch.as_tensor(np.require(array.astype(dtype, copy=False), requirements=["C", "W"]))
+
+
+def to_device(value: Any, device: torch.device | None) -> Any:
+    """Return a tensor on ``device`` (None: where it is); anything else unchanged.
+
+    Tensors made under ``torch.inference_mode()`` can never enter autograd. Their copies can, as the explainer runs with
+    inference mode off.
+    """
+    if not isinstance(value, Tensor):
+        return value
+    return (value.clone() if value.is_inference() else value).to(device)
+
+
+def check_finite(x: Tensor, start: int, columns: Sequence[str] | None, argument: str) -> None:
+    """Raise if a row of ``x`` (n, ...) has a NaN or infinite value.
+
+    The message counts such rows and gives the first one by its index among all points (``start`` is the index of the
+    first row of ``x``) and the column by its name, if ``columns`` has names, else by its index.
+    """
+    # One sum is faster than a test of each number. It may also overflow, so the numbers decide.
+    if bool(torch.isfinite(x.sum())):
+        return
+    bad = ~torch.isfinite(x).reshape(len(x), -1)
+    if bool(bad.any()):
+        row, column = (int(i) for i in bad.nonzero()[0])
+        name = repr(columns[column]) if columns is not None else str(column)
+        raise GEHValueError(
+            f"{argument}: {int(bad.any(dim=1).sum())} of {len(x)} rows have NaN or infinite values (the first is row "
+            f"{start + row}, column {name}); remove or impute them."
+        )

@@ -1,0 +1,221 @@
+"""Use a user's model and restore everything about it afterwards, whatever happens in between.
+
+Explaining changes the modes of modules, the precision of parameters, buffers that a forward writes to, the backends of
+torch and the global random generators. Each of these has its own context below;
+:func:`preserved` enters all of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from threading import RLock
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from geh_explain.errors import GEHRuntimeError, GEHTypeError
+
+_HALF_DTYPES = (torch.float16, torch.bfloat16)
+#: Modes, generators and backends belong to the whole process, so one thread at a time may change them.
+_LOCK = RLock()
+
+
+class CallableModel(nn.Module):
+    """A plain callable as a module without parameters or layers, so that all other code handles modules only."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def as_module(model: Any) -> nn.Module:
+    """Return ``model`` if it is a module, the owner of a bound ``forward``, or a module that calls a callable.
+
+    A model from ``torch.compile`` is unwrapped: hooks and function modes do not reach into compiled code, and the
+    original module has the same weights.
+
+    >>> net = nn.Linear(2, 1)
+    >>> as_module(net) is net, as_module(net.forward) is net, type(as_module(torch.sin)).__name__
+    (True, True, 'CallableModel')
+    """
+    if isinstance(model, nn.Module):
+        return getattr(model, "_orig_mod", model)
+    # With the owner of a bound method its layers and dropout can be found.
+    owner = getattr(model, "__self__", None)
+    if isinstance(owner, nn.Module) and getattr(model, "__name__", "") in ("forward", "__call__"):
+        return owner
+    if callable(model) and not isinstance(model, type):
+        return CallableModel(model)
+    raise GEHTypeError(
+        f"model={model!r} is neither a torch.nn.Module nor a callable; pass the trained network"
+        + (" (an instance, not the class)." if isinstance(model, type) else ".")
+    )
+
+
+def device_and_dtype(model: nn.Module) -> tuple[torch.device | None, torch.dtype | None]:
+    """Return the device and precision in which inputs must be passed to the model inside :func:`preserved`.
+
+    These are those of its first floating-point parameter or buffer, with single for half precision; both are None if
+    the model has no such tensor.
+
+    Raises
+    ------
+    GEHRuntimeError
+        If a tensor of the model is on the meta device, or was made under ``torch.inference_mode()``.
+    """
+    tensors = [*model.parameters(), *model.buffers()]
+    if any(tensor.is_meta for tensor in tensors):
+        raise GEHRuntimeError(
+            "model: some of its parameters or buffers are on the meta device and have no values; load its weights, "
+            "with load_state_dict(..., assign=True)."
+        )
+    if any(tensor.is_inference() for tensor in tensors):
+        raise GEHRuntimeError(
+            "model: some of its parameters or buffers were made under torch.inference_mode() and can never be "
+            "differentiated; build or load the model outside of it."
+        )
+    floating = ((tensor.device, tensor.dtype) for tensor in tensors if tensor.is_floating_point())
+    device, dtype = next(floating, (None, None))
+    return device, torch.float32 if dtype in _HALF_DTYPES else dtype
+
+
+def half_precision(model: nn.Module) -> torch.dtype | None:
+    """Return the dtype of the first half-precision parameter of the model, None if it has none."""
+    return next((parameter.dtype for parameter in model.parameters() if parameter.dtype in _HALF_DTYPES), None)
+
+
+@contextmanager
+def preserved(model: nn.Module) -> Iterator[None]:
+    """Hold the model in eval mode, with twice differentiable kernels; restore it and the global state on exit.
+
+    Inside the context gradients are enabled and autocast is off, whatever the caller's mode. Half-precision parameters
+    and buffers are single precision, as second derivatives lose too many digits otherwise. On exit parameters, buffers,
+    modes, ``requires_grad``, backends and the global random generators are the same as before, also after an
+    exception. Other threads wait at the entry.
+
+    >>> net = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train()
+    >>> with preserved(net):
+    ...     print(net.training)
+    False
+    >>> net.training
+    True
+    """
+    with (
+        _LOCK,
+        # Buffers are saved before their precision changes, and compared after it is restored.
+        _buffers_restored(model),
+        _requires_grad_restored(model),
+        _eval_mode(model),
+        _single_precision(model),
+        _twice_differentiable_kernels(model),
+        global_generators(),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+        torch.autocast("cuda", enabled=False) if torch.cuda.is_available() else nullcontext(),
+    ):
+        yield
+
+
+@contextmanager
+def global_generators() -> Iterator[None]:
+    """Restore the global random generators of torch, NumPy and Python on exit."""
+    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
+    torch_state = torch.get_rng_state()
+    numpy_state = np.random.get_state()
+    python_state = random.getstate()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(torch_state)
+        if cuda_states is not None:
+            torch.cuda.set_rng_state_all(cuda_states)
+        np.random.set_state(numpy_state)
+        random.setstate(python_state)
+
+
+@contextmanager
+def _buffers_restored(model: nn.Module) -> Iterator[None]:
+    """Restore the buffers on exit, also those that a forward writes to, replaces or registers."""
+    # The tables of scripted modules cannot be written from Python.
+    open_modules = [module for module in model.modules() if not isinstance(module, torch.jit.ScriptModule)]
+    tables = [(module, dict(module._buffers)) for module in open_modules]
+    values = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        for module, table in tables:
+            module._buffers.clear()
+            module._buffers.update(table)
+        with torch.no_grad():
+            for buffer, value in values:
+                # Only where needed: a copy would raise the version counter that autograd checks.
+                if not torch.equal(buffer, value):
+                    buffer.copy_(value)
+
+
+@contextmanager
+def _requires_grad_restored(model: nn.Module) -> Iterator[None]:
+    """Restore ``requires_grad`` of all parameters on exit."""
+    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    try:
+        yield
+    finally:
+        for parameter, requires_grad in flags:
+            if parameter.requires_grad != requires_grad:
+                parameter.requires_grad_(requires_grad)
+
+
+@contextmanager
+def _eval_mode(model: nn.Module) -> Iterator[None]:
+    """Put every module into eval mode, and restore each one's own mode on exit.
+
+    The attribute is set directly: ``eval()`` and ``train()`` may be overridden, and set the modules inside too.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        for module, _ in modes:
+            module.training = False
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+@contextmanager
+def _single_precision(model: nn.Module) -> Iterator[None]:
+    """Convert half-precision parameters and buffers to single precision, and restore the original storage on exit."""
+    tensors = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.dtype in _HALF_DTYPES]
+    storages = [tensor.data for tensor in tensors]
+    try:
+        for tensor in tensors:
+            tensor.data = tensor.data.float()
+        yield
+    finally:
+        for tensor, data in zip(tensors, storages, strict=True):
+            tensor.data = data
+
+
+@contextmanager
+def _twice_differentiable_kernels(model: nn.Module) -> Iterator[None]:
+    """Choose kernels that have second derivatives, and restore the choice on exit."""
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    cudnn = torch.backends.cudnn.enabled
+    try:
+        torch.backends.mha.set_fastpath_enabled(False)
+        # The recurrent kernels of cuDNN cannot be differentiated twice; its convolutions can.
+        has_rnn = any(isinstance(module, nn.RNNBase) for module in model.modules())
+        torch.backends.cudnn.enabled = cudnn and not has_rnn
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+        torch.backends.cudnn.enabled = cudnn

@@ -1,0 +1,81 @@
+"""Writing of the report page."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from geh_explain.analyses.surface import Surface
+from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.interpret.gallery import Gallery
+from geh_explain.report.charts import build_charts
+from geh_explain.report.content import build_content
+from geh_explain.report.text import list_omissions, list_settings, reading_guide, summarise
+from geh_explain.scores.protocol import PairResult
+
+
+def write_page(
+    result: PairResult,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    level: float = 0.95,
+    main: Any = None,
+    surfaces: Sequence[Surface] = (),
+    gallery: Gallery | None = None,
+) -> Path:
+    """Write the page of a result, and return its path.
+
+    The parameters are those of :meth:`geh_explain.Interactions.report`. Nothing is written if one of them is invalid.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise GEHValueError(f"path={str(path)!r} must end in .html.")
+    if not path.parent.is_dir():
+        raise GEHValueError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}; make it first.")
+    if title is not None and not isinstance(title, str):
+        raise GEHTypeError(f"title={title!r} must be text.")
+    # The whole page is built before the file is opened, so that an error leaves no partial file.
+    content = build_content(result, level, main, surfaces, gallery)
+    page = _fill_template(title or f"Interactions in {result.record.model}", result, level, content)
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _fill_template(title: str, result: PairResult, level: float, content: dict[str, Any]) -> str:
+    """Return the page: ``page.html`` with its marks ``@@NAME@@`` replaced.
+
+    All text is escaped. In the data ``<`` is written as an escape sequence, so that no name can end the script.
+    """
+    notes = [*list_omissions(result, content), *result.record.warnings]
+    data = {**content, "charts": build_charts(content)}
+    parts = {
+        "TITLE": escape(title),
+        "SUMMARY": f"<p>{escape(' '.join(summarise(result, level)))}</p>",
+        "WARNINGS": "".join(f"<li>{escape(str(note))}</li>" for note in notes),
+        "HIDE-WARNINGS": "" if notes else "hidden",
+        "HOW-TO-READ": "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reading_guide(result, level)),
+        "SETTINGS": "".join(_table_row(name, value) for name, value in list_settings(result)),
+        "STYLE": _read_part("page.css"),
+        "VEGA": _read_part("vega.js"),
+        "SCRIPT": _read_part("page.js"),
+        "DATA": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
+    }
+    # One pass over the template, so that marks inside of names and titles stay as they are.
+    return re.sub("@@([A-Z-]+)@@", lambda mark: parts[mark[1]], _read_part("page.html"))
+
+
+def _table_row(name: str, value: str) -> str:
+    """Return a row of the table of settings."""
+    return f"<tr><th scope='row'>{escape(name)}</th><td>{escape(value)}</td></tr>"
+
+
+def _read_part(name: str) -> str:
+    """Return the text of a file of this folder."""
+    return files("geh_explain.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,102 @@
+"""The part of a result that plots, the report and the exports read.
+
+They come before :class:`geh_explain.Interactions` in the import order, so they are typed by these protocols, which
+``Interactions`` and its record of the run satisfy structurally.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geh_explain._types import Floats
+from geh_explain.scores.main_effects import MainEffects
+from geh_explain.scores.pair_scores import Scores
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class RunDescription(Protocol):
+    """What is read of the record of a run; see :class:`geh_explain.run.record.RunRecord`."""
+
+    @property
+    def model(self) -> str:
+        """Class name of the model."""
+
+    @property
+    def place(self) -> str:
+        """Where the units are, in words: "the inputs" or "layer 'conv2'"."""
+
+    @property
+    def posterior(self) -> str:
+        """Repr of the posterior."""
+
+    @property
+    def scale(self) -> Any:
+        """The argument ``scale`` of the run; None if units were not scaled."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings of the run."""
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return the record as a plain dict."""
+
+
+class PairResult(Protocol):
+    """Pairwise interactions of D units over N points in M groups; see :class:`geh_explain.Interactions`."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the units (D)."""
+
+    @property
+    def group_names(self) -> list[str]:
+        """Names of the groups (M)."""
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Group of each point (N,), an index into ``group_names``."""
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of points of each group (M,)."""
+
+    @property
+    def record(self) -> RunDescription:
+        """The record of the run."""
+
+    @property
+    def main(self) -> MainEffects:
+        """Main effects; raises if there are none."""
+
+    @property
+    def has_main(self) -> bool:
+        """Whether there are main effects."""
+
+    @property
+    def signed_means(self) -> tuple[Floats, Floats]:
+        """Mean and standard deviation over draws of each group's mean interaction, both (M, P)."""
+
+    def scores(self, measure: str = "geh") -> Scores:
+        """Return the scores of ``"geh"``, ``"aeh"`` or ``"eah"``."""
+
+    def table(
+        self, measure: str = "geh", level: float = 0.95, fdr: float | None = None, *, rule: str = "interval"
+    ) -> pd.DataFrame:
+        """Return one row per pair, the strongest first."""
+
+    def regions(self, i: int | str, j: int | str, level: float = 0.95) -> pd.DataFrame:
+        """Return one row per group with the signed effect of the pair (i, j)."""
+
+    def pair(self, i: int | str, j: int | str) -> int:
+        """Return the index of the pair (i, j)."""
+
+    def majority_signs(self) -> NDArray[np.int64]:
+        """Return the sign (P,) of each pair's effect in most of the data: 1, -1 or 0."""
+
+    def sign_p_values(self) -> Floats:
+        """Return the p-value (P,) of each pair by the sign rule."""

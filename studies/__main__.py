@@ -1,0 +1,60 @@
+"""The command line of the studies: ``python -m studies simulated|mnist|real [--quick]``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from geh_explain.errors import GEHError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one study, print its progress, and return the exit code.
+
+    The code is 0 on success, 1 after a ``GEHError`` (its message goes to stderr) and 130 after Ctrl-C. Finished records
+    are on disk by then, so the same command resumes.
+    """
+    options = _build_parser().parse_args(arguments)
+    try:
+        for line in _run_study(options):
+            print(line, flush=True)
+    except GEHError as error:
+        print(f"studies: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command resumes", flush=True)
+        return 130
+    return 0
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m studies", description="Run one study and write its page.")
+    parser.add_argument("name", choices=["simulated", "mnist", "real"], help="the study to run")
+    parser.add_argument("--quick", action="store_true", help="run a small version that takes minutes")
+    parser.add_argument(
+        "--output", type=Path, default=Path("study_output"), metavar="DIR", help="folder of the records (study_output)"
+    )
+    parser.add_argument("--docs", type=Path, metavar="DIR", help="folder of page and figures (the output folder)")
+    parser.add_argument(
+        "--data", metavar="DIR", help="folder of the data files (GEH_EXPLAIN_DATA, else they are downloaded)"
+    )
+    parser.add_argument("--workers", type=int, default=2, help="processes, each with one thread (2)")
+    return parser
+
+
+def _run_study(options: argparse.Namespace) -> Iterator[str]:
+    """Start the study that the options name and return its lines of progress."""
+    # Imported here: --help should not wait for torch.
+    from studies import mnist, real, simulated
+
+    if options.name == "simulated":
+        return simulated.run(options.output, options.docs, quick=options.quick, workers=options.workers)
+    run = mnist.run if options.name == "mnist" else real.run
+    return run(options.output, options.docs, quick=options.quick, workers=options.workers, data=options.data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""Results made of given or random draws, without a network."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import geh_explain as geh
+from geh_explain.run.record import RunRecord
+from geh_explain.scores.draws import DrawMoments, Draws
+
+
+def result_of(signed: np.ndarray, names: Sequence[str], labels: Any, **record: Any) -> geh.Interactions:
+    """Return the result whose group means have the draws ``signed`` (K, M, P); EAH is the mean of their sizes."""
+    groups = [str(group) for group in range(signed.shape[1])]
+    draws = Draws(signed, np.abs(signed).mean(axis=1))
+    return geh.Interactions(draws, np.asarray(labels), list(names), groups, RunRecord(**record))
+
+
+def random_result(
+    units: int = 5,
+    draws: int = 30,
+    groups: int = 2,
+    *,
+    names: Sequence[str] | None = None,
+    noise: float = 0.5,
+    points: int = 20,
+    **record: Any,
+) -> geh.Interactions:
+    """Return a result whose later pairs are stronger; the first ones are not significant."""
+    pairs = units * (units - 1) // 2
+    signed = np.random.default_rng(0).normal(np.linspace(0, 3, pairs), noise, size=(draws, groups, pairs))
+    return result_of(signed, names or [f"unit {i}" for i in range(units)], np.arange(points) % groups, **record)
+
+
+def without_draws(result: geh.Interactions) -> geh.Interactions:
+    """Return the result as if its draws had not fitted into memory."""
+    moments = DrawMoments()
+    moments.add(Draws(result.signed, result.absolute, result.noise), result.sizes)
+    return geh.Interactions(moments, result.labels, result.names, result.group_names, RunRecord(draws_kept=False))
