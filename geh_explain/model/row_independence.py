@@ -25,6 +25,7 @@ def check_row_independence(cut: Cut, rows: Rows) -> None:
         outputs, repeated, alone = cut.outputs(rows), cut.outputs(rows), cut.outputs(rows[:1])
         reverse_order = cut.outputs(rows.flip()).flip(0)
     size = outputs.abs()
+    # The second part covers outputs near 0 in a batch of larger ones, the third outputs that are all 0.
     tolerance = 1e-3 * size + 1e-5 * size.max() + 10 * torch.finfo(outputs.dtype).eps
     if bool(((outputs - repeated).abs() > tolerance).any()):
         raise GEHRuntimeError(
