@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geh_explain._memory import chunk_bytes
 from geh_explain._types import Floats, Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits
@@ -181,8 +180,7 @@ class DifferenceRun(EngineRun):
         """Return ``batch_size``, else the number of rows whose pairs the memory allows."""
         if self.limits.batch_size is not None:
             return self.limits.batch_size
-        memory = chunk_bytes(self.cut.device, self.limits.memory)
-        return max(1, min(_MAX_ROWS, memory // (64 * self.cut.n_units**2)))
+        return max(1, min(_MAX_ROWS, self.chunk_bytes // (64 * self.cut.n_units**2)))
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the mixed differences of a chunk of rows to ``sums``."""

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geh_explain._memory import chunk_bytes
 from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_int
 from geh_explain.data.rows import Rows
@@ -118,8 +117,7 @@ class SteinRun(EngineRun):
     def chunk_rows(self, rows: Rows) -> int:
         """Return ``batch_size``, else the number of rows whose pairs the memory allows."""
         n_pairs = self.cut.n_units * (self.cut.n_units - 1) // 2
-        memory = chunk_bytes(self.cut.device, self.limits.memory)
-        return self.limits.batch_size or max(1, min(_MAX_ROWS, memory // (64 * n_pairs)))
+        return self.limits.batch_size or max(1, min(_MAX_ROWS, self.chunk_bytes // (64 * n_pairs)))
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the estimates of a chunk of rows to ``sums``."""
