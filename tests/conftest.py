@@ -1,20 +1,28 @@
-"""What all tests share: one thread, asserts that say what they saw wherever they stand, and seeds for those who ask."""
+"""Settings and fixtures of all tests: one thread, readable assertions in support modules, seeded generators."""
 
 import random
 
+import matplotlib
 import numpy as np
 import pytest
 import torch
 
-# Small tensors gain nothing from more threads, and lose much where others use the machine too.
+# Tests draw into files and arrays; no window is needed.
+matplotlib.use("Agg")
+
+# Small tensors gain nothing from more threads, and lose much where other processes use the machine too.
 torch.set_num_threads(1)
 
-pytest.register_assert_rewrite("borrowing", "kinked", "refusing", "scoring")
+# Assertions in these modules show their values when they fail, as those in test files do.
+pytest.register_assert_rewrite(
+    *("expected_errors", "forged_file_checks", "forged_files", "kinked_functions"),
+    *("random_networks", "reference_scores", "state_comparison", "structured_models"),
+)
 
 
 @pytest.fixture
 def seeded() -> None:
-    """Start the global generators at 0."""
+    """Seed the global generators of torch, numpy and random with 0."""
     torch.manual_seed(0)
     np.random.seed(0)
     random.seed(0)

@@ -7,8 +7,8 @@ import captum.attr
 import numpy as np
 import pytest
 import torch
-from borrowing import model_state
 from captum.attr import FeatureAblation, IntegratedGradients, LayerConductance, NoiseTunnel
+from state_comparison import model_state
 from torch import nn
 
 import geh_explain as geh

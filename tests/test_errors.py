@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from refusing import ROWS, Net, cases, explain, frame, points, refused
+from expected_errors import ROWS, Net, cases, frame, refused, valid_points
+from explaining import explain_point
 from torch import nn
 
 import geh_explain as geh
@@ -29,11 +30,13 @@ def test_every_error_is_also_a_builtin_error():
 
 
 def with_options(**options):
-    return lambda: explain(**options)
+    return lambda: explain_point(Net(), valid_points(), **({"groups": 2} | options))
 
 
 def choose(**options):
-    return lambda: geh.GEHExplainer(Net(), posterior=PointEstimate()).choose_groups(points(), progress=False, **options)
+    return lambda: geh.GEHExplainer(Net(), posterior=PointEstimate()).choose_groups(
+        valid_points(), progress=False, **options
+    )
 
 
 MISSING_TEXT = ["north", None] * (ROWS // 2)
@@ -63,7 +66,7 @@ MISSING_TEXT = ["north", None] * (ROWS // 2)
         ),
         "more than points": (with_options(groups=25), ValueError, "groups=25", "24 points", "at most"),
         "more than places": (
-            lambda: explain(inputs=points(2).repeat(5, 1), groups=3),
+            lambda: explain_point(Net(), valid_points(2).repeat(5, 1), groups=3),
             *(ValueError, "groups=3", "2 distinct", "at most"),
         ),
         "max_groups=1": (choose(max_groups=1), ValueError, "max_groups=1", "at least 2"),
@@ -106,7 +109,7 @@ def test_wrong_numbers_are_refused(call, kind, words):
         "twice": (with_options(names=["a", "b", "a"]), ValueError, "names", "twice"),
         "a number": (with_options(names=3), TypeError, "names", "3"),
         "twice in a frame": (
-            lambda: explain(inputs=frame().set_axis(["a", "a", "b"], axis=1)),
+            lambda: explain_point(Net(), frame().set_axis(["a", "a", "b"], axis=1), groups=2),
             *(ValueError, "'a'", "twice"),
         ),
     }
@@ -118,7 +121,7 @@ def test_wrong_names_are_refused(call, kind, words):
 
 def test_one_text_instead_of_names_is_refused_without_miscounting():
     with pytest.raises(geh.GEHError, match="names") as error:
-        explain(names="abc")
+        explain_point(Net(), valid_points(), names="abc", groups=2)
     assert "3 entries for 3 units" not in str(error.value)
 
 
@@ -172,20 +175,21 @@ def test_an_explainer_is_not_made_with_wrong_arguments(call, kind, words):
 
 
 def with_units(make, inputs=None):
-    return lambda: explain(inputs=inputs, explainer={"units": make()})
+    inputs = valid_points() if inputs is None else inputs
+    return lambda: explain_point(Net(), inputs, units=make(), groups=2)
 
 
 @cases(
     {
         "one feature": (
-            lambda: explain(lambda x: x[:, 0] ** 2, points()[:, :1]),
+            lambda: explain_point(lambda x: x[:, 0] ** 2, valid_points()[:, :1], groups=2),
             ValueError,
             "inputs",
             "1 unit",
             "needs two",
         ),
         "one neuron": (
-            lambda: explain(nn.Sequential(nn.Linear(3, 1), nn.Tanh()), layer="0"),
+            lambda: explain_point(nn.Sequential(nn.Linear(3, 1), nn.Tanh()), valid_points(), layer="0", groups=2),
             *(ValueError, "layer '0'", "1 unit", "needs two"),
         ),
         "one chosen": (with_units(lambda: Subset([0])), ValueError, "Subset([0]", "needs two"),

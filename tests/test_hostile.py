@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import matplotlib
+from expected_errors import ROWS, valid_points
+from explaining import explain_draws, explain_point, random_points
+from networks import mlp
 
 matplotlib.use("Agg")
 
@@ -14,46 +17,33 @@ import pytest
 import torch
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import DBSCAN, KMeans
-from torch import Tensor, nn
+from torch import nn
 
 import geh_explain as geh
 from geh_explain.posterior import MCDropout, PointEstimate, WeightSamples
 
-ROWS = 24
-
-
-def points(rows: int = ROWS, columns: int = 3) -> Tensor:
-    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(1))
-
 
 def network(columns: int = 3) -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(columns, 8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
-
-
-def explain(model=None, inputs=None, layer=None, posterior=None, engine="auto", **options) -> geh.Interactions:
-    explainer = geh.GEHExplainer(model or network(), layer, posterior=posterior or PointEstimate(), engine=engine)
-    options = {"groups": 2, "draws": 4, "progress": False} | options
-    return explainer.explain(points() if inputs is None else inputs, **options)
+    return mlp(columns, 8, 8, 1, dropout=0.3, dtype=torch.float)
 
 
 # Data
 
 
 def test_a_single_point_is_explained():
-    x = points(1)
+    x = valid_points(1)
     hessian = torch.autograd.functional.hessian(lambda x: network().eval()(x[None]).squeeze(), x[0]).abs().numpy()
     for groups in (1, "auto"):
-        result = explain(inputs=x, groups=groups)
+        result = explain_point(network(), x, groups=groups)
         for scores in (result.geh, result.aeh, result.eah):
             assert scores.mean == pytest.approx(hessian * (1 - np.eye(3)), rel=1e-4, abs=1e-7)
         assert (result.labels.tolist(), result.group_names) == ([0], ["0"])
-    assert not explain(inputs=x, scale="std", groups=1).geh.mean.any()
+    assert not explain_point(network(), x, scale="std", groups=1).geh.mean.any()
     assert geh.GEHExplainer(network(), posterior=PointEstimate()).choose_groups(x, progress=False).chosen == 1
 
 
 def test_a_single_point_is_drawn_and_told(tmp_path):
-    result = explain(inputs=points(1), groups=1, posterior=MCDropout())
+    result = explain_draws(network(), valid_points(1), groups=1, posterior=MCDropout())
     assert "1 point" in result.report(tmp_path / "page.html").read_text()
     result.plot.heatmap()
     result.plot.regions(0, 1)
@@ -61,7 +51,9 @@ def test_a_single_point_is_drawn_and_told(tmp_path):
 
 
 def test_two_units_are_one_pair(tmp_path):
-    result = explain(network(2), points(columns=2), posterior=MCDropout(), groups="auto")
+    result = explain_draws(
+        network(2), random_points(ROWS, 2, seed=1, dtype=torch.float), posterior=MCDropout(), groups="auto"
+    )
     assert result.geh.draws.shape == (4, 1)
     assert len(result.table()) == 1
     assert geh.Interactions.load(result.save(tmp_path / "pair")).table().equals(result.table())
@@ -74,7 +66,7 @@ def test_two_units_are_one_pair(tmp_path):
 @pytest.mark.parametrize(("units", "options"), [(200_000, {}), (2000, {"memory": 0.01})])
 def test_more_pairs_than_fit_are_refused_with_a_way_out(units, options):
     with pytest.raises(geh.GEHError, match=rf"{units:,} units .* memory .*units=explainer\.screen\(inputs\)"):
-        explain(lambda x: x.sum(1) ** 2, torch.zeros(2, units), groups=1, **options)
+        explain_point(lambda x: x.sum(1) ** 2, torch.zeros(2, units), groups=1, **options)
 
 
 class Steep(nn.Module):
@@ -94,10 +86,10 @@ class Steep(nn.Module):
 
 def test_a_half_precision_model_that_overflows_is_explained_in_single_precision():
     model = Steep().half()
-    assert not torch.isfinite(model(points().half())).any()
+    assert not torch.isfinite(model(valid_points().half())).any()
     with pytest.warns(geh.GEHWarning, match="float16"):
-        result = explain(model, points().half())
-    expected = explain(Steep().half().float(), points().half().float())
+        result = explain_point(model, valid_points().half(), groups=2)
+    expected = explain_point(Steep().half().float(), valid_points().half().float(), groups=2)
     assert result.signed == pytest.approx(expected.signed, rel=1e-4)
     assert result.geh.mean.any()
     assert model.gain.dtype == torch.float16
@@ -105,14 +97,14 @@ def test_a_half_precision_model_that_overflows_is_explained_in_single_precision(
 
 def test_half_precision_inside_a_forward_that_overflows_is_refused():
     with pytest.raises(geh.GEHError, match="NaN or infinite"):
-        explain(lambda x: (x * 1e4).half().prod(1))
+        explain_point(lambda x: (x * 1e4).half().prod(1), valid_points(), groups=2)
 
 
 @pytest.mark.parametrize("groups", [1, 2, "auto"])
 def test_a_constant_feature_has_no_spread_and_an_interaction_all_the_same(groups):
-    x = points()
+    x = valid_points()
     x[:, 2] = 7.0
-    scaled, plain = (explain(lambda x: x.prod(1), x, groups=groups, scale=scale) for scale in ("std", None))
+    scaled, plain = (explain_point(lambda x: x.prod(1), x, groups=groups, scale=scale) for scale in ("std", None))
     assert np.isfinite(scaled.signed).all()
     assert scaled.geh.mean[0, 1] > 0
     assert not scaled.geh.mean[2].any()
@@ -120,16 +112,16 @@ def test_a_constant_feature_has_no_spread_and_an_interaction_all_the_same(groups
 
 
 def test_points_that_are_all_the_same_are_one_group():
-    x = points(1).repeat(ROWS, 1)
-    result = explain(inputs=x, groups="auto")
+    x = valid_points(1).repeat(ROWS, 1)
+    result = explain_point(network(), x, groups="auto")
     assert len(result.group_names) == 1
-    assert result.geh.mean == pytest.approx(explain(inputs=x[:1], groups=1).geh.mean, rel=1e-5, abs=1e-8)
+    assert result.geh.mean == pytest.approx(explain_point(network(), x[:1], groups=1).geh.mean, rel=1e-5, abs=1e-8)
     with pytest.raises(geh.GEHError, match="1 distinct"):
-        explain(inputs=x, groups=2)
+        explain_point(network(), x, groups=2)
 
 
 def test_duplicates_of_all_points_change_nothing():
-    once, thrice = (explain(inputs=x, groups=2) for x in (points(), points().repeat(3, 1)))
+    once, thrice = (explain_point(network(), x, groups=2) for x in (valid_points(), valid_points().repeat(3, 1)))
     for measure in ("geh", "aeh", "eah"):
         assert thrice.scores(measure).mean == pytest.approx(once.scores(measure).mean, rel=1e-5, abs=1e-8)
     assert thrice.sizes.tolist() == (3 * once.sizes).tolist()
@@ -149,20 +141,20 @@ class Clusterer(ClusterMixin, BaseEstimator):
 
 
 def clustered(labels) -> geh.Interactions:
-    return explain(groups=Clusterer(labels))
+    return explain_point(network(), valid_points(), groups=Clusterer(labels))
 
 
 def test_labels_that_no_point_has_are_no_groups():
     result = clustered(np.arange(ROWS) % 2 * 5)
     assert (result.group_names, result.sizes.tolist()) == (["0", "5"], [ROWS // 2] * 2)
-    assert result.signed == pytest.approx(explain(groups=np.arange(ROWS) % 2).signed)
+    assert result.signed == pytest.approx(explain_point(network(), valid_points(), groups=np.arange(ROWS) % 2).signed)
 
 
 def test_points_without_a_cluster_are_a_group_of_their_own():
     result = clustered(np.arange(ROWS) % 3 - 1)
     assert (result.group_names, result.sizes.tolist()) == (["-1", "0", "1"], [ROWS // 3] * 3)
-    crowd = torch.cat([points(20) * 0.01, 50 + points(4) * 20])
-    found = explain(inputs=crowd, groups=DBSCAN(eps=1.0, min_samples=3))
+    crowd = torch.cat([valid_points(20) * 0.01, 50 + valid_points(4) * 20])
+    found = explain_point(network(), crowd, groups=DBSCAN(eps=1.0, min_samples=3))
     assert "-1" in found.group_names
     assert found.sizes.sum() == len(crowd)
     assert (found.sizes > 0).all()
@@ -173,7 +165,7 @@ def test_labels_may_be_of_any_kind(kind):
     labels = (np.arange(ROWS) % 2).tolist() if kind is list else (np.arange(ROWS) % 2).astype(kind)
     result = clustered(labels)
     assert result.sizes.tolist() == [ROWS // 2] * 2
-    assert result.signed == pytest.approx(explain(groups=np.arange(ROWS) % 2).signed)
+    assert result.signed == pytest.approx(explain_point(network(), valid_points(), groups=np.arange(ROWS) % 2).signed)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +183,7 @@ def test_a_clusterer_whose_labels_do_not_fit_is_refused(labels):
 
 def test_a_clusterer_that_fails_is_refused_in_words():
     with pytest.raises(geh.GEHError, match=r"groups=KMeans.*n_samples=3"):
-        explain(inputs=points(3), groups=KMeans(5))
+        explain_point(network(), valid_points(3), groups=KMeans(5))
 
 
 # Models that change while they run
@@ -230,8 +222,8 @@ def test_a_model_that_changes_in_its_forward_comes_back_as_it_was(change, traini
     model = Changing(CHANGES[change]).train(training)
     tensors = {name: (tensor, tensor.clone()) for name, tensor in model.state_dict(keep_vars=True).items()}
     random_state = torch.get_rng_state()
-    expected = explain(network(), layer=layer and "1", posterior=MCDropout())
-    result = explain(model, layer=layer, posterior=MCDropout())
+    expected = explain_draws(network(), valid_points(), layer=layer and "1", posterior=MCDropout(), groups=2)
+    result = explain_draws(model, valid_points(), layer=layer, posterior=MCDropout(), groups=2)
     assert result.signed == pytest.approx(expected.signed, rel=1e-5, abs=1e-8)
     after = model.state_dict(keep_vars=True)
     assert list(after) == list(tensors)
@@ -246,12 +238,12 @@ def test_a_model_that_changes_in_its_forward_comes_back_as_it_was(change, traini
 def test_batch_normalisation_in_train_mode_is_explained_with_its_running_statistics():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1))
-    model(points(50))
+    model(valid_points(50))
     state = {name: value.clone() for name, value in model.state_dict().items()}
-    trained = explain(model.train())
+    trained = explain_point(model.train(), valid_points(), groups=2)
     assert model[1].training
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
-    assert np.array_equal(trained.signed, explain(model.eval()).signed)
+    assert np.array_equal(trained.signed, explain_point(model.eval(), valid_points(), groups=2).signed)
 
 
 def test_a_model_whose_answer_depends_on_how_often_it_was_asked_is_refused():
@@ -266,7 +258,7 @@ def test_a_model_whose_answer_depends_on_how_often_it_was_asked_is_refused():
 
     model = Tiring()
     with pytest.raises(geh.GEHError, match="not one function"):
-        explain(model)
+        explain_point(model, valid_points(), groups=2)
     assert model.count == 0
 
 
@@ -283,10 +275,10 @@ def test_a_model_that_fills_a_table_in_its_first_forward_works_on():
 
     model = Remembering()
     with torch.inference_mode():
-        first = explain(model, posterior=MCDropout())
-    second = explain(model, posterior=MCDropout())
+        first = explain_draws(model, valid_points(), posterior=MCDropout(), groups=2)
+    second = explain_draws(model, valid_points(), posterior=MCDropout(), groups=2)
     assert np.array_equal(first.signed, second.signed)
-    model(points()).sum().backward()
+    model(valid_points()).sum().backward()
 
 
 # Surroundings
@@ -330,10 +322,10 @@ ENGINES = ["exact", "structured", "difference", "stein"]
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
 def test_the_numbers_do_not_depend_on_the_surroundings(surroundings, engine, layer, posterior):
-    model, x = network(), points()
-    expected = explain(model, x, layer, posterior, engine)
+    model, x = network(), valid_points()
+    expected = explain_draws(model, x, engine=engine, posterior=posterior, layer=layer, groups=2)
     with SURROUNDINGS[surroundings]():
-        result = explain(model, x, layer, posterior, engine)
+        result = explain_draws(model, x, engine=engine, posterior=posterior, layer=layer, groups=2)
     scale = np.abs(expected.signed).max()
     assert result.signed == pytest.approx(expected.signed, rel=1e-5, abs=1e-5 * scale)
     assert result.absolute == pytest.approx(expected.absolute, rel=1e-5, abs=1e-5 * scale)
@@ -349,15 +341,15 @@ def test_threads_that_explain_one_model_at_once_get_what_they_get_one_after_the_
     model = network().train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     posterior = {"point": PointEstimate(), "dropout": MCDropout(), "weights": samples(model)}[kind]
-    inputs = [points() + shift for shift in range(3)]
-    expected = [explain(model, x, layer, posterior).signed for x in inputs]
+    inputs = [valid_points() + shift for shift in range(3)]
+    expected = [explain_draws(model, x, posterior=posterior, layer=layer, groups=2).signed for x in inputs]
     random_state, found, start = torch.get_rng_state(), [], threading.Barrier(len(inputs))
 
     def work(number: int) -> None:
         start.wait()
         for _ in range(5):
             try:
-                result = explain(model, inputs[number], layer, posterior).signed
+                result = explain_draws(model, inputs[number], posterior=posterior, layer=layer, groups=2).signed
                 found.append(bool(np.array_equal(result, expected[number])))
             except Exception as error:
                 found.append(repr(error))
@@ -376,7 +368,7 @@ def test_threads_that_explain_one_model_at_once_get_what_they_get_one_after_the_
 
 @pytest.mark.parametrize("place", ["the model", "a part of it", "the data", "both", "the data of a callable"])
 def test_tensors_without_values_are_refused(place):
-    model, x = network(), points()
+    model, x = network(), valid_points()
     if place in ("the model", "both"):
         model = model.to("meta")
     if place == "a part of it":
@@ -384,4 +376,4 @@ def test_tensors_without_values_are_refused(place):
     if place.startswith("the data") or place == "both":
         x = x.to("meta")
     with pytest.raises(geh.GEHError, match="meta"):
-        explain((lambda x: x.prod(1)) if "callable" in place else model, x)
+        explain_point((lambda x: x.prod(1)) if "callable" in place else model, x, groups=2)

@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 
 import matplotlib
+from explaining import explain_draws, explain_point, uniform_points
 
 matplotlib.use("Agg")
 
@@ -18,30 +19,19 @@ import geh_explain as geh
 POINT = geh.posterior.PointEstimate()
 
 
-def points(rows: int, columns: int) -> Tensor:
-    return torch.rand(rows, columns, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-
-
 def network(activation: nn.Module, depth: int = 1) -> nn.Module:
     torch.manual_seed(depth)
     hidden = [part for _ in range(depth - 1) for part in (nn.Linear(16, 16), activation)]
     return nn.Sequential(nn.Linear(3, 16), activation, *hidden, nn.Linear(16, 1)).double()
 
 
-def explain(model, x, posterior=POINT, **options) -> geh.Interactions:
-    explainer = {key: options.pop(key) for key in ("layer", "units", "engine", "output") if key in options}
-    return geh.GEHExplainer(model, posterior=posterior, **explainer).explain(
-        x, **({"groups": 1, "progress": False} | options)
-    )
-
-
 @pytest.mark.filterwarnings("ignore:smoothing the kinks")
 def test_each_member_of_an_ensemble_is_smoothed_by_its_own_kinks():
     members = [network(nn.Tanh()), network(nn.ReLU()), network(nn.ReLU(), 3)]
-    x = points(100, 3)
-    together = explain(members[0], x, geh.posterior.Ensemble(members)).signed
+    x = uniform_points(100, 3)
+    together = explain_draws(members[0], x, posterior=geh.posterior.Ensemble(members)).signed
     for draw, member in zip(together, members, strict=True):
-        assert draw == pytest.approx(explain(member, x).signed[0], abs=1e-12)
+        assert draw == pytest.approx(explain_point(member, x).signed[0], abs=1e-12)
         assert draw.any()
 
 
@@ -54,19 +44,19 @@ def test_a_layer_whose_calls_differ_in_shape_asks_for_one_of_them():
         def forward(self, x):
             return self.act(self.narrow(self.act(self.wide(x)))).prod(1)
 
-    model, x = Shared().double(), points(20, 3)
+    model, x = Shared().double(), uniform_points(20, 3)
     with pytest.raises(geh.GEHError, match=r"\(5,\) and \(2,\).*Layer\('act', call=0\)"):
-        explain(model, x, layer="act")
-    assert len(explain(model, x, layer=geh.Layer("act", call=1)).names) == 2
+        explain_point(model, x, layer="act")
+    assert len(explain_point(model, x, layer=geh.Layer("act", call=1)).names) == 2
 
 
 def test_with_scale_std_neither_scores_nor_groups_depend_on_units_of_measure():
     def model(x: Tensor) -> Tensor:
         return torch.sin(6 * x[:, 0] * x[:, 1]) + x[:, 2] * x[:, 3] - torch.exp(x[:, 0] * x[:, 3])
 
-    x, metres = points(300, 4), torch.tensor([1.0, 1.0, 1.0, 1000.0]).double()
-    plain = explain(model, x, groups="auto", scale="std")
-    other = explain(lambda x: model(x / metres), x * metres, groups="auto", scale="std")
+    x, metres = uniform_points(300, 4), torch.tensor([1.0, 1.0, 1.0, 1000.0]).double()
+    plain = explain_point(model, x, groups="auto", scale="std")
+    other = explain_point(lambda x: model(x / metres), x * metres, groups="auto", scale="std")
     assert len(other.group_names) == len(plain.group_names)
     assert other.signed == pytest.approx(plain.signed, rel=1e-6, abs=1e-9)
     chosen = geh.GEHExplainer(model, posterior=POINT).choose_groups(x, scale="std", progress=False)
@@ -84,7 +74,7 @@ def test_dropout_inside_a_recurrent_layer_is_said_to_be_out_of_reach():
         def forward(self, x):
             return self.drop(self.rnn(x)[0][:, -1]).prod(1)
 
-    x = points(12, 6).reshape(12, 3, 2)
+    x = uniform_points(12, 6).reshape(12, 3, 2)
     for p in (0.0, 0.3):
         with pytest.warns(geh.GEHWarning, match="'rnn' is inside torch's own kernel"):
             geh.GEHExplainer(Model(p).double()).explain(x, groups=1, draws=3, progress=False)
@@ -97,44 +87,44 @@ def test_a_posterior_that_never_ends_is_asked_for_as_many_draws_as_wanted():
                 yield nullcontext()
 
     with pytest.warns(geh.GEHWarning, match="same scores"):
-        assert len(explain(lambda x: x.prod(1), points(10, 3), Endless(), draws=4).signed) == 4
+        assert len(explain_draws(lambda x: x.prod(1), uniform_points(10, 3), posterior=Endless(), draws=4).signed) == 4
 
 
 def test_more_units_than_memory_can_hold_are_refused_before_the_work():
     with pytest.raises(geh.GEHError, match=r"150,528 units have 11,329,264,128 pairs.*Channels\(\)"):
-        explain(lambda x: x.sum((1, 2, 3)) ** 2, torch.zeros(2, 3, 224, 224))
+        explain_point(lambda x: x.sum((1, 2, 3)) ** 2, torch.zeros(2, 3, 224, 224))
 
 
 def test_a_missing_batch_dimension_is_suspected():
     with pytest.raises(geh.GEHError, match="batch dimension missing"):
-        explain(lambda x: x**2, points(1, 4)[0])
+        explain_point(lambda x: x**2, uniform_points(1, 4)[0])
 
 
 def test_batch_normalisation_over_the_batch_is_refused_in_words():
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 1)).double()
     with pytest.raises(geh.GEHError, match=r"mixes rows.*running statistics"):
-        explain(net, points(10, 3))
+        explain_point(net, uniform_points(10, 3))
 
 
 def test_a_callable_that_runs_out_of_samples_is_told_so():
     net = network(nn.Tanh())
     samples = [net.state_dict()] * 5
     with pytest.raises(geh.GEHError, match=r"no sample for k=5.*fewer draws"):
-        explain(net, points(10, 3), geh.posterior.WeightSamples(lambda k: samples[k]), draws=9)
+        explain_draws(net, uniform_points(10, 3), posterior=geh.posterior.WeightSamples(lambda k: samples[k]), draws=9)
 
 
 def test_a_series_of_targets_is_one_per_row():
     def model(x: Tensor) -> Tensor:
         return torch.stack([x.prod(1), 2 * x.prod(1)], dim=1)
 
-    x, target = points(10, 3), np.arange(10) % 2
-    series = explain(model, x, target=pd.Series(target))
-    assert np.array_equal(series.signed, explain(model, x, target=target).signed)
+    x, target = uniform_points(10, 3), np.arange(10) % 2
+    series = explain_point(model, x, target=pd.Series(target))
+    assert np.array_equal(series.signed, explain_point(model, x, target=target).signed)
 
 
 def test_pictures_survive_dollars_and_long_names(tmp_path):
     names = ["a_$", "$_b", "x^$", "features.denseblock4.denselayer16.conv2[1024]"]
-    result = explain(lambda x: x.prod(1), points(20, 4), names=names)
+    result = explain_point(lambda x: x.prod(1), uniform_points(20, 4), names=names)
     for axes in (result.plot.heatmap(), result.plot.intervals()):
         axes.figure.savefig(tmp_path / "picture.png")
         bounds = axes.get_window_extent()

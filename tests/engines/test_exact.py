@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import reference
 import torch
+from explaining import explain_point, random_points
+from networks import cnn, mlp
 from reference import local_hessians
-from scoring import CLOSE, assert_scores, check_deep_network, cnn, explain, mlp, points
+from reference_scores import CLOSE, assert_scores, check_deep_network
 from torch import Tensor, nn
 
 import geh_explain as geh
@@ -17,7 +19,9 @@ import geh_explain as geh
 
 @pytest.mark.parametrize("coefficient", [3.0, -0.25])
 def test_a_product_has_its_coefficient_as_interaction(coefficient: float) -> None:
-    result = explain(lambda x: coefficient * x[:, 0] * x[:, 1] + 2 * x[:, 0] - 5 * x[:, 1], points(20, 2))
+    result = explain_point(
+        lambda x: coefficient * x[:, 0] * x[:, 1] + 2 * x[:, 0] - 5 * x[:, 1], random_points(20, 2), groups=3
+    )
     for scores in (result.aeh, result.geh, result.eah):
         np.testing.assert_allclose(scores.mean, abs(coefficient) * np.array([[0, 1], [1, 0]]), rtol=0, atol=1e-14)
     np.testing.assert_allclose(result.regions(0, 1)["mean"], coefficient, rtol=0, atol=1e-14)
@@ -32,7 +36,7 @@ def test_a_linear_model_with_an_interaction_term_gives_back_its_coefficient() ->
         def forward(self, x: Tensor) -> Tensor:
             return self.b12 * x[:, 0] * x[:, 1] + self.b1 * x[:, 0] + self.b2 * x[:, 1]
 
-    assert explain(Regression(), points(20, 2).float()).geh.mean[0, 1] == 2.5
+    assert explain_point(Regression(), random_points(20, 2).float(), groups=3).geh.mean[0, 1] == 2.5
 
 
 @pytest.mark.parametrize(
@@ -49,9 +53,9 @@ def test_a_linear_model_with_an_interaction_term_gives_back_its_coefficient() ->
 def test_a_known_function_has_its_mixed_second_derivative(
     function: Callable[[Tensor], Tensor], second_derivative: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> None:
-    x = points(25, 2)
+    x = random_points(25, 2)
     side = (x[:, 0] > 0).long().numpy()
-    result = explain(function, x, groups=side)
+    result = explain_point(function, x, groups=side)
     local = second_derivative(x[:, 0].numpy(), x[:, 1].numpy())
     left, right = local[side == 0], local[side == 1]
     np.testing.assert_allclose(result.aeh.mean[0, 1], abs(local.mean()), rtol=0, atol=CLOSE)
@@ -63,31 +67,31 @@ def test_a_known_function_has_its_mixed_second_derivative(
 def test_signs_cancel_within_a_group_and_not_between_groups() -> None:
     # d2/dx0 dx1 of x0^2 x1 is 2 x0: here -2, 2, 4, 8.
     x = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [2.0, 0.0], [4.0, 0.0]])
-    result = explain(lambda x: x[:, 0] ** 2 * x[:, 1], x, groups=["left", "left", "right", "right"])
+    result = explain_point(lambda x: x[:, 0] ** 2 * x[:, 1], x, groups=["left", "left", "right", "right"])
     assert result.aeh.mean[0, 1] == (-2 + 2 + 4 + 8) / 4
     assert result.geh.mean[0, 1] == 2 / 4 * abs(-2 + 2) / 2 + 2 / 4 * (4 + 8) / 2
     assert result.eah.mean[0, 1] == (2 + 2 + 4 + 8) / 4
-    crossed = explain(lambda x: x[:, 0] ** 2 * x[:, 1], x, groups=["odd", "even", "odd", "even"])
+    crossed = explain_point(lambda x: x[:, 0] ** 2 * x[:, 1], x, groups=["odd", "even", "odd", "even"])
     assert crossed.geh.mean[0, 1] == 2 / 4 * (-2 + 4) / 2 + 2 / 4 * (2 + 8) / 2
 
 
 def test_groups_of_one_point_are_measured_and_said_to_be_suspicious() -> None:
     x = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [2.0, 0.0], [4.0, 0.0]])
     with pytest.warns(geh.GEHWarning, match="1 of 2 groups"):
-        result = explain(lambda x: x[:, 0] ** 2 * x[:, 1], x, groups=[0, 1, 1, 1])
+        result = explain_point(lambda x: x[:, 0] ** 2 * x[:, 1], x, groups=[0, 1, 1, 1])
     assert result.geh.mean[0, 1] == 1 / 4 * 2 + 3 / 4 * (2 + 4 + 8) / 3
 
 
 def test_far_apart_clouds_become_the_groups() -> None:
     cloud = torch.arange(30) % 3
-    x = 0.1 * points(30, 2) + 10.0 * torch.stack([cloud, cloud**2], dim=1)
-    labels = explain(lambda x: x[:, 0] ** 2 * x[:, 1], x, groups=3).labels
+    x = 0.1 * random_points(30, 2) + 10.0 * torch.stack([cloud, cloud**2], dim=1)
+    labels = explain_point(lambda x: x[:, 0] ** 2 * x[:, 1], x, groups=3).labels
     assert len({(int(a), int(b)) for a, b in zip(cloud, labels, strict=True)}) == 3
 
 
 def test_an_additive_function_has_no_interactions_and_says_so() -> None:
     with pytest.warns(geh.GEHWarning, match="additive"):
-        result = explain(lambda x: x.sin().sum(dim=1), points(20, 3))
+        result = explain_point(lambda x: x.sin().sum(dim=1), random_points(20, 3), groups=3)
     assert not result.eah.mean.any()
 
 
@@ -96,7 +100,7 @@ def test_an_additive_function_has_no_interactions_and_says_so() -> None:
 
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.Softplus])
 def test_a_network_of_two_layers_has_the_hessian_of_the_textbook(activation: type[nn.Module]) -> None:
-    net, x = mlp(5, 7, 1, activation=activation), points(15, 5)
+    net, x = mlp(5, 7, 1, activation=activation, gain=2.0), random_points(15, 5)
     inner, bias, outer = (parameter.detach().numpy() for parameter in list(net.parameters())[:3])
     z = x.numpy() @ inner.T + bias
     if activation is nn.Tanh:
@@ -105,7 +109,7 @@ def test_a_network_of_two_layers_has_the_hessian_of_the_textbook(activation: typ
         bend = 1 / (1 + np.exp(-z)) * (1 - 1 / (1 + np.exp(-z)))
     local = np.stack([inner.T @ np.diag(outer[0] * row) @ inner for row in bend])
     np.testing.assert_allclose(local_hessians(lambda x: net(x)[:, 0], x), local, rtol=0, atol=CLOSE)
-    assert_scores(explain(net, x), local)
+    assert_scores(explain_point(net, x, groups=3), local)
 
 
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.Softplus, nn.GELU])
@@ -114,9 +118,9 @@ def test_deep_networks_agree_with_the_reference(activation: type[nn.Module]) -> 
 
 
 def test_single_precision_is_right_to_four_digits() -> None:
-    net, x = mlp(6, 20, 20, 1), points(30, 6)
+    net, x = mlp(6, 20, 20, 1, gain=2.0), random_points(30, 6)
     local = local_hessians(lambda x: net(x)[:, 0], x)
-    result = explain(net.float(), x.float(), groups=[0] * 10 + [1] * 20)
+    result = explain_point(net.float(), x.float(), groups=[0] * 10 + [1] * 20)
     truth = reference.geh(local, [0] * 10 + [1] * 20)
     np.testing.assert_allclose(result.geh.mean, truth, rtol=0, atol=1e-4 * truth.max())
     np.testing.assert_allclose(result.eah.mean, reference.eah(local), rtol=1e-4, atol=1e-4 * truth.max())
@@ -124,13 +128,13 @@ def test_single_precision_is_right_to_four_digits() -> None:
 
 
 def test_many_units_take_more_than_one_block_of_directions() -> None:
-    net, x = mlp(40, 6, 1), points(5, 40)
-    assert_scores(explain(net, x, groups=[0, 0, 1, 1, 1]), local_hessians(lambda x: net(x)[:, 0], x))
+    net, x = mlp(40, 6, 1, gain=2.0), random_points(5, 40)
+    assert_scores(explain_point(net, x, groups=[0, 0, 1, 1, 1]), local_hessians(lambda x: net(x)[:, 0], x))
 
 
 def test_pixels_of_an_image_agree_with_the_reference() -> None:
-    net, x = cnn(), points(5, 36).reshape(5, 1, 6, 6)
-    result = explain(net, x, target=1, groups=2)
+    net, x = cnn(), random_points(5, 36).reshape(5, 1, 6, 6)
+    result = explain_point(net, x, target=1, groups=2)
     assert_scores(result, local_hessians(lambda flat: net(flat.reshape(-1, 1, 6, 6))[:, 1], x.flatten(1)))
     assert result.names[7] == "x[0,1,1]"
 
@@ -139,7 +143,7 @@ def test_pixels_of_an_image_agree_with_the_reference() -> None:
 
 
 def test_the_distances_between_numbers_of_groups_are_weighted_by_ranks() -> None:
-    net, x = mlp(5, 10, 10, 1), points(60, 5)
+    net, x = mlp(5, 10, 10, 1, gain=2.0), random_points(60, 5)
     choice = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate()).choose_groups(
         x, max_groups=9, progress=False
     )
@@ -152,8 +156,8 @@ def test_the_distances_between_numbers_of_groups_are_weighted_by_ranks() -> None
 
 @pytest.mark.parametrize("draws", [4, 30])
 def test_the_scores_of_every_number_of_groups_are_those_of_explaining_with_it(draws: int) -> None:
-    net = nn.Sequential(*mlp(4, 10, 10, 1)[:-1], nn.Dropout(0.2), nn.Linear(10, 1).double())
-    explainer, x = geh.GEHExplainer(net), points(30, 4)
+    net = nn.Sequential(*mlp(4, 10, 10, 1, gain=2.0)[:-1], nn.Dropout(0.2), nn.Linear(10, 1).double())
+    explainer, x = geh.GEHExplainer(net), random_points(30, 4)
     choice = explainer.choose_groups(x, max_groups=6, draws=draws, progress=False)
     for groups, scores in enumerate(choice.scores, start=1):
         result = explainer.explain(x, groups=groups, draws=draws, progress=False)
@@ -161,7 +165,7 @@ def test_the_scores_of_every_number_of_groups_are_those_of_explaining_with_it(dr
 
 
 def test_after_the_chosen_number_the_distances_stay_small() -> None:
-    net, x = mlp(5, 10, 10, 1), points(60, 5)
+    net, x = mlp(5, 10, 10, 1, gain=2.0), random_points(60, 5)
     explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
     choice = explainer.choose_groups(x, progress=False)
     later = choice.delta[choice.counts > choice.chosen]
@@ -169,5 +173,5 @@ def test_after_the_chosen_number_the_distances_stay_small() -> None:
     assert max(later, default=0) <= max(0.05 * choice.delta.max(), 1e-4)
     automatic = explainer.explain(x, groups="auto", progress=False)
     assert automatic.settings["group_count"] == choice.chosen
-    np.testing.assert_array_equal(automatic.labels, explain(net, x, groups=choice.chosen).labels)
+    np.testing.assert_array_equal(automatic.labels, explain_point(net, x, groups=choice.chosen).labels)
     np.testing.assert_allclose(automatic.geh.draws[0], choice.scores[choice.chosen - 1], rtol=0, atol=CLOSE)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from borrowing import model_state
+from state_comparison import model_state
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from scoring import check_deep_network
+from reference_scores import check_deep_network
 from structured_models import MODELS, check_model
 from torch import nn
 

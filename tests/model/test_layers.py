@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from explaining import explain_point, random_points
 from reference import local_hessians
 from torch import Tensor, nn
 
@@ -19,15 +20,6 @@ Pair = namedtuple("Pair", ["first", "second"])
 class Output:
     logits: Tensor
     hidden: Tensor | None = None
-
-
-def points(*shape: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-
-
-def explain(model, x, layer=None, *, target=None, args=None, **options) -> geh.Interactions:
-    explainer = geh.GEHExplainer(model, layer, posterior=POINT, **options)
-    return explainer.explain(x, target, args, groups=1, progress=False)
 
 
 def mean_hessian(f, x) -> np.ndarray:
@@ -69,9 +61,9 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tensor_is_picked_from_any_container_that_a_layer_returns(kind):
     pack, unpack, first, second = KINDS[kind]
-    x = points(6, 3)
-    of_first = explain(Several(pack, unpack), x, geh.Layer("both", pick=first)).geh.mean
-    of_second = explain(Several(pack, unpack), x, geh.Layer("both", pick=second)).geh.mean
+    x = random_points(6, 3)
+    of_first = explain_point(Several(pack, unpack), x, layer=geh.Layer("both", pick=first)).geh.mean
+    of_second = explain_point(Several(pack, unpack), x, layer=geh.Layer("both", pick=second)).geh.mean
     assert of_first == pytest.approx(mean_hessian(lambda u: u.prod(1), x.sin()), abs=1e-12)
     assert of_second == pytest.approx(np.full((3, 3), 2.0) - 2 * np.eye(3), abs=1e-12)
 
@@ -80,9 +72,9 @@ def test_a_tensor_is_picked_from_any_container_that_a_layer_returns(kind):
 def test_without_a_pick_the_choices_are_listed(kind):
     pack, unpack, *_ = KINDS[kind]
     with pytest.raises(geh.GEHError, match=r"layer='both'.*2 tensors.*\(6, 3\).*Layer\('both', pick="):
-        explain(Several(pack, unpack), points(6, 3), "both")
+        explain_point(Several(pack, unpack), random_points(6, 3), layer="both")
     with pytest.raises(geh.GEHError, match=r"layer='both'.*without 'nothing'.*\(6, 3\)"):
-        explain(Several(pack, unpack), points(6, 3), geh.Layer("both", pick="nothing"))
+        explain_point(Several(pack, unpack), random_points(6, 3), layer=geh.Layer("both", pick="nothing"))
 
 
 def test_a_container_with_a_single_tensor_needs_no_pick():
@@ -94,8 +86,8 @@ def test_a_container_with_a_single_tensor_needs_no_pick():
         def forward(self, x):
             return self.wrapped(x)["only"].prod(1)
 
-    x = points(6, 3)
-    assert explain(Model(), x, "wrapped").geh.mean == pytest.approx(
+    x = random_points(6, 3)
+    assert explain_point(Model(), x, layer="wrapped").geh.mean == pytest.approx(
         mean_hessian(lambda u: u.prod(1), x.sin()), abs=1e-12
     )
 
@@ -113,31 +105,31 @@ class Twice(nn.Module):
 
 
 def test_one_call_of_a_layer_that_is_called_twice_can_be_chosen():
-    model, x = Twice(), points(5, 3)
+    model, x = Twice(), random_points(5, 3)
     once = model.layer(x).detach()
     first = mean_hessian(lambda u: model.layer(u).prod(1), once)
     second = mean_hessian(lambda u: u.prod(1), model.layer(once).detach())
-    assert explain(model, x, geh.Layer("layer", call=0)).geh.mean == pytest.approx(first, abs=1e-12)
-    assert explain(model, x, geh.Layer("layer", call=1)).geh.mean == pytest.approx(second, abs=1e-12)
+    assert explain_point(model, x, layer=geh.Layer("layer", call=0)).geh.mean == pytest.approx(first, abs=1e-12)
+    assert explain_point(model, x, layer=geh.Layer("layer", call=1)).geh.mean == pytest.approx(second, abs=1e-12)
     with pytest.raises(geh.GEHError, match=r"call=2.*called 2 time"):
-        explain(model, x, geh.Layer("layer", call=2))
+        explain_point(model, x, layer=geh.Layer("layer", call=2))
 
 
 def test_by_default_all_calls_shift_together_with_a_warning():
-    model, x = Twice(), points(5, 3)
+    model, x = Twice(), random_points(5, 3)
     once = model.layer(x).detach()
     expected = mean_hessian(lambda t: (model.layer(once + t) + t).prod(1), torch.zeros_like(once))
     with pytest.warns(geh.GEHWarning, match=r"'layer' is called 2 times.*call=0"):
-        result = explain(model, x, "layer")
+        result = explain_point(model, x, layer="layer")
     assert result.geh.mean == pytest.approx(expected, abs=1e-12)
 
 
 def test_an_in_place_activation_after_the_layer_does_not_change_the_scores():
     torch.manual_seed(0)
     layers = [nn.Linear(3, 4), nn.ELU(inplace=True), nn.Linear(4, 1), nn.Sigmoid()]
-    model, x = nn.Sequential(*layers).double(), points(6, 3)
+    model, x = nn.Sequential(*layers).double(), random_points(6, 3)
     expected = mean_hessian(lambda u: layers[3](layers[2](nn.functional.elu(u)))[:, 0], layers[0](x).detach())
-    assert explain(model, x, "0").geh.mean == pytest.approx(expected, abs=1e-12)
+    assert explain_point(model, x, layer="0").geh.mean == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
@@ -152,10 +144,10 @@ def test_recurrent_layers_are_explained_at_their_outputs_and_from_below(kind):
             return self.rnn(self.embed(ids))[0][:, -1].prod(1)
 
     model, ids = Recurrent(), torch.arange(24).reshape(6, 4) % 7
-    top = explain(model, ids, "rnn", units=geh.units.Channels()).geh.mean
+    top = explain_point(model, ids, layer="rnn", units=geh.units.Channels()).geh.mean
     states = model.rnn(model.embed(ids))[0].detach()
     assert top == pytest.approx(mean_hessian(lambda u: u.prod(1), states[:, -1]), abs=1e-12)
-    below = explain(model, ids, "embed", units=geh.units.Tokens()).geh.mean
+    below = explain_point(model, ids, layer="embed", units=geh.units.Tokens()).geh.mean
     embedded = model.embed(ids).detach()
     assert below == pytest.approx(_token_hessian(model, embedded), abs=1e-12)
 
@@ -182,7 +174,7 @@ def test_recurrent_layers_run_without_cudnn_and_it_is_switched_on_again():
             return self.rnn(x)[0][:, -1].prod(1)
 
     before = torch.backends.cudnn.enabled
-    explain(Recurrent(), points(4, 2, 3), units=geh.units.Tokens())
+    explain_point(Recurrent(), random_points(4, 2, 3), units=geh.units.Tokens())
     assert seen
     assert not any(seen)
     assert torch.backends.cudnn.enabled == before
@@ -190,21 +182,21 @@ def test_recurrent_layers_run_without_cudnn_and_it_is_switched_on_again():
 
 def test_token_ids_at_the_inputs_point_to_the_embedding():
     with pytest.raises(geh.GEHError, match="embedding"):
-        explain(nn.Sequential(nn.Embedding(5, 3), nn.Flatten()), torch.ones(4, 2, dtype=torch.long), target=0)
+        explain_point(nn.Sequential(nn.Embedding(5, 3), nn.Flatten()), torch.ones(4, 2, dtype=torch.long), target=0)
 
 
 def test_models_that_return_dataclasses_or_dicts_are_read_at_their_logits_or_at_a_key():
-    x = points(6, 3)
+    x = random_points(6, 3)
     expected = mean_hessian(lambda u: u.prod(1), x)
     for model in (
         lambda x: Output(x.prod(1), x),
         lambda x: {"logits": x.prod(1), "loss": x.sum()},
     ):
-        assert explain(model, x).geh.mean == pytest.approx(expected)
-    assert explain(lambda x: {"a": x, "b": x.prod(1)}, x, output="b").geh.mean == pytest.approx(expected)
-    assert explain(lambda x: Output(x, x.prod(1)), x, output="hidden").geh.mean == pytest.approx(expected)
+        assert explain_point(model, x).geh.mean == pytest.approx(expected)
+    assert explain_point(lambda x: {"a": x, "b": x.prod(1)}, x, output="b").geh.mean == pytest.approx(expected)
+    assert explain_point(lambda x: Output(x, x.prod(1)), x, output="hidden").geh.mean == pytest.approx(expected)
     with pytest.raises(geh.GEHError, match=r"output='c'.*\['a', 'b'\]"):
-        explain(lambda x: {"a": x, "b": x}, x, output="c")
+        explain_point(lambda x: {"a": x, "b": x}, x, output="c")
 
 
 def test_keyword_arguments_and_dictionaries_of_inputs_reach_the_model():
@@ -212,30 +204,30 @@ def test_keyword_arguments_and_dictionaries_of_inputs_reach_the_model():
         def forward(self, x, *, weight, power=1.0):
             return (x * weight).prod(1) * power
 
-    x, weight = points(6, 3), points(6, 1).abs()
-    plain = explain(lambda x, w: (x * w).prod(1) * 2, x, args=weight)
-    named = explain(Model(), x, args={"weight": weight, "power": 2.0})
+    x, weight = random_points(6, 3), random_points(6, 1).abs()
+    plain = explain_point(lambda x, w: (x * w).prod(1) * 2, x, args=weight)
+    named = explain_point(Model(), x, args={"weight": weight, "power": 2.0})
     assert np.array_equal(named.signed, plain.signed)
-    both = explain(lambda a, b: (a * b).prod(1), {"a": x, "b": x + 1})
-    apart = explain(lambda a, b: (a * b).prod(1), (x, x + 1))
+    both = explain_point(lambda a, b: (a * b).prod(1), {"a": x, "b": x + 1})
+    apart = explain_point(lambda a, b: (a * b).prod(1), (x, x + 1))
     assert np.array_equal(both.signed, apart.signed)
 
 
 def test_a_compiled_model_is_explained_as_what_it_was_compiled_from():
-    model, x = Twice(), points(5, 3)
+    model, x = Twice(), random_points(5, 3)
     compiled = torch.compile(model)
-    first = explain(model, x, geh.Layer("layer", call=0))
-    assert np.array_equal(explain(compiled, x, geh.Layer("layer", call=0)).signed, first.signed)
+    first = explain_point(model, x, layer=geh.Layer("layer", call=0))
+    assert np.array_equal(explain_point(compiled, x, layer=geh.Layer("layer", call=0)).signed, first.signed)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*")
 def test_a_scripted_model_is_explained_with_a_warning():
     torch.manual_seed(0)
-    model, x = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double(), points(6, 3)
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double(), random_points(6, 3)
     with pytest.warns(geh.GEHWarning, match="scripted"):
-        result = explain(torch.jit.script(model), x)
-    assert result.geh.mean == pytest.approx(explain(model, x).geh.mean)
+        result = explain_point(torch.jit.script(model), x)
+    assert result.geh.mean == pytest.approx(explain_point(model, x).geh.mean)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -243,19 +235,19 @@ def test_half_precision_is_explained_in_single_precision_and_restored(dtype):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 1)).to(dtype)
     before = {name: (value.data_ptr(), value.clone()) for name, value in model.state_dict().items()}
-    x = points(6, 3).to(dtype)
+    x = random_points(6, 3).to(dtype)
     with pytest.warns(geh.GEHWarning, match=r"float16.*explained in torch.float32"):
-        result = explain(model, x)
+        result = explain_point(model, x)
     for name, value in model.state_dict().items():
         assert value.data_ptr() == before[name][0]
         assert torch.equal(value, before[name][1])
     assert result.settings["dtype"] == "float32"
-    assert np.array_equal(result.signed, explain(model.float(), x.float()).signed)
+    assert np.array_equal(result.signed, explain_point(model.float(), x.float()).signed)
 
 
 def test_a_single_row_is_enough():
-    x = points(1, 3)
-    assert explain(lambda x: x.prod(1), x).geh.mean == pytest.approx(mean_hessian(lambda u: u.prod(1), x))
+    x = random_points(1, 3)
+    assert explain_point(lambda x: x.prod(1), x).geh.mean == pytest.approx(mean_hessian(lambda u: u.prod(1), x))
 
 
 # Units of images and sequences
@@ -278,25 +270,25 @@ def small_cnn(channels: int = 2) -> nn.Module:
 
 @pytest.mark.parametrize("size", [2, 3, (2, 4)])
 def test_the_pixels_of_a_patch_shift_together_also_at_the_edges(size):
-    model, x = small_cnn(), points(3, 2, 5, 6)
+    model, x = small_cnn(), random_points(3, 2, 5, 6)
     model(x)
     height, width = (size, size) if isinstance(size, int) else size
     boxes = [(i, j) for i in range(0, 5, height) for j in range(0, 6, width)]
     directions = torch.zeros(len(boxes), 2, 5, 6).double()
     for box, (i, j) in enumerate(boxes):
         directions[box, :, i : i + height, j : j + width] = 1
-    result = explain(model, x, units=geh.units.Patches(size))
+    result = explain_point(model, x, units=geh.units.Patches(size))
     assert result.geh.mean == pytest.approx(along(model, x, directions), abs=1e-12)
     assert result.names[:2] == ["x[0,0]", "x[0,1]"]
 
 
 def test_patches_of_channels_last_images_are_the_same():
-    model, x = small_cnn(), points(3, 2, 4, 4)
+    model, x = small_cnn(), random_points(3, 2, 4, 4)
     model(x)
-    last = explain(
+    last = explain_point(
         lambda x: model(x.permute(0, 3, 1, 2)), x.permute(0, 2, 3, 1), units=geh.units.Patches(2, channels_last=True)
     )
-    assert last.geh.mean == pytest.approx(explain(model, x, units=geh.units.Patches(2)).geh.mean)
+    assert last.geh.mean == pytest.approx(explain_point(model, x, units=geh.units.Patches(2)).geh.mean)
 
 
 def test_tokens_and_heads_are_sums_of_directions():
@@ -306,14 +298,18 @@ def test_tokens_and_heads_are_sums_of_directions():
     def model(x: Tensor) -> Tensor:
         return (x @ weight).tanh().mean(1).prod(1)
 
-    x = points(3, 4, 8)
+    x = random_points(3, 4, 8)
     tokens, heads = torch.zeros(4, 4, 8).double(), torch.zeros(2, 4, 8).double()
     for token in range(4):
         tokens[token, token] = 1
     for head in range(2):
         heads[head, :, 4 * head : 4 * head + 4] = 1
-    assert explain(model, x, units=geh.units.Tokens()).geh.mean == pytest.approx(along(model, x, tokens), abs=1e-12)
-    assert explain(model, x, units=geh.units.Heads(2)).geh.mean == pytest.approx(along(model, x, heads), abs=1e-12)
+    assert explain_point(model, x, units=geh.units.Tokens()).geh.mean == pytest.approx(
+        along(model, x, tokens), abs=1e-12
+    )
+    assert explain_point(model, x, units=geh.units.Heads(2)).geh.mean == pytest.approx(
+        along(model, x, heads), abs=1e-12
+    )
 
 
 def test_the_channel_dimension_follows_from_the_parts_of_a_layer():
@@ -337,7 +333,7 @@ def test_the_channel_dimension_follows_from_the_parts_of_a_layer():
 def test_a_projection_that_attention_never_calls_points_to_the_attention():
     model = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
     with pytest.raises(geh.GEHError, match=r"take layer='self_attn'"):
-        explain(model, torch.randn(3, 5, 4), "self_attn.out_proj", target=(0, 0))
+        explain_point(model, torch.randn(3, 5, 4), layer="self_attn.out_proj", target=(0, 0))
 
 
 def test_kinks_of_what_does_not_depend_on_the_units_are_left_alone():
@@ -349,7 +345,7 @@ def test_kinks_of_what_does_not_depend_on_the_units_are_left_alone():
         def forward(self, x):
             return (x.tanh() + torch.relu(self.bias)).prod(1)
 
-    assert explain(Biased(), points(10, 3)).settings["smoothed"] is None
+    assert explain_point(Biased(), random_points(10, 3)).settings["smoothed"] is None
 
 
 def test_units_that_do_not_fit_the_layer_are_refused():
@@ -359,11 +355,11 @@ def test_units_that_do_not_fit_the_layer_are_refused():
         (geh.units.Heads(2), "equal heads"),
     ):
         with pytest.raises(geh.GEHError, match=words):
-            explain(lambda x: x.prod(1), points(4, 3), units=units)
+            explain_point(lambda x: x.prod(1), random_points(4, 3), units=units)
 
 
 def test_a_scale_of_patches_is_the_spread_of_their_means():
-    x = points(20, 1, 4, 4) * torch.arange(1, 5).double()
+    x = random_points(20, 1, 4, 4) * torch.arange(1, 5).double()
     explainer = geh.GEHExplainer(lambda x: x.sum((1, 2, 3)) ** 2, units=geh.units.Patches(2), posterior=POINT)
     plain = explainer.explain(x, groups=1, progress=False).geh.mean
     scaled = explainer.explain(x, groups=1, scale="std", progress=False).geh.mean

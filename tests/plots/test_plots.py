@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgba
-from synthetic import random_result, result_of, without_draws
+from synthetic_results import random_result, result_of, without_draws
 
 import geh_explain as geh
 from geh_explain.analyses.surface import Surface

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawing import dropping, explain, local_hessians, points, same, with_twins
+from explaining import explain_draws, random_points
+from posterior_cases import dropping, local_hessians, same, with_twins
 from torch import nn
 
 import geh_explain as geh
@@ -106,7 +107,7 @@ def masks_of(model, module, rows, draws=1, seed=0):
 
 
 def test_a_draw_is_the_network_with_the_mask_applied_by_hand():
-    model, rows, p = dropping(p=0.3, hidden=10), points(7), 0.3
+    model, rows, p = dropping(p=0.3, hidden=10), random_points(7, 3), 0.3
     model.eval()
     for before, after, output in masks_of(model, model[2], rows, draws=5):
         mask = (after[0] != 0).double()
@@ -117,7 +118,7 @@ def test_a_draw_is_the_network_with_the_mask_applied_by_hand():
 
 
 def test_the_hessians_of_a_draw_are_those_of_the_network_with_the_mask_applied_by_hand():
-    model, rows, p = dropping(p=0.3), points(5), 0.3
+    model, rows, p = dropping(p=0.3), random_points(5, 3), 0.3
     model.eval()
     draws = local_hessians(model, rows, MCDropout(), draws=4, seed=11)
     for hessians, (_, after, _) in zip(draws, masks_of(model, model[2], rows, draws=4, seed=11), strict=True):
@@ -133,7 +134,7 @@ def test_the_hessians_of_a_draw_are_those_of_the_network_with_the_mask_applied_b
 
 def test_whole_channels_are_dropped_together():
     model = Maps(nn.Dropout2d(0.5), 2).eval()
-    for before, after, _ in masks_of(model, model.drop, points(4), draws=5):
+    for before, after, _ in masks_of(model, model.drop, random_points(4, 3), draws=5):
         share = (after / before).flatten(2)
         assert torch.equal(share, share[:1, :, :1].expand_as(share))
         assert set(share.unique().tolist()) <= {0.0, 2.0}
@@ -143,7 +144,7 @@ def test_whole_channels_are_dropped_together():
 def test_alpha_dropout_is_what_torch_does_in_train_mode(drop):
     model = Maps(drop, 1).eval()
     kept, dropped = set(), set()
-    for before, after, _ in masks_of(model, drop, points(3), draws=20):
+    for before, after, _ in masks_of(model, drop, random_points(3, 3), draws=20):
         # In torch, x becomes a x + b where it is kept, and a constant c where it is dropped.
         slope = ((after[1] - after[0]) / (before[1] - before[0])).flatten()
         kept |= {round(value, 9) for value in slope.tolist() if abs(value) > 1e-9}
@@ -157,7 +158,7 @@ def test_alpha_dropout_is_what_torch_does_in_train_mode(drop):
 
 def test_the_mean_over_draws_is_the_output_without_dropout_where_only_a_linear_map_follows():
     model = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Dropout(0.25), nn.Linear(8, 1)).double().eval()
-    rows = points(5)
+    rows = random_points(5, 3)
     outputs = torch.stack([output for *_, output in masks_of(model, model[2], rows, draws=1500)]).squeeze(2)
     error = outputs.std(0) / 1500**0.5
     assert bool((error > 0).all())
@@ -166,7 +167,7 @@ def test_the_mean_over_draws_is_the_output_without_dropout_where_only_a_linear_m
 
 def test_nodes_are_dropped_with_the_probability_that_the_layer_says():
     model = dropping(p=0.2, hidden=50).eval()
-    dropped = [(after[0] == 0).double() for _, after, _ in masks_of(model, model[2], points(2), draws=200)]
+    dropped = [(after[0] == 0).double() for _, after, _ in masks_of(model, model[2], random_points(2, 3), draws=200)]
     assert abs(float(torch.stack(dropped).mean()) - 0.2) < 4.5 * (0.2 * 0.8 / 10_000) ** 0.5
 
 
@@ -175,9 +176,9 @@ def test_several_dropouts_have_masks_of_their_own():
     model = nn.Sequential(nn.Linear(3, 40), drop, nn.Linear(40, 40), drop, nn.Tanh(), nn.Linear(40, 1)).double().eval()
     seen = []
     with next(MCDropout().draws(model, 1, 0)), torch.no_grad():
-        model(points(1))
+        model(random_points(1, 3))
         drop.register_forward_hook(lambda module, args, out: seen.append(out[0] == 0))
-        model(points(3))
+        model(random_points(3, 3))
     assert len(seen) == 2
     assert not torch.equal(seen[0], seen[1])
 
@@ -186,7 +187,7 @@ def test_batch_normalisation_stays_in_eval():
     model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Dropout(0.5), nn.Linear(5, 1)).double()
     with torch.no_grad():
         for _ in range(3):
-            model(points(30))
+            model(random_points(30, 3))
     statistics = model[1].running_mean.clone(), model[1].running_var.clone(), int(model[1].num_batches_tracked)
     inputs = with_twins()
     hessians = local_hessians(model.train(), inputs, MCDropout())
@@ -201,9 +202,9 @@ def test_batch_normalisation_stays_in_eval():
 def test_more_dropout_means_more_spread():
     torch.manual_seed(1)
     model = dropping(p=0.1, hidden=20)
-    little = explain(model, None, draws=60).geh.std[0, 1]
+    little = explain_draws(model, random_points(20, 3), draws=60, groups=2).geh.std[0, 1]
     model[2].p = 0.5
-    assert explain(model, None, draws=60).geh.std[0, 1] > little > 0
+    assert explain_draws(model, random_points(20, 3), draws=60, groups=2).geh.std[0, 1] > little > 0
 
 
 # Attention
@@ -235,7 +236,7 @@ def test_dropout_inside_attention_is_shared_by_rows_or_refused(model):
 
 def test_dropout_inside_attention_is_drawn_beside_other_dropout():
     encoder = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.1, activation="gelu", batch_first=True).double()
-    model, inputs = nn.Sequential(encoder, nn.Flatten(), nn.Linear(12, 1).double()), points(2, (3, 4))
+    model, inputs = nn.Sequential(encoder, nn.Flatten(), nn.Linear(12, 1).double()), random_points(2, 3, 4)
     found = []
     for p in (0.0, 0.9):
         encoder.self_attn.dropout = p

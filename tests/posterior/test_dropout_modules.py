@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawing import dropping, explain, local_hessians, network, points, same
+from explaining import explain_draws, explain_point, random_points
+from posterior_cases import dropping, local_hessians, network, same
 from torch import nn
 
 import geh_explain as geh
-from geh_explain.posterior import MCDropout, PointEstimate
+from geh_explain.posterior import MCDropout
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -40,8 +41,8 @@ def dropped_where(model, modules):
     model.eval()
     for draw in MCDropout(modules).draws(model, 1, 0):
         with draw, torch.no_grad():
-            model(points(1))
-            model(points(3))
+            model(random_points(1, 3))
+            model(random_points(3, 3))
     return {name for name, dropped in model.dropped.items() if dropped}
 
 
@@ -76,7 +77,7 @@ def test_choosing_a_module_chooses_the_dropout_inside_it():
 
 def test_choosing_all_dropout_modules_is_the_default():
     model = dropping()
-    inputs = points()
+    inputs = random_points(6, 3)
     assert same(local_hessians(model, inputs, MCDropout([model[2]])), local_hessians(model, inputs, MCDropout()))
 
 
@@ -86,30 +87,30 @@ def test_choosing_all_dropout_modules_is_the_default():
 @pytest.mark.parametrize("model", [network(), dropping(p=0.0)], ids=["none", "p=0"])
 def test_asking_for_dropout_where_there_is_none_is_an_error(model):
     with pytest.raises(geh.GEHError, match=r"dropped nothing.*Ensemble, WeightSamples or Stochastic") as error:
-        explain(model, MCDropout())
+        explain_draws(model, random_points(20, 3), posterior=MCDropout(), groups=2)
     assert isinstance(error.value, RuntimeError)
 
 
 @pytest.mark.parametrize("model", [network(), dropping(p=0.0)], ids=["none", "p=0"])
 def test_without_dropout_the_default_is_the_point_estimate_said_in_a_warning(model):
-    inputs = points(20)
+    inputs = random_points(20, 3)
     with pytest.warns(geh.GEHWarning, match="no dropout.*point estimate.*posterior=") as caught:
         result = geh.GEHExplainer(model, posterior=None).explain(inputs, groups=2, draws=4, progress=False)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert result.settings["posterior"] == "PointEstimate()"
-    assert np.array_equal(result.signed, explain(model, PointEstimate(), inputs).signed)
+    assert np.array_equal(result.signed, explain_point(model, inputs, groups=2).signed)
 
 
 def test_a_chosen_module_that_drops_nothing_is_an_error():
     model = dropping()
     with pytest.raises(geh.GEHError, match="dropped nothing"):
-        explain(model, MCDropout([model[1]]))
+        explain_draws(model, random_points(20, 3), posterior=MCDropout([model[1]]), groups=2)
 
 
 def test_modules_of_another_model_are_refused():
     with pytest.raises(geh.GEHError, match=r"modules.*Dropout.*not part of the model"):
-        explain(dropping(), MCDropout([nn.Dropout()]))
+        explain_draws(dropping(), random_points(20, 3), posterior=MCDropout([nn.Dropout()]), groups=2)
 
 
 @pytest.mark.parametrize("modules", [[], 3, ["drop"], nn.Dropout(), "drop"], ids=repr)
@@ -119,9 +120,9 @@ def test_modules_must_be_a_list_of_modules(modules):
 
 
 def test_the_point_estimate_is_the_network_without_dropout():
-    model, inputs = dropping(), points(20)
+    model, inputs = dropping(), random_points(20, 3)
     without = nn.Sequential(*(layer for layer in model if not isinstance(layer, nn.Dropout)))
-    assert same(explain(model, PointEstimate(), inputs).signed, explain(without, PointEstimate(), inputs).signed)
+    assert same(explain_point(model, inputs, groups=2).signed, explain_point(without, inputs, groups=2).signed)
 
 
 # A bare draw, as a user may enter it
@@ -131,15 +132,15 @@ def test_the_first_forward_of_a_bare_draw_must_have_one_row():
     model = dropping()
     with next(MCDropout().draws(model, 1, 0)):
         with pytest.raises(geh.GEHError, match=r"single row.*model\(inputs\[:1\]\)"):
-            model(points(5))
-        assert model(points(1)).shape == (1, 1)
-        assert model(points(5)).shape == (5, 1)
+            model(random_points(5, 3))
+        assert model(random_points(1, 3)).shape == (1, 1)
+        assert model(random_points(5, 3)).shape == (5, 1)
 
 
 def test_the_first_forward_of_a_bare_draw_must_have_one_row_by_keyword_too():
     model = dropping()
     with next(MCDropout().draws(model, 1, 0)), pytest.raises(geh.GEHError, match="single row"):
-        model(input=points(5))
+        model(input=random_points(5, 3))
 
 
 def test_the_first_forward_of_a_bare_draw_must_have_one_row_whatever_else_is_passed():
@@ -153,7 +154,7 @@ def test_the_first_forward_of_a_bare_draw_must_have_one_row_whatever_else_is_pas
 
     model = Scaled()
     with next(MCDropout().draws(model, 1, 0)), pytest.raises(geh.GEHError, match="single row"):
-        model(points(5), torch.ones(1))
+        model(random_points(5, 3), torch.ones(1))
 
 
 class Erratic(nn.Module):
@@ -169,9 +170,9 @@ class Erratic(nn.Module):
 
 def test_a_forward_that_drops_more_often_than_the_first_one_is_refused():
     with pytest.raises(geh.GEHError, match=r"MCDropout.*more often.*must not\s+depend on"):
-        explain(Erratic(lambda rows: rows > 1), MCDropout())
+        explain_draws(Erratic(lambda rows: rows > 1), random_points(20, 3), posterior=MCDropout(), groups=2)
 
 
 def test_a_forward_that_drops_less_often_than_the_first_one_is_refused():
     with pytest.raises(geh.GEHError):
-        explain(Erratic(lambda rows: rows == 1), MCDropout())
+        explain_draws(Erratic(lambda rows: rows == 1), random_points(20, 3), posterior=MCDropout(), groups=2)

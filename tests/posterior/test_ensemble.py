@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from drawing import dropping, explain, local_hessians, network, points
+from explaining import explain_draws, random_points
+from posterior_cases import dropping, local_hessians, network
 from torch import nn
 
 import geh_explain as geh
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("seeded")
 
 def test_an_ensemble_is_its_members_explained_one_by_one():
     members = [network(hidden=4), dropping(), lambda x: x[:, 0] * x[:, 1] ** 2 + x[:, 2]]
-    inputs = points()
+    inputs = random_points(6, 3)
     draws = local_hessians(network(), inputs, Ensemble(members))
     alone = [local_hessians(member, inputs, PointEstimate())[0] for member in members]
     assert np.array_equal(draws, np.stack(alone))
@@ -21,7 +22,7 @@ def test_an_ensemble_is_its_members_explained_one_by_one():
 
 def test_the_model_itself_may_be_a_member():
     members = [network(), network(hidden=4)]
-    inputs = points()
+    inputs = random_points(6, 3)
     draws = local_hessians(members[0], inputs, Ensemble(members))
     assert np.array_equal(draws[0], local_hessians(members[0], inputs, PointEstimate())[0])
     assert np.array_equal(draws[1], local_hessians(members[1], inputs, PointEstimate())[0])
@@ -30,15 +31,25 @@ def test_the_model_itself_may_be_a_member():
 def test_a_member_may_contain_the_model():
     model = network()
     member = nn.Sequential(model, nn.Tanh())
-    inputs = points()
+    inputs = random_points(6, 3)
     draws = local_hessians(model, inputs, Ensemble([model, member]))
     assert np.array_equal(draws[1], local_hessians(member, inputs, PointEstimate())[0])
 
 
 def test_an_ensemble_gives_as_many_draws_as_it_has_members():
     members = [network() for _ in range(5)]
-    assert len(explain(members[0], Ensemble(members), draws=100).signed) == 5
-    assert len(explain(members[0], Ensemble(nn.ModuleList(members)), draws=3).signed) == 3
+    assert (
+        len(explain_draws(members[0], random_points(20, 3), posterior=Ensemble(members), draws=100, groups=2).signed)
+        == 5
+    )
+    assert (
+        len(
+            explain_draws(
+                members[0], random_points(20, 3), posterior=Ensemble(nn.ModuleList(members)), draws=3, groups=2
+            ).signed
+        )
+        == 3
+    )
 
 
 @pytest.mark.parametrize("layer", ["0", "2"])

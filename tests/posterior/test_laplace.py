@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from drawing import trained
+from posterior_cases import trained
 from torch import nn
 from torch.func import functional_call, hessian, jvp, vmap
 from torch.utils.data import DataLoader, TensorDataset

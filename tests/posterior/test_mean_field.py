@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from drawing import network, points
+from explaining import random_points
+from posterior_cases import network
 from torch import nn
 
 import geh_explain as geh
@@ -123,4 +124,4 @@ def test_a_draw_depends_on_its_number_and_the_seed():
 
 def test_a_model_without_gaussian_layers_is_refused():
     with pytest.raises(geh.GEHError, match=r"MeanField\(\): the model has no geh_explain.bnn.MeanField layer"):
-        geh.GEHExplainer(network(), posterior=MeanField()).explain(points(9), progress=False)
+        geh.GEHExplainer(network(), posterior=MeanField()).explain(random_points(9, 3), progress=False)

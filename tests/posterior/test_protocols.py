@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from drawing import dropping, explain, local_hessians, network, points, same, with_twins
+from explaining import explain_draws, random_points
+from posterior_cases import dropping, local_hessians, network, same, with_twins
 from torch import nn
 
 import geh_explain as geh
@@ -51,7 +52,7 @@ def test_a_posterior_of_ones_own_is_one_small_class(layer):
 
 
 def test_a_posterior_of_ones_own_gives_the_draws_it_says():
-    model, inputs = network(), points()
+    model, inputs = network(), random_points(6, 3)
     factors = [0.5 + value for value in np.random.default_rng(3).random(4)]
     draws = local_hessians(model, inputs, Tempered(), draws=4, seed=3)
     for found, factor in zip(draws, factors, strict=True):
@@ -72,7 +73,7 @@ def test_a_posterior_of_ones_own_can_say_that_hidden_units_do_not_correspond():
     class Unaligned(Tempered):
         inputs_only = True
 
-    assert len(explain(network(), Unaligned()).signed) == 4
+    assert len(explain_draws(network(), random_points(20, 3), posterior=Unaligned(), groups=2).signed) == 4
     with pytest.raises(geh.GEHError, match="do not correspond"):
         geh.GEHExplainer(network(), "0", posterior=Unaligned())
 
@@ -88,11 +89,11 @@ class Returning:
 @pytest.mark.parametrize("draws", [[], None, [1, 2], iter(())], ids=["no draws", "None", "numbers", "empty iterator"])
 def test_a_posterior_of_ones_own_that_yields_no_draws_is_refused(draws):
     with pytest.raises(geh.GEHError, match=r"posterior.*draws"):
-        explain(network(), Returning(draws))
+        explain_draws(network(), random_points(20, 3), posterior=Returning(draws), groups=2)
 
 
 def test_a_posterior_without_a_repr_is_named_by_its_class():
-    result = explain(network(), Tempered())
+    result = explain_draws(network(), random_points(20, 3), posterior=Tempered(), groups=2)
     assert "draws of Tempered()" in repr(result)
 
 
@@ -252,7 +253,7 @@ def test_draws_that_are_no_context_managers_are_refused(linear):
 
 
 def test_masks_are_sampled_in_the_first_forward_of_each_draw():
-    model, x = dropping().eval(), points(5)
+    model, x = dropping().eval(), random_points(5, 3)
     outputs = []
     with torch.no_grad(), enter_draws(MCDropout(), model, 4, 0, lambda: model(x[:1])) as draws:
         for _ in draws:

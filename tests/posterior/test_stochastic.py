@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawing import dropping, explain, local_hessians, network, points, same, with_twins
+from explaining import explain_draws, explain_point, random_points
+from posterior_cases import dropping, local_hessians, network, same, with_twins
 from torch import nn
 
 import geh_explain as geh
-from geh_explain.posterior import MCDropout, PointEstimate, Stochastic
+from geh_explain.posterior import MCDropout, Stochastic
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -35,7 +36,7 @@ def test_a_stochastic_model_is_one_function_per_draw():
 
 
 def test_a_stochastic_draw_does_not_depend_on_the_batch_size():
-    model, inputs = WeightNoise(), points(9)
+    model, inputs = WeightNoise(), random_points(9, 3)
     together = local_hessians(model, inputs, Stochastic())
     assert same(together, local_hessians(model, inputs, Stochastic(), batch_size=2))
 
@@ -50,7 +51,7 @@ def test_every_global_generator_is_frozen(source):
 
 def test_a_stochastic_model_without_the_posterior_is_refused():
     with pytest.raises(geh.GEHError, match=r"not one function.*Stochastic\(\)"):
-        explain(WeightNoise(), PointEstimate())
+        explain_point(WeightNoise(), random_points(20, 3), groups=2)
 
 
 NOISE_PER_ROW = {
@@ -65,7 +66,7 @@ NOISE_PER_ROW = {
 @pytest.mark.parametrize("rows", [3, 20])
 def test_noise_of_every_row_is_refused(noise, rows):
     with pytest.raises(geh.GEHError, match=r"mixes rows|not one function"):
-        explain(NOISE_PER_ROW[noise], Stochastic(), points(rows), groups=1)
+        explain_draws(NOISE_PER_ROW[noise], random_points(rows, 3), posterior=Stochastic(), groups=1)
 
 
 @pytest.mark.parametrize("options", [{"groups": 3}, {"groups": 1, "scale": "std"}], ids=["groups", "scale"])
@@ -78,10 +79,10 @@ def test_a_seed_decides_everything_about_a_stochastic_hidden_layer(options):
         def forward(self, x):
             return self.above(self.first(x * torch.randn(3, dtype=x.dtype)))
 
-    model, inputs, found = NoisyBelow(), points(30), []
+    model, inputs, found = NoisyBelow(), random_points(30, 3), []
     for state_of_the_world in (1, 2):
         torch.manual_seed(state_of_the_world)
-        found.append(explain(model, Stochastic(), inputs, layer="first", seed=7, **options))
+        found.append(explain_draws(model, inputs, posterior=Stochastic(), layer="first", seed=7, **options))
     assert np.array_equal(found[0].labels, found[1].labels)
     assert np.array_equal(found[0].signed, found[1].signed)
 
@@ -94,7 +95,7 @@ def posteriors_with_a_seed():
 
 
 def test_the_first_draws_are_the_same_however_many_follow():
-    inputs = points()
+    inputs = random_points(6, 3)
     for model, posterior in posteriors_with_a_seed():
         few = local_hessians(model, inputs, posterior, draws=3)
         many = local_hessians(model, inputs, posterior, draws=7)
@@ -102,7 +103,7 @@ def test_the_first_draws_are_the_same_however_many_follow():
 
 
 def test_a_seed_decides_the_draws():
-    inputs = points()
+    inputs = random_points(6, 3)
     for model, posterior in posteriors_with_a_seed():
         once = local_hessians(model, inputs, posterior, seed=5)
         torch.manual_seed(123)
@@ -111,7 +112,7 @@ def test_a_seed_decides_the_draws():
 
 
 def test_neighbouring_seeds_share_no_draw():
-    inputs = points(2)
+    inputs = random_points(2, 3)
     for model, posterior in posteriors_with_a_seed():
         draws = np.concatenate([local_hessians(model, inputs, posterior, seed=seed) for seed in range(4)])
         assert len(np.unique(draws.round(12), axis=0)) == len(draws)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from drawing import trained
+from posterior_cases import trained
 from torch import nn
 
 import geh_explain as geh

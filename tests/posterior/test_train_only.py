@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from explaining import explain_draws, explain_point, random_points
 from torch import nn
 
 import geh_explain as geh
 from geh_explain._hashing import digest
-from geh_explain.posterior import MCDropout, PointEstimate
+from geh_explain.posterior import MCDropout
 
 
 class Attending(nn.Module):
@@ -63,30 +64,24 @@ class TwoFaced(nn.Module):
         return {"tuple": (out, out), "other": out + 1}.get(self.when, out)
 
 
-def explain(model, posterior=None, shape=(3, 4), draws=6, **options):
-    inputs = torch.randn(8, *shape, generator=torch.Generator().manual_seed(1), dtype=torch.double)
-    options = {"groups": 1, "draws": draws, "progress": False} | options
-    return geh.GEHExplainer(model, posterior=posterior).explain(inputs, **options)
-
-
 def test_attention_dropout_of_train_mode_is_drawn():
-    result = explain(Transformer())
+    result = explain_draws(Transformer(), random_points(8, 3, 4, seed=1), draws=6)
     assert result.settings["posterior"] == "MCDropout()"
     assert np.ptp(result.absolute, axis=0).max() > 0
 
 
 @pytest.mark.parametrize("posterior", [None, MCDropout()], ids=["by default", "asked for"])
 def test_dropout_behind_the_training_flag_of_the_whole_model_is_drawn(posterior):
-    result = explain(OnlyInTraining(), posterior, shape=(3,))
+    result = explain_draws(OnlyInTraining(), random_points(8, 3, seed=1), posterior=posterior, draws=6)
     assert result.settings["posterior"] == "MCDropout()"
     assert np.ptp(result.absolute, axis=0).max() > 0
 
 
 def test_it_is_drawn_beside_other_dropout():
     model = Transformer(p=0.5, other=0.2)
-    with_it = explain(model).absolute
+    with_it = explain_draws(model, random_points(8, 3, 4, seed=1), draws=6).absolute
     model.attention.p = 0.0
-    assert not np.allclose(with_it, explain(model).absolute)
+    assert not np.allclose(with_it, explain_draws(model, random_points(8, 3, 4, seed=1), draws=6).absolute)
 
 
 def test_batch_normalisation_keeps_its_statistics_and_modes_come_back():
@@ -94,7 +89,7 @@ def test_batch_normalisation_keeps_its_statistics_and_modes_come_back():
     model.train()
     model.attention.eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    explain(model, MCDropout())
+    explain_draws(model, random_points(8, 3, 4, seed=1), posterior=MCDropout(), draws=6)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert model.training
     assert model.norm.training
@@ -115,7 +110,7 @@ def test_a_draw_is_the_mask_applied_by_hand():
 def test_what_does_other_things_in_train_mode_stays_in_eval_and_is_named(when):
     model = TwoFaced(when)
     with pytest.warns(geh.GEHWarning, match="TwoFaced drop in train mode only and do other things"):
-        result = explain(model, shape=(3,))
+        result = explain_draws(model, random_points(8, 3, seed=1), draws=6)
     # Its other dropout is drawn.
     assert result.settings["posterior"] == "MCDropout()"
     assert np.ptp(result.absolute, axis=0).max() > 0
@@ -142,9 +137,9 @@ def test_one_instance_serves_several_models():
     posterior = MCDropout()
     before = digest(posterior)
     with pytest.warns(geh.GEHWarning, match="TwoFaced drop in train mode only"):
-        explain(TwoFaced("other"), posterior, shape=(3,))
+        explain_draws(TwoFaced("other"), random_points(8, 3, seed=1), posterior=posterior, draws=6)
     # filterwarnings=error: a warning about the earlier model would fail here.
-    shared = explain(OnlyInTraining(), posterior, shape=(3,))
+    shared = explain_draws(OnlyInTraining(), random_points(8, 3, seed=1), posterior=posterior, draws=6)
     assert shared.settings["warnings"] == []
     assert digest(posterior) == before
     assert vars(posterior) == {"modules": None}
@@ -183,7 +178,7 @@ def test_batched_draws_find_it_without_a_draw_before():
 
 
 def test_what_fails_in_train_mode_stays_in_eval():
-    result = explain(TwoFaced("fails"), shape=(3,))
+    result = explain_draws(TwoFaced("fails"), random_points(8, 3, seed=1), draws=6)
     assert np.ptp(result.absolute, axis=0).max() > 0
 
 
@@ -212,7 +207,9 @@ def test_stochastic_depth_beside_it_is_drawn_once():
 
 
 def test_the_point_estimate_draws_nothing():
-    first, second = (explain(Transformer(), PointEstimate(), seed=seed).absolute for seed in (0, 1))
+    first, second = (
+        explain_point(Transformer(), random_points(8, 3, 4, seed=1), seed=seed, draws=6).absolute for seed in (0, 1)
+    )
     assert first.shape == second.shape == (1, 66)
 
 

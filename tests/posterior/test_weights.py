@@ -5,7 +5,8 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
-from drawing import explain, local_hessians, network, points, same, trained
+from explaining import explain_draws, random_points
+from posterior_cases import local_hessians, network, same, trained
 from torch import nn
 from torch.func import functional_call, hessian, vmap
 
@@ -35,7 +36,7 @@ def explained_copies(model, samples, inputs, layer=None):
 
 @pytest.mark.parametrize("layer", [None, "0"])
 def test_samples_are_copies_of_the_model_with_those_weights_loaded(layer):
-    model, inputs = network(), points()
+    model, inputs = network(), random_points(6, 3)
     samples = perturbed(model)
     expected = explained_copies(model, samples, inputs, layer)
     assert np.array_equal(local_hessians(model, inputs, WeightSamples(samples), layer), expected)
@@ -51,12 +52,12 @@ def test_a_callable_is_asked_for_every_draw_by_number():
         asked.append(k)
         return samples[k]
 
-    explain(model, WeightSamples(sample), draws=5)
+    explain_draws(model, random_points(20, 3), posterior=WeightSamples(sample), draws=5, groups=2)
     assert asked == [0, 1, 2, 3, 4]
 
 
 def test_fewer_draws_are_the_first_samples():
-    model, inputs = network(), points()
+    model, inputs = network(), random_points(6, 3)
     samples = perturbed(model, 4)
     all_draws = local_hessians(model, inputs, WeightSamples(samples), draws=100)
     assert len(all_draws) == 4
@@ -64,7 +65,7 @@ def test_fewer_draws_are_the_first_samples():
 
 
 def test_a_sample_may_hold_some_of_the_weights_only():
-    model, inputs = network(), points()
+    model, inputs = network(), random_points(6, 3)
     samples = [{"2.weight": sample["2.weight"]} for sample in perturbed(model)]
     samples[1] = {"0.bias": torch.randn(6, dtype=torch.double)}  # entries of one draw do not stay for the next
     expected = explained_copies(model, samples, inputs)
@@ -73,7 +74,7 @@ def test_a_sample_may_hold_some_of_the_weights_only():
 
 def test_a_sample_may_hold_batch_statistics():
     model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 1)).double().eval()
-    inputs = points()
+    inputs = random_points(6, 3)
     samples = []
     for k in range(3):
         sample = {name: value.clone() for name, value in model.state_dict().items()}
@@ -86,7 +87,7 @@ def test_a_sample_may_hold_batch_statistics():
 
 
 def test_samples_of_a_frozen_model_in_another_precision_are_taken():
-    model, inputs = network().requires_grad_(False), points()
+    model, inputs = network().requires_grad_(False), random_points(6, 3)
     samples = [{name: value.float().requires_grad_() for name, value in sample.items()} for sample in perturbed(model)]
     draws = local_hessians(model, inputs, WeightSamples(samples))
     assert np.array_equal(draws, explained_copies(model, samples, inputs))
@@ -102,7 +103,7 @@ def test_tied_weights_are_taken_under_both_of_their_names():
         def forward(self, x):
             return torch.tanh(self.second(torch.tanh(self.first(x)))).sum(1)
 
-    model, inputs = Tied(), points()
+    model, inputs = Tied(), random_points(6, 3)
     samples = [{name: value * (1 + 0.2 * k) for name, value in model.state_dict().items()} for k in range(3)]
     draws = local_hessians(model, inputs, WeightSamples(samples))
     assert np.array_equal(draws, explained_copies(model, samples, inputs))
@@ -112,7 +113,7 @@ def test_samples_without_spread_are_warned_of():
     model = network()
     samples = [model.state_dict()] * 3
     with pytest.warns(geh.GEHWarning, match=r"posterior=WeightSamples.*same scores.*no\s+width") as caught:
-        explain(model, WeightSamples(samples))
+        explain_draws(model, random_points(20, 3), posterior=WeightSamples(samples), groups=2)
     assert len(caught) == 1
 
 
@@ -120,7 +121,7 @@ def test_samples_without_spread_are_warned_of():
 def test_one_sample_alone_is_not_called_a_posterior_without_spread(posterior):
     model = network()
     single = posterior([model]) if posterior is Ensemble else posterior([model.state_dict()])
-    assert len(explain(model, single).signed) == 1
+    assert len(explain_draws(model, random_points(20, 3), posterior=single, groups=2).signed) == 1
 
 
 # Wrong samples
@@ -145,14 +146,14 @@ def test_a_wrong_sample_is_named(wrong, as_callable):
     samples = [model.state_dict(), sample]
     posterior = WeightSamples((lambda k: samples[k]) if as_callable else samples)
     with pytest.raises(geh.GEHError, match=message):
-        explain(model, posterior)
+        explain_draws(model, random_points(20, 3), posterior=posterior, groups=2)
 
 
 def test_weights_that_overflow_in_the_models_precision_are_named():
     model = network().float()
     sample = {"0.bias": torch.full((6,), 1e300, dtype=torch.double)}
     with pytest.raises(geh.GEHError, match=r"0\.bias.*sample 0"):
-        explain(model, WeightSamples([sample]))
+        explain_draws(model, random_points(20, 3), posterior=WeightSamples([sample]), groups=2)
 
 
 @pytest.mark.parametrize("samples", [[], {}, {"0.weight": torch.zeros(1)}, "weights", [1], 5, None], ids=repr)
@@ -163,7 +164,7 @@ def test_samples_are_a_list_of_state_dicts(samples):
 
 def test_a_callable_must_return_state_dicts():
     with pytest.raises(geh.GEHError, match=r"sample 0.*NoneType.*state dict"):
-        explain(network(), WeightSamples(lambda k: None))
+        explain_draws(network(), random_points(20, 3), posterior=WeightSamples(lambda k: None), groups=2)
 
 
 # Samples of Pyro

@@ -7,7 +7,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 import torch
-from synthetic import random_result, result_of, without_draws
+from synthetic_results import random_result, result_of, without_draws
 from torch import nn
 
 import geh_explain as geh

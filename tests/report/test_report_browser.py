@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from synthetic import random_result
+from synthetic_results import random_result
 from torch import nn
 
 import geh_explain as geh

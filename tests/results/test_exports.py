@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from synthetic import random_result, without_draws
+from synthetic_results import random_result, without_draws
 from torch import nn
 
 import geh_explain as geh

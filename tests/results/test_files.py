@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from weighted import explain
+from hand_computed import explain_weighted
 
 import geh_explain as geh
 
 
 @pytest.fixture(scope="module")
 def result() -> geh.Interactions:
-    return explain()
+    return explain_weighted()
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_what_is_loaded_is_what_was_saved(result: geh.Interactions, saved: Path)
 
 def test_a_single_draw_and_odd_names_survive_saving(tmp_path: Path) -> None:
     names = ["größe \U0001f4d0", "a,b\n\"c'", "<b>"]
-    one_draw = explain([(1.0, 4.0)], names=names)
+    one_draw = explain_weighted([(1.0, 4.0)], names=names)
     assert_same(geh.Interactions.load(one_draw.save(tmp_path / "one.npz")), one_draw)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from weighted import POINTS, SIDES, Weighted, explain
+from hand_computed import POINTS, SIDES, Weighted, explain_weighted
 
 import geh_explain as geh
 
@@ -17,7 +17,7 @@ COLUMNS = ["unit_i", "unit_j", "mean", "std", "low", "high", "p_value", "signifi
 
 @pytest.fixture(scope="module")
 def result() -> geh.Interactions:
-    return explain()
+    return explain_weighted()
 
 
 # Tables.
@@ -70,7 +70,7 @@ def test_the_top_is_the_head_of_the_table(result: geh.Interactions) -> None:
 
 
 def test_one_draw_has_scores_and_no_uncertainty() -> None:
-    result = explain([(1.0, 4.0)])
+    result = explain_weighted([(1.0, 4.0)])
     table = result.table()
     assert table.columns.tolist() == COLUMNS
     np.testing.assert_allclose(table["mean"], [4.0, 2.0, 0.0], rtol=0, atol=1e-12)
@@ -142,13 +142,13 @@ def test_labels_say_which_group_each_point_is_in(result: geh.Interactions) -> No
     ids=["labels", "words", "arrays", "tensors", "numpy numbers", "auto"],
 )
 def test_settings_can_be_written_as_json_and_saved(options: dict[str, Any], tmp_path: Path) -> None:
-    result = explain(**options)
+    result = explain_weighted(**options)
     assert json.loads(json.dumps(result.settings)) == result.settings
     assert geh.Interactions.load(result.save(tmp_path / "result.npz")).settings == result.settings
 
 
 def test_settings_say_how_the_result_came_about() -> None:
-    settings = explain(groups=2, batch_size=3, seed=5, scale="std").settings
+    settings = explain_weighted(groups=2, batch_size=3, seed=5, scale="std").settings
     expected = {"points": 4, "groups": 2, "group_count": 2, "draws": 3, "batch_size": 3, "seed": 5, "scale": "std"}
     expected |= {"posterior": "WeightSamples(3)", "model": "Weighted", "dtype": "float64", "engine": "structured"}
     assert {key: settings[key] for key in expected} == expected
@@ -169,7 +169,7 @@ def test_the_summary_counts_what_there_is(result: geh.Interactions) -> None:
 
 
 def test_names_cannot_smuggle_markup_into_a_notebook() -> None:
-    result = explain(names=["<script>alert(1)</script>", "<b>", "c & d"])
+    result = explain_weighted(names=["<script>alert(1)</script>", "<b>", "c & d"])
     page = result._repr_html_()
     assert "<script" not in page
     assert "<b>" not in page

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
-from synthetic import result_of, without_draws
+from synthetic_results import result_of, without_draws
 
 import geh_explain as geh
 from geh_explain import inference

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from synthetic import result_of
+from synthetic_results import result_of
 
 import geh_explain as geh
 from geh_explain import inference

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import reference
 import torch
-from borrowing import untouched
 from hypothesis import note
 from hypothesis import strategies as st
 from network_modules import ALLOWED_ERRORS, CLOSE, MAX_UNITS, ROUNDING, ROWS, Call
 from network_parts import ANYWHERE, BECOMES, BY_KIND, ESSENTIAL_EXACT, EXACT, LAST, SHAPES, Shape
+from state_comparison import untouched
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 import torch.nn.functional as F
+from explaining import explain_point
 from torch import nn
 
 import geh_explain as geh
-from geh_explain.posterior import PointEstimate
 
 #: Largest difference of the two engines, relative to the largest entry.
 CLOSE = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -123,15 +123,6 @@ MODELS = {
 }
 
 
-def explained(model, x, engine, target=1, draws=3, **options):
-    """Explain with an engine; options of the explainer and of the call may be mixed."""
-    groups = options.pop("groups", 3)
-    more = {key: options.pop(key) for key in ("scale", "batch_size", "eah_points") if key in options}
-    options = {"posterior": PointEstimate()} | options
-    explainer = geh.GEHExplainer(model, engine=engine, **options)
-    return explainer.explain(x, target, groups=groups, draws=draws, progress=False, **more)
-
-
 def agree(one, other, close):
     """Check that two results have the same sums, relative to the largest, and that these are not all 0."""
     for name in ("signed", "absolute"):
@@ -144,6 +135,7 @@ def check_model(name, dtype):
     """Check that the structured engine supports a network of ``MODELS``, and agrees with double backward."""
     make, shape, options = MODELS[name]
     model, x = make().to(dtype).eval(), torch.randn(12, *shape, dtype=dtype)
-    result, expected = (explained(model, x, engine, **options) for engine in ("structured", "exact"))
+    options = {"target": 1, "groups": 3} | options
+    result, expected = (explain_point(model, x, engine=engine, **options) for engine in ("structured", "exact"))
     assert (result.settings["engine"], expected.settings["engine"]) == ("structured", "exact")
     agree(result, expected, CLOSE[dtype])

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
+from explaining import explain_draws, random_points
 from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
-import geh_explain as geh
 from geh_explain import posterior as posteriors
 
 DRAWS = 3
@@ -214,11 +214,8 @@ marks = [
 ]
 
 
-def points(rows=12):
-    return torch.randn(rows, 3, dtype=torch.double, generator=torch.Generator().manual_seed(1))
-
-
-def explain(model, posterior, layer=None, inputs=None, output="probability", groups=2, **options):
-    explainer = geh.GEHExplainer(model, layer, posterior=posterior, output=output)
-    inputs = points() if inputs is None else inputs
-    return explainer.explain(inputs, groups=groups, draws=DRAWS, progress=False, **options)
+def explain_case(model, posterior, layer=None, *, inputs=None, **options):
+    """Explain with 3 draws; by default 12 points, 2 groups, and the probability, which has curvature at any layer."""
+    options = {"output": "probability", "groups": 2, "draws": DRAWS} | options
+    inputs = random_points(12, 3, seed=1) if inputs is None else inputs
+    return explain_draws(model, inputs, posterior=posterior, layer=layer, **options)

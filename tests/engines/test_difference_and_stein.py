@@ -3,22 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from explaining import explain_draws, explain_point, random_points
 from sklearn.ensemble import GradientBoostingRegressor
 from torch import Tensor, nn
 
 import geh_explain as geh
 from geh_explain.engines import Difference, Stein
-
-POINT = geh.posterior.PointEstimate()
-
-
-def normal(rows: int, columns: int, seed: int = 0) -> Tensor:
-    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
-
-
-def explain(model, x, engine, layer=None, **options) -> geh.Interactions:
-    explainer = geh.GEHExplainer(model, layer, posterior=options.pop("posterior", POINT), engine=engine)
-    return explainer.explain(x, **({"groups": 1, "progress": False} | options))
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +33,17 @@ def relu_network() -> tuple[nn.Module, Tensor]:
 @pytest.mark.parametrize("groups", [1, 5])
 def test_every_engine_finds_the_interaction_of_a_relu_network(relu_network, engine, groups):
     net, x = relu_network
-    best, second = explain(net, x, engine, groups=groups).top(2).to_dict("records")
+    best, second = explain_point(net, x, engine=engine, groups=groups).top(2).to_dict("records")
     assert (best["unit_i"], best["unit_j"]) == ("x0", "x1")
     assert best["mean"] == pytest.approx(1, rel=0.2)
     assert second["mean"] < 0.1
 
 
 def test_a_boosted_forest_in_a_lambda_is_explained_by_differences():
-    x = normal(2000, 4).numpy()
+    x = random_points(2000, 4).numpy()
     forest = GradientBoostingRegressor(n_estimators=200, random_state=0).fit(x, x[:, 0] * x[:, 1] + x[:, 2])
     with pytest.warns(geh.GEHWarning, match="mixed differences: the model's output has no gradients"):
-        result = explain(lambda x: forest.predict(x.numpy()), x[:500], "auto")
+        result = explain_point(lambda x: forest.predict(x.numpy()), x[:500], engine="auto")
     best = result.top(1).iloc[0]
     assert (best.unit_i, best.unit_j) == ("x0", "x1")
     assert best["mean"] == pytest.approx(1, rel=0.3)
@@ -62,19 +52,24 @@ def test_a_boosted_forest_in_a_lambda_is_explained_by_differences():
 
 @pytest.mark.parametrize("step", [0.1, 1.0])
 def test_differences_of_products_are_exact_for_any_step(step):
-    x = normal(50, 3)
-    result = explain(lambda x: 3 * x[:, 0] * x[:, 1] - x[:, 1] * x[:, 2] + x.pow(3).sum(1), x, Difference(step))
+    x = random_points(50, 3)
+    result = explain_point(
+        lambda x: 3 * x[:, 0] * x[:, 1] - x[:, 1] * x[:, 2] + x.pow(3).sum(1), x, engine=Difference(step)
+    )
     assert result.geh.draws[0] == pytest.approx([3, 0, 1], abs=1e-9)
 
 
 def test_small_steps_approach_the_derivative():
-    x = normal(200, 3)
+    x = random_points(200, 3)
 
     def model(x: Tensor) -> Tensor:
         return torch.sin(x[:, 0] * x[:, 1]) + torch.exp(x[:, 1] - x[:, 2])
 
-    exact = explain(model, x, "exact", groups=4).geh.draws[0]
-    errors = [np.abs(explain(model, x, Difference(step), groups=4).geh.draws[0] - exact).max() for step in (0.1, 0.01)]
+    exact = explain_point(model, x, engine="exact", groups=4).geh.draws[0]
+    errors = [
+        np.abs(explain_point(model, x, engine=Difference(step), groups=4).geh.draws[0] - exact).max()
+        for step in (0.1, 0.01)
+    ]
     assert errors[1] < 0.02
     assert errors[1] == pytest.approx(0.1 * errors[0], rel=0.3)  # of first order in the step
 
@@ -88,13 +83,13 @@ def test_no_more_evaluations_than_pairs_and_units_need():
         return x.prod(1)
 
     rows, units = 40, 6
-    explain(counting, normal(rows, units), "difference")
+    explain_point(counting, random_points(rows, units), engine="difference")
     checks = 200  # rows on which the model is checked before the run, which do not grow with the data
     assert evaluated <= rows * (units * (units - 1) // 2 + units + 1) + checks
 
 
 def test_binary_columns_jump_to_their_other_value():
-    x = normal(60, 3)
+    x = random_points(60, 3)
     x[:, 0] = (x[:, 0] > 0).double()
     x[:, 2] = torch.where(x[:, 2] > 0, 5.0, -1.0)
     outside = []
@@ -104,20 +99,20 @@ def test_binary_columns_jump_to_their_other_value():
         return torch.where(x[:, 0] > 0.5, x[:, 1] * 4, x[:, 1]) + x[:, 0] * x[:, 2].clamp(0, 3)
 
     with pytest.warns(geh.GEHWarning, match="x0, x2 have two values"):
-        result = explain(model, x, "difference")
+        result = explain_point(model, x, engine="difference")
     assert result.settings["jumping_units"] == [0, 2]
     assert not any(outside)
     # From 0 to 1 the slope in x1 grows by 3; x2 lifts x0's effect by 3 over a jump of 6.
     assert result.geh.draws[0] == pytest.approx([3, 0.5, 0], abs=1e-9)
-    declared = explain(model, x, Difference(discrete=[0, 2]))
+    declared = explain_point(model, x, engine=Difference(discrete=[0, 2]))
     assert np.array_equal(declared.signed, result.signed)
     x = torch.cat([x, x + 100])  # 120 different values
     with pytest.raises(geh.GEHError, match=r"discrete unit 1 has 101 values or more"):
-        explain(model, x, Difference(discrete=[1]))
+        explain_point(model, x, engine=Difference(discrete=[1]))
 
 
 def test_categories_coded_as_numbers_jump_from_level_to_level():
-    x = normal(90, 2)
+    x = random_points(90, 2)
     x[:, 0] = torch.tensor([0.0, 1.0, 4.0]).double().repeat(30)
     outside = []
 
@@ -127,7 +122,7 @@ def test_categories_coded_as_numbers_jump_from_level_to_level():
         return sum((x[:, 0] == level) * slope * x[:, 1] for level, slope in slopes.items())
 
     groups = np.arange(90) % 3
-    result = explain(model, x, Difference(discrete=[0]), groups=groups)
+    result = explain_point(model, x, engine=Difference(discrete=[0]), groups=groups)
     assert not any(outside)
     # From 0 to 1 the slope grows by 2; from 1 to 4, and back, it falls by 6 over 3.
     assert result.signed[0, :, 0] == pytest.approx([2, -2, -2], abs=1e-9)
@@ -138,53 +133,55 @@ def test_towards_a_baseline_a_saturated_conjunction_is_seen():
     with torch.no_grad():
         net[1].weight.fill_(20)
         net[1].bias.fill_(-30)  # on only if both are
-    x = torch.ones(30, 2).double() + 0.01 * normal(30, 2)
-    flat = explain(net, x, "exact", "0").geh.mean[0, 1]
-    off = explain(net, x, Difference(baseline=0.0), "0").geh.mean[0, 1]
+    x = torch.ones(30, 2).double() + 0.01 * random_points(30, 2)
+    flat = explain_point(net, x, engine="exact", layer="0").geh.mean[0, 1]
+    off = explain_point(net, x, engine=Difference(baseline=0.0), layer="0").geh.mean[0, 1]
     assert flat < 0.05
     assert off == pytest.approx(1, abs=0.05)
 
 
 def test_a_unit_that_is_at_its_baseline_makes_no_difference():
-    x = normal(20, 2)
+    x = random_points(20, 2)
     x[:, 0] = 0
     with pytest.warns(geh.GEHWarning, match="exactly 0"):
-        result = explain(lambda x: x.prod(1), x, Difference(baseline=0.0))
+        result = explain_point(lambda x: x.prod(1), x, engine=Difference(baseline=0.0))
     assert result.geh.mean[0, 1] == 0
 
 
 @pytest.mark.parametrize("engine", [Difference(), Stein(samples=2)], ids=["difference", "stein"])
 def test_batch_sizes_and_batches_of_a_loader_do_not_matter(engine):
-    x = normal(300, 3)
+    x = random_points(300, 3)
 
     def model(x: Tensor) -> Tensor:
         return torch.sin(x[:, 0] * x[:, 1]) * x[:, 2]
 
-    expected = explain(model, x, engine, groups=3)
+    expected = explain_point(model, x, engine=engine, groups=3)
     for size in (1, 7, 128):
-        assert explain(model, x, engine, groups=3, batch_size=size).signed == pytest.approx(expected.signed, abs=1e-9)
+        assert explain_point(model, x, engine=engine, groups=3, batch_size=size).signed == pytest.approx(
+            expected.signed, abs=1e-9
+        )
 
 
 @pytest.mark.parametrize("engine", ["difference", "stein"])
 def test_hidden_units_posteriors_and_targets_work_alike(engine):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Dropout(0.2), nn.Linear(5, 4), nn.Softmax(1)).double()
-    x, target = normal(400, 3), torch.arange(400) % 4
+    x, target = random_points(400, 3), torch.arange(400) % 4
     options = {"posterior": geh.posterior.MCDropout(), "target": target, "draws": 12, "groups": 2, "scale": "std"}
-    exact = explain(net, x, "exact", "1", **options).geh.draws
-    other = explain(net, x, engine, "1", **options).geh.draws
+    exact = explain_draws(net, x, engine="exact", layer="1", **options).geh.draws
+    other = explain_draws(net, x, engine=engine, layer="1", **options).geh.draws
     assert np.corrcoef(exact.mean(0), other.mean(0))[0, 1] > 0.95
     assert other.std(0).min() > 0
 
 
 def test_steins_estimate_is_right_within_its_standard_error():
-    x = normal(400, 4)
+    x = random_points(400, 4)
 
     def model(x: Tensor) -> Tensor:
         return 2 * x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3] - x[:, 0] * x[:, 3] + x.pow(2).sum(1)
 
     truth = np.array([2.0, 0, -1, 0, 0, 1])
-    draws = [explain(model, x, Stein(samples=4), seed=seed) for seed in range(40)]
+    draws = [explain_point(model, x, engine=Stein(samples=4), seed=seed) for seed in range(40)]
     signed, noise = (np.stack([getattr(result, name)[0, 0] for result in draws]) for name in ("signed", "noise"))
     scores = (signed - truth) / noise
     # 240 standardised errors: their mean square is 1, with a standard error of 0.09.
@@ -193,8 +190,8 @@ def test_steins_estimate_is_right_within_its_standard_error():
 
 
 def test_noise_does_not_pass_for_interaction():
-    x = normal(300, 6)
-    additive = explain(lambda x: x.pow(2).sum(1) * 3, x, Stein(samples=4), groups=10)
+    x = random_points(300, 6)
+    additive = explain_point(lambda x: x.pow(2).sum(1) * 3, x, engine=Stein(samples=4), groups=10)
     naive = np.abs(additive.signed[0]).mean()
     assert additive.geh.draws.mean() < 0.6 * naive
     assert additive.eah.draws.mean() < 0.6 * np.abs(additive.noise[0]).mean() * np.sqrt(30)
@@ -209,16 +206,16 @@ def test_the_cost_in_gradients_does_not_grow_with_the_units():
 
     for units in (3, 30):
         calls.clear()
-        explain(model, normal(100, units), Stein(samples=4))
+        explain_point(model, random_points(100, units), engine=Stein(samples=4))
         assert sum(calls) <= 100 * 2 * 4 + 400
 
 
 def test_standard_errors_are_saved_with_the_result(tmp_path):
-    result = explain(lambda x: x.prod(1), normal(50, 3), "stein", groups=2)
+    result = explain_point(lambda x: x.prod(1), random_points(50, 3), engine="stein", groups=2)
     again = geh.Interactions.load(result.save(tmp_path / "stein.npz"))
     assert np.array_equal(again.noise, result.noise)
     assert np.array_equal(again.geh.draws, result.geh.draws)
-    assert explain(lambda x: x.prod(1), normal(50, 3), "exact").noise is None
+    assert explain_point(lambda x: x.prod(1), random_points(50, 3), engine="exact").noise is None
 
 
 def test_an_engine_of_ones_own_is_a_description_and_a_run():
@@ -239,9 +236,9 @@ def test_an_engine_of_ones_own_is_a_description_and_a_run():
         def start(self, cut, limits):
             return ProductsRun(self, cut, limits)
 
-    x = normal(50, 3)
-    exact = explain(lambda x: x.prod(1), x, "exact", groups=3)
-    assert explain(lambda x: x.prod(1), x, Products(), groups=3).signed == pytest.approx(exact.signed)
+    x = random_points(50, 3)
+    exact = explain_point(lambda x: x.prod(1), x, engine="exact", groups=3)
+    assert explain_point(lambda x: x.prod(1), x, engine=Products(), groups=3).signed == pytest.approx(exact.signed)
 
 
 @pytest.mark.parametrize(
@@ -253,9 +250,9 @@ def test_an_engine_of_ones_own_is_a_description_and_a_run():
         lambda: Stein(noise=-1),
         lambda: Stein(samples=1),
         lambda: geh.GEHExplainer(lambda x: x, engine=Difference),
-        lambda: explain(lambda x: x.prod(1), normal(5, 2), Difference(baseline=[1.0, 2.0, 3.0])),
-        lambda: explain(lambda x: x.prod(1), normal(5, 2), Difference(discrete=[7])),
-        lambda: explain(lambda x: x.detach().prod(1), normal(5, 2), "stein"),
+        lambda: explain_point(lambda x: x.prod(1), random_points(5, 2), engine=Difference(baseline=[1.0, 2.0, 3.0])),
+        lambda: explain_point(lambda x: x.prod(1), random_points(5, 2), engine=Difference(discrete=[7])),
+        lambda: explain_point(lambda x: x.detach().prod(1), random_points(5, 2), engine="stein"),
     ],
 )
 def test_wrong_engines_are_refused(wrong):

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from kinked import doubles, explain, explain_in_silence, image_net
+from explaining import explain_point, explain_point_quietly, random_points
+from kinked_functions import doubles, image_net
+from networks import mlp
 from reference import local_hessians
-from scoring import CLOSE, mlp, points
+from reference_scores import CLOSE
 from torch import Tensor, nn
 
 import geh_explain as geh
@@ -19,8 +21,8 @@ import geh_explain as geh
 
 
 def test_the_report_is_what_a_hand_computation_gives() -> None:
-    net, x = mlp(4, 16, 12, 3, activation=nn.ReLU), points(80, 4)
-    result = explain_in_silence(net, x, 1)
+    net, x = mlp(4, 16, 12, 3, activation=nn.ReLU, gain=2.0), random_points(80, 4)
+    result = explain_point_quietly(net, x, 1)
     with torch.no_grad():
         first = net[0](x)
         second = net[2](first.relu())
@@ -38,9 +40,9 @@ def test_the_report_is_what_a_hand_computation_gives() -> None:
 
 
 def test_the_report_counts_each_row_by_its_own_target() -> None:
-    net, x = mlp(4, 16, 3, activation=nn.ReLU), points(30, 4)
+    net, x = mlp(4, 16, 3, activation=nn.ReLU, gain=2.0), random_points(30, 4)
     target = torch.arange(30) % 3
-    smoothed = explain_in_silence(net, x, target, smooth=2.0, batch_size=7).settings["smoothed"]
+    smoothed = explain_point_quietly(net, x, target, smooth=2.0, batch_size=7).settings["smoothed"]
     with torch.no_grad():
         change = net[2](F.softplus(net[0](x), 2.0)) - net(x)
     expected = float(change[torch.arange(30), target].abs().mean())
@@ -48,18 +50,18 @@ def test_the_report_counts_each_row_by_its_own_target() -> None:
 
 
 def test_the_arg_max_of_some_points_may_change() -> None:
-    net, x = mlp(4, 16, 3, activation=nn.ReLU), points(200, 4)
+    net, x = mlp(4, 16, 3, activation=nn.ReLU, gain=2.0), random_points(200, 4)
     with torch.no_grad():
         agree = net[2](F.softplus(net[0](x), 0.2)).argmax(1) == net(x).argmax(1)
     share = float(agree.double().mean())
     assert 0 < share < 0.95
     with pytest.warns(geh.GEHWarning, match=f"the arg max agrees on {share:.0%} of the points"):
-        result = explain(net, x, 0, smooth=0.2)
+        result = explain_point(net, x, 0, smooth=0.2)
     assert result.settings["smoothed"]["argmax_agreement"] == share
 
 
 def test_one_output_has_no_arg_max() -> None:
-    smoothed = explain(mlp(4, 16, 1, activation=nn.ReLU), points(50, 4)).settings["smoothed"]
+    smoothed = explain_point(mlp(4, 16, 1, activation=nn.ReLU, gain=2.0), random_points(50, 4)).settings["smoothed"]
     assert smoothed["argmax_agreement"] is None
     assert 0 < smoothed["relative_change"] < 0.1
 
@@ -69,8 +71,8 @@ def test_a_function_called_twice_is_counted_twice_and_judged_by_what_enters_each
     net = nn.Sequential(nn.Linear(3, 8), relu, nn.Linear(8, 8), relu, nn.Linear(8, 1)).double()
     with torch.no_grad():
         net[2].weight.mul_(10.0)
-    x = points(50, 3)
-    smoothed = explain_in_silence(net, x).settings["smoothed"]
+    x = random_points(50, 3)
+    smoothed = explain_point_quietly(net, x).settings["smoothed"]
     with torch.no_grad():
         entering = net[0](x), net[:3](x)
     assert smoothed["functions"] == {"relu": 2}
@@ -80,13 +82,13 @@ def test_a_function_called_twice_is_counted_twice_and_judged_by_what_enters_each
 
 
 def test_a_beta_too_small_to_keep_the_function_warns_and_a_large_one_does_not() -> None:
-    net, x = mlp(4, 16, 1, activation=nn.ReLU), points(100, 4)
+    net, x = mlp(4, 16, 1, activation=nn.ReLU, gain=2.0), random_points(100, 4)
     with pytest.warns(geh.GEHWarning, match=r"smoothing the kinks \(relu\) changed the output by \d+% of its spread"):
-        blunt = explain(net, x, smooth=0.1)
+        blunt = explain_point(net, x, smooth=0.1)
     assert blunt.settings["smoothed"]["relative_change"] > 0.1
     assert any("smoothing the kinks" in note for note in blunt.settings["warnings"])
     for smooth in ("auto", 50.0):
-        fine = explain(net, x, smooth=smooth)  # a warning would be an error here
+        fine = explain_point(net, x, smooth=smooth)  # a warning would be an error here
         assert fine.settings["smoothed"]["relative_change"] < 0.1
         assert fine.settings["warnings"] == []
 
@@ -98,8 +100,8 @@ def test_a_beta_too_small_to_keep_the_function_warns_and_a_large_one_does_not() 
 def test_the_size_of_batches_changes_nothing(batch_size: int) -> None:
     net = image_net()
     x = torch.randn(40, 1, 6, 6, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-    expected = explain_in_silence(net, x, 1, layer="0")
-    parts = explain_in_silence(net, x, 1, layer="0", batch_size=batch_size)
+    expected = explain_point_quietly(net, x, 1, layer="0")
+    parts = explain_point_quietly(net, x, 1, layer="0", batch_size=batch_size)
     assert expected.eah.mean.max() > 1e-4
     np.testing.assert_allclose(parts.geh.mean, expected.geh.mean, rtol=1e-10, atol=1e-14)
     np.testing.assert_allclose(parts.eah.mean, expected.eah.mean, rtol=1e-10, atol=1e-14)
@@ -109,17 +111,17 @@ def test_the_size_of_batches_changes_nothing(batch_size: int) -> None:
 
 
 def test_a_loader_gives_the_same_as_its_tensor() -> None:
-    net, x = mlp(4, 16, 1, activation=nn.ReLU), points(50, 4)
+    net, x = mlp(4, 16, 1, activation=nn.ReLU, gain=2.0), random_points(50, 4)
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x), batch_size=8)
-    np.testing.assert_allclose(explain(net, loader).geh.mean, explain(net, x).geh.mean, rtol=1e-10)
+    np.testing.assert_allclose(explain_point(net, loader).geh.mean, explain_point(net, x).geh.mean, rtol=1e-10)
 
 
 def test_the_order_of_rows_changes_nothing() -> None:
-    net, x = mlp(4, 16, 8, 1, activation=nn.ReLU), points(60, 4)
+    net, x = mlp(4, 16, 8, 1, activation=nn.ReLU, gain=2.0), random_points(60, 4)
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(60) % 3
-    result = explain(net, x, groups=labels)
-    shuffled = explain(net, x[order], groups=labels[order])
+    result = explain_point(net, x, groups=labels)
+    shuffled = explain_point(net, x[order], groups=labels[order])
     np.testing.assert_allclose(shuffled.geh.mean, result.geh.mean, rtol=1e-10)
     np.testing.assert_allclose(shuffled.signed, result.signed, rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(shuffled.settings["smoothed"]["beta"], result.settings["smoothed"]["beta"], rtol=1e-12)
@@ -132,7 +134,7 @@ def test_with_dropout_each_draw_is_one_mask_of_the_smoothed_network(first: str, 
     torch.manual_seed(0)
     parts = [nn.Dropout(0.4), nn.ReLU()] if first == "dropout" else [nn.ReLU(), nn.Dropout(0.4)]
     net = nn.Sequential(nn.Linear(3, 3), *parts, nn.Linear(3, 1)).double().eval()
-    x = points(10, 3)
+    x = random_points(10, 3)
     explainer = geh.GEHExplainer(net, posterior=geh.posterior.MCDropout(), smooth=smooth)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", geh.GEHWarning)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.offsetbox import AnnotationBbox
-from synthetic import random_result, result_of
+from synthetic_results import random_result, result_of
 from test_plots import LONG
 
 from geh_explain.plots import palette

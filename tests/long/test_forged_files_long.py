@@ -4,8 +4,8 @@ import io
 import zipfile
 
 import pytest
-from attacks import ATTACKS, FILES, GIGABYTE, intact, members, promise, read_npy
-from forgery import INFLATING, Verdicts, bomb, fuzz, inflating, outcome, with_a_member_that_inflates
+from forged_file_checks import INFLATING, Verdicts, bomb, fuzz, inflating, outcome, with_a_member_that_inflates
+from forged_files import ATTACKS, FILES, GIGABYTE, intact, members, promise, read_npy
 
 pytestmark = pytest.mark.timeout(1200)
 

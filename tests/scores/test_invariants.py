@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from explaining import explain_point, random_points
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -22,16 +23,11 @@ seeds = st.integers(0, 10_000)
 widths = st.integers(2, 5)
 
 
-def explain(model: Any, x: Tensor, **options: Any) -> geh.Interactions:
-    explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
-    return explainer.explain(x, **({"groups": 3, "progress": False} | options))
-
-
 def quiet(model: Any, x: Tensor, groups: int, **options: Any) -> geh.Interactions:
     """Explain with groups found by the package, of which some may hold a single point."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="groups: ", category=geh.GEHWarning)
-        return explain(model, x, groups=groups, **options)
+        return explain_point(model, x, groups=groups, **options)
 
 
 def network(features: int, seed: int, dropout: float = 0.0) -> nn.Sequential:
@@ -43,10 +39,6 @@ def network(features: int, seed: int, dropout: float = 0.0) -> nn.Sequential:
         for parameter in net.parameters():
             parameter.mul_(2.0)
     return net
-
-
-def points(rows: int, features: int, seed: int) -> Tensor:
-    return torch.randn(rows, features, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
 
 
 def labels(rows: int, groups: int, seed: int) -> np.ndarray:
@@ -73,8 +65,8 @@ def assert_identical(one: geh.Interactions, other: geh.Interactions) -> None:
 @fixed
 @given(features=widths, rows=st.integers(10, 30), groups=st.integers(1, 5), seed=seeds)
 def test_aeh_is_at_most_geh_and_geh_at_most_eah(features: int, rows: int, groups: int, seed: int) -> None:
-    net, x = network(features, seed), points(rows, features, seed)
-    for result in (explain(net, x, groups=labels(rows, groups, seed)), quiet(net, x, groups)):
+    net, x = network(features, seed), random_points(rows, features, seed=seed)
+    for result in (explain_point(net, x, groups=labels(rows, groups, seed)), quiet(net, x, groups)):
         assert (result.aeh.draws <= result.geh.draws + 1e-12).all()
         assert (result.geh.draws <= result.eah.draws + 1e-12).all()
 
@@ -82,8 +74,8 @@ def test_aeh_is_at_most_geh_and_geh_at_most_eah(features: int, rows: int, groups
 @fixed
 @given(features=widths, rows=st.integers(2, 12), seed=seeds)
 def test_one_group_is_aeh_and_a_group_per_point_is_eah(features: int, rows: int, seed: int) -> None:
-    net, x = network(features, seed), points(rows, features, seed)
-    one, each = explain(net, x, groups=1), explain(net, x, groups=rows)
+    net, x = network(features, seed), random_points(rows, features, seed=seed)
+    one, each = explain_point(net, x, groups=1), explain_point(net, x, groups=rows)
     np.testing.assert_allclose(one.geh.draws, one.aeh.draws, rtol=0, atol=1e-14)
     np.testing.assert_allclose(each.geh.draws, each.eah.draws, rtol=0, atol=1e-14)
     np.testing.assert_allclose(one.eah.draws, each.eah.draws, rtol=0, atol=1e-14)
@@ -94,11 +86,11 @@ def test_one_group_is_aeh_and_a_group_per_point_is_eah(features: int, rows: int,
 @given(features=widths, coarse=st.integers(1, 4), parts=st.integers(2, 3), seed=seeds)
 def test_refining_a_grouping_never_lowers_geh(features: int, coarse: int, parts: int, seed: int) -> None:
     rows = 40
-    net, x = network(features, seed), points(rows, features, seed)
+    net, x = network(features, seed), random_points(rows, features, seed=seed)
     few = labels(rows, coarse, seed)
     many = few * parts + np.random.default_rng(seed).integers(0, parts, rows)
     assume(np.bincount(many)[np.unique(many)].min() > 1)
-    rough, fine = explain(net, x, groups=few), explain(net, x, groups=many)
+    rough, fine = explain_point(net, x, groups=few), explain_point(net, x, groups=many)
     assert (rough.geh.draws <= fine.geh.draws + 1e-12).all()
 
 
@@ -106,7 +98,7 @@ def test_refining_a_grouping_never_lowers_geh(features: int, coarse: int, parts:
 @given(features=widths, seed=seeds)
 def test_more_groups_never_lower_geh(features: int, seed: int) -> None:
     explainer = geh.GEHExplainer(network(features, seed), posterior=geh.posterior.PointEstimate())
-    scores = explainer.choose_groups(points(25, features, seed), max_groups=25, progress=False).scores
+    scores = explainer.choose_groups(random_points(25, features, seed=seed), max_groups=25, progress=False).scores
     assert len(scores) == 25
     assert (np.diff(scores, axis=0) >= -1e-12).all()
 
@@ -114,10 +106,10 @@ def test_more_groups_never_lower_geh(features: int, seed: int) -> None:
 @fixed
 @given(features=widths, groups=st.integers(1, 4), seed=seeds)
 def test_the_names_of_the_groups_do_not_matter(features: int, groups: int, seed: int) -> None:
-    net, x = network(features, seed), points(20, features, seed)
+    net, x = network(features, seed), random_points(20, features, seed=seed)
     given_labels = labels(20, groups, seed)
     words = np.array(["d", "c", "b", "a"])[given_labels]
-    assert_same(explain(net, x, groups=given_labels), explain(net, x, groups=words), 1e-14)
+    assert_same(explain_point(net, x, groups=given_labels), explain_point(net, x, groups=words), 1e-14)
 
 
 # Units.
@@ -126,7 +118,7 @@ def test_the_names_of_the_groups_do_not_matter(features: int, groups: int, seed:
 @fixed
 @given(features=widths, seed=seeds)
 def test_every_matrix_is_symmetric_with_a_zero_diagonal(features: int, seed: int) -> None:
-    net, x = network(features, seed, dropout=0.3), points(20, features, seed)
+    net, x = network(features, seed, dropout=0.3), random_points(20, features, seed=seed)
     result = geh.GEHExplainer(net).explain(x, groups=1, draws=3, progress=False)
     for name in MEASURES:
         scores = getattr(result, name)
@@ -140,7 +132,7 @@ def test_every_matrix_is_symmetric_with_a_zero_diagonal(features: int, seed: int
 @given(features=widths, seed=seeds, data=st.data())
 def test_permuting_the_columns_permutes_the_pairs(features: int, seed: int, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(features)))
-    net, x = network(features, seed), points(20, features, seed)
+    net, x = network(features, seed), random_points(20, features, seed=seed)
     back = np.argsort(order)
     straight = quiet(net, x, 3)
     permuted = quiet(lambda x: net(x[:, back]), x[:, order], 3)
@@ -155,7 +147,7 @@ def test_scaling_a_column_divides_its_pairs(
     features: int, seed: int, size: float, negative: bool, data: st.DataObject
 ) -> None:
     column = data.draw(st.integers(0, features - 1))
-    net, x = network(features, seed), points(20, features, seed)
+    net, x = network(features, seed), random_points(20, features, seed=seed)
     units = torch.ones(features, dtype=torch.double)
     units[column] = -size if negative else size
     plain = quiet(net, x, 3)
@@ -169,9 +161,10 @@ def test_scaling_a_column_divides_its_pairs(
 @fixed
 @given(features=widths, seed=seeds, size=st.floats(0.01, 100))
 def test_scaling_by_std_makes_units_of_measure_irrelevant(features: int, seed: int, size: float) -> None:
-    net, x = network(features, seed), points(20, features, seed)
+    net, x = network(features, seed), random_points(20, features, seed=seed)
     assert_same(
-        explain(net, x, groups=1, scale="std"), explain(lambda x: net(x / size), x * size, groups=1, scale="std")
+        explain_point(net, x, groups=1, scale="std"),
+        explain_point(lambda x: net(x / size), x * size, groups=1, scale="std"),
     )
 
 
@@ -179,9 +172,9 @@ def test_scaling_by_std_makes_units_of_measure_irrelevant(features: int, seed: i
 @given(features=widths, seed=seeds, factor=st.floats(-5, 5))
 def test_interactions_are_linear_in_the_function(features: int, seed: int, factor: float) -> None:
     assume(abs(factor) > 1e-3)
-    net, x = network(features, seed), points(20, features, seed)
-    plain = explain(net, x, groups=1)
-    changed = explain(lambda x: factor * net(x)[:, 0] + x.sum(dim=1) - 7, x, groups=1)
+    net, x = network(features, seed), random_points(20, features, seed=seed)
+    plain = explain_point(net, x, groups=1)
+    changed = explain_point(lambda x: factor * net(x)[:, 0] + x.sum(dim=1) - 7, x, groups=1)
     np.testing.assert_allclose(changed.geh.draws, abs(factor) * plain.geh.draws, rtol=0, atol=CLOSE)
 
 
@@ -214,7 +207,7 @@ def test_draws_list_the_pairs_row_by_row() -> None:
 @fixed
 @given(features=widths, rows=st.integers(8, 20), seed=seeds)
 def test_the_batch_size_does_not_matter(features: int, rows: int, seed: int) -> None:
-    net, x = network(features, seed), points(rows, features, seed)
+    net, x = network(features, seed), random_points(rows, features, seed=seed)
     complete = quiet(net, x, 3)
     for batch_size in (1, 2, 7):
         pieces = quiet(net, x, 3, batch_size=batch_size)
@@ -229,7 +222,7 @@ def test_the_batch_size_does_not_matter_with_dropout_and_images(layer: str | Non
         nn.Conv2d(1, 3, 2), nn.Tanh(), nn.Dropout2d(0.3), nn.Flatten(), nn.Dropout(0.3), nn.Linear(12, 4), nn.Softplus()
     )
     net = nn.Sequential(*net, nn.Linear(4, 2)).double()
-    x = points(11, 9, 0).reshape(11, 1, 3, 3)
+    x = random_points(11, 9, seed=0).reshape(11, 1, 3, 3)
     explainer = geh.GEHExplainer(net, layer)
     groups = np.arange(11) % 3
     complete = explainer.explain(x, 1, groups=groups, draws=3, scale="std", progress=False)
@@ -242,7 +235,7 @@ def test_the_batch_size_does_not_matter_with_dropout_and_images(layer: str | Non
 @fixed
 @given(features=widths, seed=seeds)
 def test_the_order_of_the_rows_does_not_matter(features: int, seed: int) -> None:
-    net, x = network(features, seed), points(20, features, seed)
+    net, x = network(features, seed), random_points(20, features, seed=seed)
     order = np.random.default_rng(seed).permutation(20)
     assert_same(quiet(net, x[order], 3), quiet(net, x, 3))
 
@@ -250,7 +243,7 @@ def test_the_order_of_the_rows_does_not_matter(features: int, seed: int) -> None
 @pytest.mark.parametrize("features", [2, 3, 5])
 def test_the_numbers_of_the_groups_do_not_depend_on_the_order_of_the_rows(features: int) -> None:
     # With two standardised columns the entries of the principal axis are equal up to sign, and rounding.
-    net, x = network(features, 0), points(20, features, 0)
+    net, x = network(features, 0), random_points(20, features, seed=0)
     straight = quiet(net, x, 3).labels
     for seed in range(10):
         order = np.random.default_rng(seed).permutation(20)
@@ -267,16 +260,16 @@ def test_the_order_of_the_rows_of_a_full_factorial_design_does_not_matter(seed: 
     def function(x: Tensor) -> Tensor:
         return torch.sin(3 * x[:, 0] * x[:, 1]) + x[:, 1] ** 2 * x[:, 2]
 
-    assert_same(explain(function, x[order]), explain(function, x))
+    assert_same(explain_point(function, x[order], groups=3), explain_point(function, x, groups=3))
 
 
 @fixed
 @given(seed=seeds)
 def test_points_that_occur_twice_count_twice(seed: int) -> None:
-    net, x = network(3, seed), points(12, 3, seed)
+    net, x = network(3, seed), random_points(12, 3, seed=seed)
     for grouping in (1, labels(12, 3, seed)):
         twice = grouping if isinstance(grouping, int) else np.concatenate([grouping, grouping])
-        assert_same(explain(net, torch.cat([x, x]), groups=twice), explain(net, x, groups=grouping))
+        assert_same(explain_point(net, torch.cat([x, x]), groups=twice), explain_point(net, x, groups=grouping))
 
 
 # Draws.
@@ -285,7 +278,7 @@ def test_points_that_occur_twice_count_twice(seed: int) -> None:
 @fixed
 @given(features=widths, seed=seeds)
 def test_the_first_draws_are_the_same_however_many_follow(features: int, seed: int) -> None:
-    net, x = network(features, seed, dropout=0.3), points(12, features, seed)
+    net, x = network(features, seed, dropout=0.3), random_points(12, features, seed=seed)
     explainer = geh.GEHExplainer(net, posterior=geh.posterior.MCDropout())
     few = explainer.explain(x, groups=1, draws=5, seed=seed, progress=False)
     many = explainer.explain(x, groups=1, draws=10, seed=seed, progress=False)
@@ -297,7 +290,7 @@ def test_the_first_draws_are_the_same_however_many_follow(features: int, seed: i
 @fixed
 @given(features=widths, seed=seeds)
 def test_the_same_seed_gives_the_same_result_and_another_seed_another(features: int, seed: int) -> None:
-    net, x = network(features, seed, dropout=0.3), points(12, features, seed)
+    net, x = network(features, seed, dropout=0.3), random_points(12, features, seed=seed)
     explainer = geh.GEHExplainer(net)
     groups = labels(12, 3, seed)
     first, again, other = (
@@ -309,7 +302,7 @@ def test_the_same_seed_gives_the_same_result_and_another_seed_another(features: 
 
 
 def test_the_global_random_state_neither_matters_nor_moves() -> None:
-    net, x = network(3, 0, dropout=0.3), points(12, 3, 0)
+    net, x = network(3, 0, dropout=0.3), random_points(12, 3, seed=0)
     results = []
     for global_seed in (1, 2):
         torch.manual_seed(global_seed)
@@ -321,7 +314,7 @@ def test_the_global_random_state_neither_matters_nor_moves() -> None:
 
 def test_one_draw_is_one_network_for_all_rows() -> None:
     # With one mask for all rows, each row explained alone has the draws it has among others.
-    net, x = network(3, 0, dropout=0.5), points(6, 3, 0)
+    net, x = network(3, 0, dropout=0.5), random_points(6, 3, seed=0)
     explainer = geh.GEHExplainer(net)
     together = explainer.explain(x, groups=np.arange(6), draws=8, progress=False)
     for row in range(6):

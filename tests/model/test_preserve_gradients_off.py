@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from borrowing import Fuse, Lived, each_case, explain, marks, points, samples_of, untouched
+from explaining import random_points
+from state_comparison import Fuse, Lived, each_case, explain_case, marks, samples_of, untouched
 from torch import nn
 
 import geh_explain as geh
@@ -16,9 +17,9 @@ pytestmark = marks
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_the_numbers_are_the_same_where_the_caller_has_turned_gradients_off(case, layer, mode):
     model, posterior, members = case(Fuse())
-    expected = explain(model, posterior, layer)
+    expected = explain_case(model, posterior, layer)
     with mode(), untouched(model, *members):
-        result = explain(model, posterior, layer)
+        result = explain_case(model, posterior, layer)
     assert np.array_equal(result.signed, expected.signed)
     assert np.array_equal(result.absolute, expected.absolute)
 
@@ -26,20 +27,20 @@ def test_the_numbers_are_the_same_where_the_caller_has_turned_gradients_off(case
 @pytest.mark.parametrize("layer", [None, "first"])
 def test_inputs_may_be_made_in_inference_mode(layer):
     model = Lived()
-    expected = explain(model, None, layer)
+    expected = explain_case(model, None, layer)
     with torch.inference_mode():
-        inputs = points()
-        inside = explain(model, None, layer, inputs=inputs)
-    outside = explain(model, None, layer, inputs=inputs)
+        inputs = random_points(12, 3, seed=1)
+        inside = explain_case(model, None, layer, inputs=inputs)
+    outside = explain_case(model, None, layer, inputs=inputs)
     assert np.array_equal(inside.signed, expected.signed)
     assert np.array_equal(outside.signed, expected.signed)
 
 
 def test_targets_may_be_made_in_inference_mode():
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(), nn.Linear(4, 2)).double()
-    expected = explain(model, None, target=torch.arange(12) % 2)
+    expected = explain_case(model, None, target=torch.arange(12) % 2)
     with torch.inference_mode():
-        result = explain(model, None, target=torch.arange(12) % 2)
+        result = explain_case(model, None, target=torch.arange(12) % 2)
     assert np.array_equal(result.signed, expected.signed)
 
 
@@ -53,19 +54,19 @@ def test_additional_arguments_may_be_made_in_inference_mode():
             return self.net(x * weight)
 
     model = Weighted()
-    expected = explain(model, None, additional_forward_args=points()[:, :1])
+    expected = explain_case(model, None, args=random_points(12, 3, seed=1)[:, :1])
     with torch.inference_mode():
-        result = explain(model, None, additional_forward_args=points()[:, :1].clone())
+        result = explain_case(model, None, args=random_points(12, 3, seed=1)[:, :1].clone())
     assert np.array_equal(result.signed, expected.signed)
 
 
 def test_samples_of_the_weights_may_be_made_in_inference_mode():
     model = Lived()
-    expected = explain(model, posteriors.WeightSamples(samples_of(model)))
+    expected = explain_case(model, posteriors.WeightSamples(samples_of(model)))
     with torch.inference_mode():
         samples = samples_of(model)
     with untouched(model):
-        result = explain(model, posteriors.WeightSamples(samples))
+        result = explain_case(model, posteriors.WeightSamples(samples))
     assert np.array_equal(result.signed, expected.signed)
 
 
@@ -89,4 +90,4 @@ def test_a_model_made_in_inference_mode_is_refused(where):
     else:
         posterior = posteriors.Ensemble([model, made])
     with pytest.raises(geh.GEHError, match="inference_mode"):
-        explain(model, posterior)
+        explain_case(model, posterior)

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.testing.compare import compare_images
 from matplotlib.text import Text
-from synthetic import result_of
+from synthetic_results import result_of
 
 import geh_explain as geh
 from geh_explain.analyses.surface import Surface

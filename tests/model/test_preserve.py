@@ -7,7 +7,8 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from borrowing import DRAWS, Fuse, Lived, Own, each_case, explain, marks, nothing, points, samples_of, untouched
+from explaining import random_points
+from state_comparison import DRAWS, Fuse, Lived, Own, each_case, explain_case, marks, nothing, samples_of, untouched
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -45,7 +46,7 @@ def test_the_comparison_detects_every_kind_of_change():
 def test_the_model_comes_back_untouched_after_success(case, layer):
     model, posterior, members = case(Fuse())
     with untouched(model, *members):
-        result = explain(model, posterior, layer)
+        result = explain_case(model, posterior, layer)
     assert result.eah.mean.any()
 
 
@@ -54,7 +55,7 @@ def test_the_model_comes_back_untouched_after_choosing_groups(case, layer):
     model, posterior, members = case(Fuse())
     explainer = geh.GEHExplainer(model, layer, posterior=posterior, output="probability")
     with untouched(model, *members):
-        explainer.choose_groups(points(), max_groups=4, draws=2, progress=False)
+        explainer.choose_groups(random_points(12, 3, seed=1), max_groups=4, draws=2, progress=False)
 
 
 @contextlib.contextmanager
@@ -75,13 +76,13 @@ def ended_by(error):
 def test_the_model_comes_back_untouched_after_an_error_in_its_forward(case, layer, error):
     fuse = Fuse()
     model, posterior, members = case(fuse)
-    explain(model, posterior, layer)
+    explain_case(model, posterior, layer)
     calls = fuse.calls
     assert calls >= 5
     for call in sorted({1, 2, 5, calls // 2, calls - 1, calls}):
         fuse.calls, fuse.blows, fuse.error = 0, call, error
         with untouched(model, *members), ended_by(error):
-            explain(model, posterior, layer)
+            explain_case(model, posterior, layer)
 
 
 @each_case
@@ -91,7 +92,7 @@ def test_the_model_comes_back_untouched_after_an_error_in_the_output_callable(ca
     output = Fuse()
     output.blows, output.error = 5, error
     with untouched(model, *members), ended_by(error):
-        explain(model, posterior, layer, output=output)
+        explain_case(model, posterior, layer, output=output)
 
 
 class Kinked(Lived):
@@ -107,7 +108,7 @@ class Kinked(Lived):
 @pytest.mark.parametrize("layer", [None, "first"])
 def test_a_network_with_kinks_comes_back_untouched(smooth, layer):
     fuse = Fuse()
-    model, inputs = Kinked(fuse), points()
+    model, inputs = Kinked(fuse), random_points(12, 3, seed=1)
     explainer = geh.GEHExplainer(model, layer, output="probability", smooth=smooth)
     with untouched(model):
         explainer.explain(inputs, groups=2, draws=DRAWS, progress=False)
@@ -124,7 +125,7 @@ def test_a_network_with_kinks_comes_back_untouched(smooth, layer):
 def test_the_model_comes_back_untouched_after_a_user_error(case, layer):
     model, posterior, members = case(Fuse())
     with untouched(model, *members), pytest.raises(geh.GEHError, match="names"):
-        explain(model, posterior, layer, names=["too", "many", "names", "for", "any", "of", "them"] * 2)
+        explain_case(model, posterior, layer, names=["too", "many", "names", "for", "any", "of", "them"] * 2)
 
 
 def test_the_model_comes_back_untouched_after_an_error_in_a_later_draw():
@@ -132,7 +133,7 @@ def test_the_model_comes_back_untouched_after_an_error_in_a_later_draw():
     samples = samples_of(model)
     samples[2]["first.weight"] = torch.full((5, 3), torch.nan)
     with untouched(model), pytest.raises(geh.GEHError, match="sample 2"):
-        explain(model, posteriors.WeightSamples(samples))
+        explain_case(model, posteriors.WeightSamples(samples))
 
 
 def test_the_model_comes_back_untouched_after_an_error_in_a_backward_pass():
@@ -149,27 +150,27 @@ def test_the_model_comes_back_untouched_after_an_error_in_a_backward_pass():
     for posterior in (posteriors.MCDropout(), posteriors.WeightSamples(samples_of(model)), Own()):
         for layer in (None, "first"):
             with untouched(model), pytest.raises(ZeroDivisionError, match="in backward"):
-                explain(model, posterior, layer, output=Failing.apply)
+                explain_case(model, posterior, layer, output=Failing.apply)
 
 
 def test_the_model_comes_back_untouched_when_a_warning_is_an_error():
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
     with untouched(model), pytest.raises(geh.GEHWarning):
-        explain(model, None)
+        explain_case(model, None)
 
 
 def test_two_calls_in_a_row_give_the_same_result():
     model = Lived()
-    first, second = explain(model, None), explain(model, None)
+    first, second = explain_case(model, None), explain_case(model, None)
     assert np.array_equal(first.signed, second.signed)
 
 
 def test_training_continues_after_explaining():
     model = Lived()
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
-    explain(model, posteriors.WeightSamples(samples_of(model)), "first")
+    explain_case(model, posteriors.WeightSamples(samples_of(model)), "first")
     before = model.first.weight.detach().clone()
-    model(points()).sum().backward()
+    model(random_points(12, 3, seed=1)).sum().backward()
     optimiser.step()
     assert not torch.equal(before, model.first.weight)
 
@@ -177,10 +178,10 @@ def test_training_continues_after_explaining():
 def test_hooks_of_the_user_are_called_and_kept():
     model, calls = Lived(), []
     handle = model.middle.register_forward_hook(lambda *args: calls.append(1))
-    explain(model, None, "first")
+    explain_case(model, None, "first")
     assert calls
     del calls[:]
-    model(points())
+    model(random_points(12, 3, seed=1))
     assert calls == [1]
     handle.remove()
 
@@ -189,7 +190,7 @@ def test_a_forward_set_on_the_object_comes_back_after_an_ensemble():
     model, other = Lived(), Lived()
     model.forward = lambda x: Lived.forward(model, x)
     with untouched(model, other):
-        explain(model, posteriors.Ensemble([other, model]))
+        explain_case(model, posteriors.Ensemble([other, model]))
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -199,7 +200,7 @@ def test_the_fast_path_of_attention_is_left_as_it_was(enabled):
     try:
         model = Lived()
         with untouched(model):
-            explain(model, None)
+            explain_case(model, None)
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
 
@@ -208,13 +209,17 @@ def test_a_clusterer_and_a_shuffling_loader_leave_the_global_generators_alone():
     from sklearn.cluster import KMeans
 
     model = Lived()
-    loader = DataLoader(TensorDataset(points(30)), batch_size=7, shuffle=True)
+    loader = DataLoader(TensorDataset(random_points(30, 3, seed=1)), batch_size=7, shuffle=True)
     with untouched(model):
-        explain(model, None, inputs=loader, groups=KMeans(2, n_init=1))
+        explain_case(model, None, inputs=loader, groups=KMeans(2, n_init=1))
 
 
 def test_a_loaders_own_generator_is_left_as_it_was():
     model, generator = Lived(), torch.Generator().manual_seed(5)
     before = generator.get_state()
-    explain(model, None, inputs=DataLoader(TensorDataset(points()), batch_size=5, shuffle=True, generator=generator))
+    explain_case(
+        model,
+        None,
+        inputs=DataLoader(TensorDataset(random_points(12, 3, seed=1)), batch_size=5, shuffle=True, generator=generator),
+    )
     assert torch.equal(generator.get_state(), before)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from attacks import ATTACKS, PAGES, SEED, intact, members, promise, raw_npy
+from forged_files import ATTACKS, PAGES, SEED, intact, members, promise, raw_npy
 
 import geh_explain as geh
 

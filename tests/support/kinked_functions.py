@@ -6,7 +6,6 @@ long tests.
 
 import inspect
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
@@ -14,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference
 import torch
 import torch.nn.functional as F
+from explaining import explain_point, explain_point_quietly, random_points
 from reference import local_hessians
-from scoring import CLOSE, points
+from reference_scores import assert_scores
 from torch import Tensor, nn
 from torch.autograd import gradgradcheck
 
@@ -264,35 +263,15 @@ def image_net() -> nn.Sequential:
     ).double()  # fmt: skip
 
 
-def explain(
-    model: Any, x: Any, *args: Any, layer: Any = None, smooth: Any = "auto", **options: Any
-) -> geh.Interactions:
-    explainer = geh.GEHExplainer(model, layer, posterior=geh.posterior.PointEstimate(), smooth=smooth)
-    return explainer.explain(x, *args, **({"groups": 1, "progress": False} | options))
-
-
-def explain_in_silence(*args: Any, **options: Any) -> geh.Interactions:
-    """Explain without warnings, for networks whose output smoothing changes much."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", geh.GEHWarning)
-        return explain(*args, **options)
-
-
-def assert_scores(result: geh.Interactions, local: np.ndarray, close: float = CLOSE) -> None:
-    np.testing.assert_allclose(result.aeh.mean, reference.aeh(local), rtol=0, atol=close)
-    np.testing.assert_allclose(result.eah.mean, reference.eah(local), rtol=0, atol=close)
-    assert (result.eah.mean[np.triu_indices(len(result.names), 1)] > 1e3 * close).all()
-
-
 # Checks of one kinked call.
 
 
 def check_call(kink: Kink, way: Way) -> None:
     """Check that a call is explained by the Hessian of its smooth form and reported, and the network left unchanged."""
-    net, x = Net(kink, way).eval(), points(kink.rows, 3)
+    net, x = Net(kink, way).eval(), random_points(kink.rows, 3)
     before = net(x)
-    result = explain_in_silence(net, x, smooth=1.5)
-    assert_scores(result, net.smooth_hessians(kink, 1.5, x))
+    result = explain_point_quietly(net, x, smooth=1.5)
+    assert_scores(result, net.smooth_hessians(kink, 1.5, x), every_pair=True)
     smoothed = result.settings["smoothed"]
     assert smoothed["functions"] == {kink.reported: 1}
     assert smoothed["beta"] == [1.5, 1.5]
@@ -301,18 +280,18 @@ def check_call(kink: Kink, way: Way) -> None:
 
 def check_auto_sharpness(kink: Kink) -> None:
     """Check that ``smooth="auto"`` is a sharpness of 10 over the standard deviation of what enters the call."""
-    net, x = Net(kink, next(kink.ways())[1]).eval(), points(kink.rows, 3)
-    result = explain_in_silence(net, x)
+    net, x = Net(kink, next(kink.ways())[1]).eval(), random_points(kink.rows, 3)
+    result = explain_point_quietly(net, x)
     beta = 10 / float(kink.entering(net.below(x).detach()).std(correction=0))
     np.testing.assert_allclose(result.settings["smoothed"]["beta"], [beta, beta], rtol=1e-13)
-    assert_scores(result, net.smooth_hessians(kink, beta, x))
+    assert_scores(result, net.smooth_hessians(kink, beta, x), every_pair=True)
 
 
 def check_zero_unsmoothed(kink: Kink) -> None:
     """Check that without smoothing all interactions are 0, and that the warning names the function."""
     net = Net(kink, next(kink.ways())[1]).eval()
     with pytest.warns(geh.GEHWarning, match=rf"piecewise linear \({kink.reported}\)"):
-        result = explain(net, points(kink.rows, 3), smooth=None)
+        result = explain_point(net, random_points(kink.rows, 3), smooth=None)
     assert not result.eah.mean.any()
     assert result.settings["smoothed"] is None
 

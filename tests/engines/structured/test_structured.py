@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from structured_models import MODELS, agree, check_model, explained, table
+from explaining import explain_draws, explain_point
+from structured_models import MODELS, agree, check_model, table
 from torch import nn
 
 import geh_explain as geh
@@ -36,7 +37,10 @@ def test_draws_are_the_same(posterior):
         posterior = Ensemble([make() for _ in range(4)])
     elif posterior == "samples":
         posterior = WeightSamples([make().state_dict() for _ in range(4)])
-    result, expected = (explained(model, x, engine, draws=4, posterior=posterior) for engine in ("structured", "exact"))
+    result, expected = (
+        explain_draws(model, x, 1, engine=engine, draws=4, posterior=posterior, groups=3)
+        for engine in ("structured", "exact")
+    )
     agree(result, expected, 1e-10)
     assert np.ptp(result.absolute, axis=0).min() > 0
 
@@ -51,7 +55,7 @@ def test_several_tensors_as_inputs():
             return torch.tanh(self.left(a) * self.right(b)).sum(1)
 
     model, x = Two().double(), (torch.randn(9, 2).double(), torch.randn(9, 3).double())
-    result, expected = (explained(model, x, engine, None) for engine in ("structured", "exact"))
+    result, expected = (explain_point(model, x, engine=engine, groups=3) for engine in ("structured", "exact"))
     assert result.settings["engine"] == "structured"
     agree(result, expected, 1e-10)
 
@@ -59,8 +63,12 @@ def test_several_tensors_as_inputs():
 @pytest.mark.parametrize("batch_size", [1, 5, None])
 def test_the_batch_size_changes_nothing(batch_size):
     model, x = table(nn.Tanh(), nn.Tanh(), p=0.2).double(), torch.randn(14, 5, dtype=torch.double)
-    expected = explained(model, x, "structured", posterior=None)
-    agree(explained(model, x, "structured", posterior=None, batch_size=batch_size), expected, 1e-12)
+    expected = explain_draws(model, x, 1, engine="structured", posterior=None, groups=3, draws=3)
+    agree(
+        explain_draws(model, x, 1, engine="structured", posterior=None, batch_size=batch_size, groups=3, draws=3),
+        expected,
+        1e-12,
+    )
 
 
 # Networks that are not supported.
@@ -104,7 +112,7 @@ UNSUPPORTED = {
 def test_an_unsupported_network_goes_to_the_exact_engine_with_the_reason(name, engine):
     model, reason = UNSUPPORTED[name]
     x = torch.randn(8, 4, dtype=torch.double)
-    result, expected = (explained(model, x, kind, None) for kind in (engine, "exact"))
+    result, expected = (explain_point(model, x, engine=kind, groups=3) for kind in (engine, "exact"))
     assert result.settings["engine"] == "exact"
     assert "engine='structured' does not take" in result.settings["engine_reason"]
     assert reason in result.settings["engine_reason"]
@@ -117,7 +125,7 @@ def test_what_autograd_computes_faster_is_left_to_it_before_products_are_formed(
 
     monkeypatch.setattr("geh_explain.engines.structured.program._add_term", never)
     net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.Softplus(), nn.Flatten(), nn.Linear(4 * 144, 1))
-    result = explained(net, torch.randn(2, 1, 12, 12), "auto", None, groups=1)
+    result = explain_point(net, torch.randn(2, 1, 12, 12), engine="auto", groups=1)
     assert result.settings["engine"] == "exact"
     assert "144 units, whose products over 576 curved numbers cost more" in result.settings["engine_reason"]
 
@@ -127,8 +135,8 @@ def test_rows_on_an_unsupported_branch_go_to_the_exact_engine():
         return x.prod(1).exp() if len(x) == 3 else torch.exp(x[:, 0] * x[:, 1])
 
     x = torch.rand(13, 2, dtype=torch.double)
-    result = explained(branching, x, "structured", None, batch_size=5)
-    agree(result, explained(branching, x, "exact", None, batch_size=5), 1e-12)
+    result = explain_point(branching, x, engine="structured", batch_size=5, groups=3)
+    agree(result, explain_point(branching, x, engine="exact", batch_size=5, groups=3), 1e-12)
     assert result.settings["engine"] == "structured"
 
 
@@ -136,7 +144,8 @@ def test_each_member_of_an_ensemble_is_supported_or_not():
     fits, other = table(nn.Tanh()).double(), nn.Sequential(nn.Linear(5, 4), nn.Softmin(1), nn.Linear(4, 3)).double()
     x = torch.randn(9, 5, dtype=torch.double)
     result, expected = (
-        explained(fits, x, engine, posterior=Ensemble([fits, other, fits])) for engine in ("auto", "exact")
+        explain_draws(fits, x, 1, engine=engine, posterior=Ensemble([fits, other, fits]), groups=3, draws=3)
+        for engine in ("auto", "exact")
     )
     agree(result, expected, 1e-10)
     assert np.array_equal(result.signed[0], result.signed[2])
@@ -144,17 +153,17 @@ def test_each_member_of_an_ensemble_is_supported_or_not():
 
 def test_an_additive_model_has_no_interactions_exactly():
     with pytest.warns(geh.GEHWarning, match="exactly 0"):
-        result = explained(lambda x: torch.tanh(x).sum(1), torch.randn(6, 3), "structured", None, groups=1)
+        result = explain_point(lambda x: torch.tanh(x).sum(1), torch.randn(6, 3), engine="structured", groups=1)
     assert not result.absolute.any()
 
 
 def test_a_function_without_derivative_at_a_row_is_an_error():
     with pytest.raises(geh.GEHError, match="NaN or infinite in rows 0 to 3"):
-        explained(lambda x: (x.sum(1) * x[:, 0]).sqrt(), torch.zeros(4, 2), "structured", None, groups=1)
+        explain_point(lambda x: (x.sum(1) * x[:, 0]).sqrt(), torch.zeros(4, 2), engine="structured", groups=1)
 
 
 def test_an_instance_may_be_passed():
-    result = explained(table(nn.Tanh()), torch.randn(6, 5), Structured(), groups=1)
+    result = explain_point(table(nn.Tanh()), torch.randn(6, 5), 1, engine=Structured(), groups=1)
     assert (result.settings["engine"], result.settings["engine_settings"]) == ("structured", "Structured()")
 
 
@@ -169,7 +178,10 @@ def wide(units=600, hidden=5, p=0.0):
 @pytest.mark.parametrize("posterior", [PointEstimate(), MCDropout()], ids=["point", "dropout"])
 def test_pulled_back_hessians_are_those_of_the_units(posterior):
     model, x = wide(60, p=0.2), torch.randn(20, 60, dtype=torch.double)
-    result, expected = (explained(model, x, engine, None, posterior=posterior) for engine in ("structured", "exact"))
+    result, expected = (
+        explain_draws(model, x, engine=engine, posterior=posterior, groups=3, draws=3)
+        for engine in ("structured", "exact")
+    )
     assert result.settings["engine"] == "structured"
     agree(result, expected, 1e-10)
 
@@ -186,7 +198,9 @@ def test_main_effects_beside_do_not_disturb():
 
     model, x = Hybrid(), torch.randn(10, 40, dtype=torch.double)
     for output in ("raw", "probability"):
-        result, expected = (explained(model, x, engine, None, output=output) for engine in ("structured", "exact"))
+        result, expected = (
+            explain_point(model, x, engine=engine, output=output, groups=3) for engine in ("structured", "exact")
+        )
         assert result.settings["engine"] == "structured"
         agree(result, expected, 1e-10)
 
@@ -195,8 +209,8 @@ def test_absolute_interactions_of_very_many_units_come_from_some_points(monkeypa
     monkeypatch.setattr("geh_explain.engines.structured.engine._ABSOLUTE_WORK", 1e6)
     monkeypatch.setattr("geh_explain.engines.structured.engine._MIN_ABSOLUTE", 8)
     model, x = wide(600), torch.randn(50, 600, dtype=torch.double)
-    result = explained(model, x, "structured", None)
-    expected = explained(model, x, "exact", None)
+    result = explain_point(model, x, engine="structured", groups=3)
+    expected = explain_point(model, x, engine="exact", groups=3)
     assert np.abs(result.signed - expected.signed).max() <= 1e-10 * np.abs(expected.signed).max()
     assert result.settings["eah_points"] == 8
     with pytest.warns(geh.GEHWarning, match="eah: measured on 8 of 50 points"):
@@ -204,11 +218,11 @@ def test_absolute_interactions_of_very_many_units_come_from_some_points(monkeypa
     assert (eah.draws >= result.geh.draws - 1e-15).all()
     # 8 points give the order of magnitude only.
     assert np.corrcoef(eah.draws[0], expected.eah.draws[0])[0, 1] > 0.8
-    everywhere = explained(model, x, "structured", None, eah_points=50)
+    everywhere = explain_point(model, x, engine="structured", eah_points=50, groups=3)
     agree(everywhere, expected, 1e-10)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, "all"])
 def test_eah_points_is_a_number_of_points(wrong):
     with pytest.raises(geh.GEHError, match="eah_points"):
-        explained(wide(10), torch.randn(5, 10, dtype=torch.double), "auto", None, eah_points=wrong)
+        explain_point(wide(10), torch.randn(5, 10, dtype=torch.double), engine="auto", eah_points=wrong, groups=3)

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from kinked import ELEMENTWISE, ESSENTIAL, KINKS, Kink, check_second_derivative, doubles, for_kinks, values_of
+from kinked_functions import ELEMENTWISE, ESSENTIAL, KINKS, Kink, check_second_derivative, doubles, for_kinks, values_of
 from torch import Tensor
 
 from geh_explain.engines.smoothing.kinks import FORMS

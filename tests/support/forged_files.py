@@ -12,10 +12,8 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-import torch
-from torch import nn
-
-import geh_explain as geh
+from explaining import explain_draws, explain_point, random_points
+from networks import mlp
 
 matplotlib.use("Agg")
 
@@ -37,20 +35,14 @@ MARKUP = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", 
 
 def intact(folder: Path) -> dict[str, bytes]:
     """Save results of every kind: with all draws, with their moments, with standard errors, with one draw."""
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 1)).double()
-    x = torch.randn(20, 3, dtype=torch.double)
-
-    def explain(engine="auto", posterior=None, groups=2, **options):
-        explainer = geh.GEHExplainer(net, posterior=posterior, engine=engine)
-        return explainer.explain(x, groups=groups, draws=6, progress=False, **options)
+    net, x = mlp(3, 8, 1, dropout=0.3), random_points(20, 3)
 
     results = {
-        "draws": explain(),
-        "moments": explain(memory=1e-6),
-        "noise": explain(engine="stein"),
-        "markup": explain(names=MARKUP, groups=["<b>", "&"] * 10),
-        "one draw": explain(posterior=geh.posterior.PointEstimate()),
+        "draws": explain_draws(net, x, groups=2, draws=6),
+        "moments": explain_draws(net, x, groups=2, draws=6, memory=1e-6),
+        "noise": explain_draws(net, x, groups=2, draws=6, engine="stein"),
+        "markup": explain_draws(net, x, groups=["<b>", "&"] * 10, draws=6, names=MARKUP),
+        "one draw": explain_point(net, x, groups=2),
     }
     assert not results["moments"].settings["draws_kept"]
     assert results["noise"].noise is not None

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from kinked import Kink, Net, Way, assert_scores, explain, explain_in_silence, image_net
+from explaining import explain_point, explain_point_quietly, random_points
+from kinked_functions import Kink, Net, Way, image_net
+from networks import mlp
 from reference import hidden_hessians, local_hessians
-from scoring import mlp, points
+from reference_scores import assert_scores
 from torch import Tensor, nn
 from torch.overrides import _get_current_function_mode_stack
 
@@ -63,34 +65,34 @@ def test_functions_modules_and_outputs_are_the_same_afterwards(fails: bool) -> N
 def test_kinks_below_the_cut_are_not_smoothed() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 1)).double()
-    x = points(30, 3)
+    x = random_points(30, 3)
     for layer, units in (("1", 6), (net[1], 6), ("2", 4)):
-        result = explain_in_silence(net, x, layer=layer)
+        result = explain_point_quietly(net, x, layer=layer)
         assert result.settings["smoothed"] is None
         if units == 6:
             with torch.no_grad():
                 hidden = net[:2](x)
-            assert_scores(result, hidden_hessians(lambda h: net[2:](h)[:, 0], hidden, torch.eye(6)))
+            assert_scores(result, hidden_hessians(lambda h: net[2:](h)[:, 0], hidden, torch.eye(6)), every_pair=True)
     # One layer lower the ReLU is above the cut.
-    assert explain_in_silence(net, x, layer="0").settings["smoothed"]["functions"] == {"relu": 1}
-    assert explain_in_silence(net, x).settings["smoothed"]["functions"] == {"relu": 1}
+    assert explain_point_quietly(net, x, layer="0").settings["smoothed"]["functions"] == {"relu": 1}
+    assert explain_point_quietly(net, x).settings["smoothed"]["functions"] == {"relu": 1}
 
 
 def test_a_smooth_network_is_not_smoothed() -> None:
-    net, x = mlp(3, 8, 1, activation=nn.Tanh), points(20, 3)
+    net, x = mlp(3, 8, 1, activation=nn.Tanh, gain=2.0), random_points(20, 3)
     for smooth in ("auto", 7.0, None):
-        result = explain(net, x, smooth=smooth)
+        result = explain_point(net, x, smooth=smooth)
         assert result.settings["smoothed"] is None
-        assert_scores(result, local_hessians(lambda x: net(x)[:, 0], x))
+        assert_scores(result, local_hessians(lambda x: net(x)[:, 0], x), every_pair=True)
 
 
 @pytest.mark.parametrize("elu", [nn.ELU(), F.elu, lambda x: F.elu(x, 1.0), lambda x: F.elu_(x, alpha=1.0)])
 def test_an_elu_whose_slope_does_not_jump_is_left_alone(elu: Way) -> None:
-    kink, x = Kink("elu"), points(12, 3)
+    kink, x = Kink("elu"), random_points(12, 3)
     net = Net(kink, elu)
-    result = explain(net, x)
+    result = explain_point(net, x)
     assert result.settings["smoothed"] is None
-    assert_scores(result, local_hessians(net, x))
+    assert_scores(result, local_hessians(net, x), every_pair=True)
 
 
 @pytest.mark.parametrize("smooth", ["auto", 7.0])
@@ -109,17 +111,17 @@ def test_a_clamp_that_never_clamps_is_left_alone(safe: Way, smooth: Any) -> None
     def size(x: Tensor) -> Tensor:
         return (x**2).sum(dim=1) + x[:, 0] * x[:, 1] + 0.01
 
-    x = points(30, 3)
-    result = explain(lambda x: safe(size(x)).log(), x, smooth=smooth)
-    plain = explain(lambda x: size(x).log(), x, smooth=smooth)
+    x = random_points(30, 3)
+    result = explain_point(lambda x: safe(size(x)).log(), x, smooth=smooth)
+    plain = explain_point(lambda x: size(x).log(), x, smooth=smooth)
     assert result.settings["smoothed"] is None
     np.testing.assert_array_equal(result.eah.mean, plain.eah.mean)
-    assert_scores(result, local_hessians(lambda x: size(x).log(), x))
+    assert_scores(result, local_hessians(lambda x: size(x).log(), x), every_pair=True)
 
 
 def test_a_clamp_that_clamps_one_point_of_many_is_smoothed_whatever_the_batches() -> None:
-    x = points(30, 3).abs() + 0.1
+    x = random_points(30, 3).abs() + 0.1
     x[17] = -1.0
     for batch_size in (None, 1, 10):
-        result = explain_in_silence(lambda x: x.sum(dim=1).clamp(min=0.0), x, batch_size=batch_size)
+        result = explain_point_quietly(lambda x: x.sum(dim=1).clamp(min=0.0), x, batch_size=batch_size)
         assert result.settings["smoothed"]["functions"] == {"clamp": 1}

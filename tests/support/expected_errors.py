@@ -5,10 +5,10 @@ from contextlib import contextmanager
 import pandas as pd
 import pytest
 import torch
+from explaining import random_points
 from torch import nn
 
 import geh_explain as geh
-from geh_explain.posterior import PointEstimate
 
 ROWS = 24
 
@@ -32,20 +32,13 @@ class Applied(nn.Module):
         return self.function(x)
 
 
-def points(rows=ROWS):
-    return torch.randn(rows, 3, generator=torch.Generator().manual_seed(1))
+def valid_points(rows=ROWS):
+    """Return points (rows, 3) in single precision, which ``Net`` takes."""
+    return random_points(rows, 3, seed=1, dtype=torch.float)
 
 
 def frame():
-    return pd.DataFrame(points().numpy(), columns=["age", "size", "rooms"])
-
-
-def explain(model=None, inputs=None, layer=None, *, explainer=None, **options):
-    """Explain a small network with valid arguments, except for those that the test passes."""
-    options = {"groups": 2, "draws": 2, "progress": False, **options}
-    explainer = {"posterior": PointEstimate(), **(explainer or {})}
-    model = Net() if model is None else model
-    return geh.GEHExplainer(model, layer, **explainer).explain(points() if inputs is None else inputs, **options)
+    return pd.DataFrame(valid_points().numpy(), columns=["age", "size", "rooms"])
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from explaining import explain_draws
 from torch import Tensor, nn
 
 import geh_explain as geh
@@ -26,8 +27,8 @@ SIDES = ["west", "west", "east", "east"]
 WEIGHTS = [(2.0, 2.0), (2.5, 3.0), (3.0, 4.0)]
 
 
-def explain(weights: list[tuple[float, float]] = WEIGHTS, **options: Any) -> geh.Interactions:
-    """Explain the network with one posterior draw for each pair of weights."""
+def explain_weighted(weights: list[tuple[float, float]] = WEIGHTS, **options: Any) -> geh.Interactions:
+    """Explain ``POINTS`` in two groups with one posterior draw for each pair of weights."""
     samples = geh.posterior.WeightSamples([{"w": torch.tensor(w, dtype=torch.double)} for w in weights])
-    explainer = geh.GEHExplainer(Weighted(), posterior=samples)
-    return explainer.explain(POINTS, **({"groups": SIDES, "progress": False} | options))
+    options = {"groups": SIDES, "draws": len(weights)} | options
+    return explain_draws(Weighted(), POINTS, posterior=samples, **options)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from borrowing import Fuse, explain, marks, points, untouched
+from explaining import random_points
+from state_comparison import Fuse, explain_case, marks, untouched
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -46,7 +47,7 @@ ways = pytest.mark.parametrize(
 def test_a_buffer_that_the_forward_changes_comes_back(way, layer):
     model = Remembering(way)
     with untouched(model):
-        explain(model, None, layer)
+        explain_case(model, None, layer)
 
 
 @ways
@@ -54,14 +55,14 @@ def test_a_buffer_that_the_forward_changes_comes_back_after_an_error(way):
     model, output = Remembering(way), Fuse()
     output.blows, output.error = 4, ZeroDivisionError()
     with untouched(model), pytest.raises(ZeroDivisionError):
-        explain(model, None, output=output)
+        explain_case(model, None, output=output)
 
 
 def test_samples_of_the_weights_are_not_written_to_by_the_model():
     model = Remembering("adds")
     samples = [{"seen": torch.zeros(2), "net.0.bias": torch.full((4,), 0.1 * k, dtype=torch.double)} for k in range(3)]
     with untouched(model):
-        explain(model, posteriors.WeightSamples(samples))
+        explain_case(model, posteriors.WeightSamples(samples))
     assert [sample["seen"].tolist() for sample in samples] == [[0, 0]] * 3
 
 
@@ -82,10 +83,10 @@ class Overwriting(nn.Module):
 @pytest.mark.parametrize("layer", [None, "net.0"])
 @pytest.mark.parametrize("kind", ["tensor", "array", "loader"])
 def test_the_users_data_are_not_written_to_by_the_model(layer, kind, write):
-    data = points()
+    data = random_points(12, 3, seed=1)
     given = {"tensor": data, "array": data.numpy(), "loader": DataLoader(TensorDataset(data), batch_size=5)}[kind]
-    explain(Overwriting(write), posteriors.PointEstimate(), layer, inputs=given)
-    assert torch.equal(data, points())
+    explain_case(Overwriting(write), posteriors.PointEstimate(), layer, inputs=given)
+    assert torch.equal(data, random_points(12, 3, seed=1))
 
 
 @pytest.mark.filterwarnings("ignore::geh_explain.GEHWarning")
@@ -94,10 +95,10 @@ def test_additional_arguments_are_not_written_to_by_the_model():
         def forward(self, x, weight):
             return self.net(x * self.write(weight))
 
-    weights = points()
+    weights = random_points(12, 3, seed=1)
     model = Weighted(lambda x: x.clamp_(-0.5, 0.5))
-    explain(model, posteriors.PointEstimate(), additional_forward_args=weights)
-    assert torch.equal(weights, points())
+    explain_case(model, posteriors.PointEstimate(), args=weights)
+    assert torch.equal(weights, random_points(12, 3, seed=1))
 
 
 def test_a_model_that_writes_into_its_inputs_is_explained_like_one_that_does_not():
@@ -105,5 +106,7 @@ def test_a_model_that_writes_into_its_inputs_is_explained_like_one_that_does_not
     not_writing = nn.Sequential(nn.Linear(3, 3, bias=False).double(), *writing.net)
     with torch.no_grad():
         not_writing[0].weight.copy_(0.5 * torch.eye(3))
-    expected = explain(not_writing, posteriors.PointEstimate())
-    assert np.allclose(explain(writing, posteriors.PointEstimate()).signed, expected.signed, rtol=1e-12, atol=1e-15)
+    expected = explain_case(not_writing, posteriors.PointEstimate())
+    assert np.allclose(
+        explain_case(writing, posteriors.PointEstimate()).signed, expected.signed, rtol=1e-12, atol=1e-15
+    )

@@ -12,11 +12,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from attacks import GIGABYTE, intact, packed, read_npy, words_of
-from attacks import as_npy as saved_array
-from attacks import members as parts_of
-from attacks import with_words as saved_words
-from forgery import Verdicts, bomb, fuzz, outcome
+from forged_file_checks import Verdicts, bomb, fuzz, outcome
+from forged_files import GIGABYTE, intact, packed, read_npy, words_of
+from forged_files import as_npy as saved_array
+from forged_files import members as parts_of
+from forged_files import with_words as saved_words
 from test_hostile import explain, network, points
 
 import geh_explain as geh

@@ -1,6 +1,6 @@
 """Smoothing of kinked functions, as in tests/engines/test_kinks.py, for all other sets of arguments."""
 
-from kinked import (
+from kinked_functions import (
     VARIANTS,
     Kink,
     Way,

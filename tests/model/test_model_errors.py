@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from refusing import ROWS, Applied, Net, cases, explain, points, refused
+from expected_errors import ROWS, Applied, Net, cases, refused, valid_points
+from explaining import explain_point
 from torch import nn
 from torch.autograd.function import once_differentiable
 
@@ -17,25 +18,57 @@ pytestmark = pytest.mark.usefixtures("seeded")
 
 @cases(
     {
-        "misspelt": (lambda: explain(layer="encodr"), ValueError, "layer='encodr'", "did you mean 'encoder'"),
-        "far off": (lambda: explain(layer="zzz"), ValueError, "layer='zzz'", "'encoder'", "named_modules"),
-        "empty": (lambda: explain(layer=""), ValueError, "layer=''", "'encoder'"),
-        "no layers": (lambda: explain(nn.Tanh(), layer="act"), ValueError, "layer='act'", "no named layers"),
+        "misspelt": (
+            lambda: explain_point(Net(), valid_points(), layer="encodr", groups=2),
+            ValueError,
+            "layer='encodr'",
+            "did you mean 'encoder'",
+        ),
+        "far off": (
+            lambda: explain_point(Net(), valid_points(), layer="zzz", groups=2),
+            ValueError,
+            "layer='zzz'",
+            "'encoder'",
+            "named_modules",
+        ),
+        "empty": (
+            lambda: explain_point(Net(), valid_points(), layer="", groups=2),
+            ValueError,
+            "layer=''",
+            "'encoder'",
+        ),
+        "no layers": (
+            lambda: explain_point(nn.Tanh(), valid_points(), layer="act", groups=2),
+            ValueError,
+            "layer='act'",
+            "no named layers",
+        ),
         "of another model": (
-            lambda: explain(layer=nn.Linear(3, 5)),
+            lambda: explain_point(Net(), valid_points(), layer=nn.Linear(3, 5), groups=2),
             ValueError,
             "layer=Linear",
             "not part of the model",
         ),
-        "number": (lambda: explain(layer=0), TypeError, "layer=0", "dotted name"),
+        "number": (
+            lambda: explain_point(Net(), valid_points(), layer=0, groups=2),
+            TypeError,
+            "layer=0",
+            "dotted name",
+        ),
         "of a callable": (
-            lambda: explain(lambda x: x.prod(1), layer="a"),
+            lambda: explain_point(lambda x: x.prod(1), valid_points(), layer="a", groups=2),
             TypeError,
             "layer='a'",
             "callable",
             "output=",
         ),
-        "never reached": (lambda: explain(layer="unused"), RuntimeError, "layer='unused'", "never reached", "choose"),
+        "never reached": (
+            lambda: explain_point(Net(), valid_points(), layer="unused", groups=2),
+            RuntimeError,
+            "layer='unused'",
+            "never reached",
+            "choose",
+        ),
     }
 )
 def test_a_wrong_layer_is_refused(call, kind, words):
@@ -66,18 +99,20 @@ class Odd(nn.Module):
 )
 def test_a_layer_whose_output_cannot_be_explained_is_refused(call, kind, words):
     with refused(kind, *words):
-        explain(Odd(call), layer="layer")
+        explain_point(Odd(call), valid_points(), layer="layer", groups=2)
 
 
 # Targets
 
 
 def with_target(target, outputs=4):
-    return lambda: explain(Net(outputs), target=target)
+    return lambda: explain_point(Net(outputs), valid_points(), target=target, groups=2)
 
 
 def one_per_row(rows, batch_size=None):
-    return lambda: explain(Net(4), target=torch.zeros(rows, dtype=torch.long), batch_size=batch_size)
+    return lambda: explain_point(
+        Net(4), valid_points(), target=torch.zeros(rows, dtype=torch.long), batch_size=batch_size, groups=2
+    )
 
 
 @cases(
@@ -112,28 +147,30 @@ def test_a_wrong_target_is_refused(call, kind, words):
 @pytest.mark.parametrize("target", [1, [1] * ROWS, (1,)], ids=["1", "one per row", "tuple"])
 def test_a_target_where_there_is_one_output_per_row_points_to_none(target):
     with refused(ValueError, "target", "None"):
-        explain(lambda x: x.prod(1), target=target)
+        explain_point(lambda x: x.prod(1), valid_points(), target=target, groups=2)
 
 
 @pytest.mark.parametrize("target", [0, [0] * ROWS, (0,), np.int64(0), torch.tensor(0)], ids=repr)
 def test_the_only_output_may_be_called_0(target):
-    plain = explain(lambda x: x.prod(1))
-    assert np.array_equal(explain(lambda x: x.prod(1), target=target).signed, plain.signed)
+    plain = explain_point(lambda x: x.prod(1), valid_points(), groups=2)
+    assert np.array_equal(
+        explain_point(lambda x: x.prod(1), valid_points(), target=target, groups=2).signed, plain.signed
+    )
 
 
 # Models
 
 
 def with_model(model, **options):
-    return lambda: explain(model, **options)
+    return lambda: explain_point(model, valid_points(), groups=2, **options)
 
 
 def with_output(output, **options):
-    return lambda: explain(explainer={"output": output}, **options)
+    return lambda: explain_point(Net(), valid_points(), output=output, groups=2, **options)
 
 
 def broken_at(row):
-    return lambda x: x.prod(1) + torch.where((x == points()[row]).all(1), torch.nan, 0.0)
+    return lambda x: x.prod(1) + torch.where((x == valid_points()[row]).all(1), torch.nan, 0.0)
 
 
 @cases(
@@ -190,13 +227,13 @@ MIXING = {
 @pytest.mark.parametrize("mixing", MIXING)
 def test_a_model_that_mixes_rows_is_refused(mixing):
     with refused(RuntimeError, "model", "mixes rows", "batch"):
-        explain(MIXING[mixing])
+        explain_point(MIXING[mixing], valid_points(), groups=2)
 
 
 def test_a_random_model_is_refused():
     net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 1)).train()
     with refused(RuntimeError, "model", "not one function", "eval mode", "Stochastic()"):
-        explain(lambda x: net(x))
+        explain_point(lambda x: net(x), valid_points(), groups=2)
 
 
 def distances_to_ones(x):
@@ -205,12 +242,12 @@ def distances_to_ones(x):
 
 def test_the_exact_engine_refuses_functions_without_a_second_derivative_by_name():
     with refused(RuntimeError, "_cdist_backward", "no second derivative"):
-        explain(distances_to_ones, explainer={"engine": "exact"})
+        explain_point(distances_to_ones, valid_points(), engine="exact", groups=2)
 
 
 def test_functions_without_a_second_derivative_fall_back_to_differences_with_a_warning():
     with pytest.warns(geh.GEHWarning, match="mixed differences.*_cdist_backward"):
-        result = explain(lambda x: distances_to_ones(x) * x[:, :1])
+        result = explain_point(lambda x: distances_to_ones(x) * x[:, :1], valid_points(), groups=2)
     # |x - 1|^2 x0 has the mixed second derivative 2 (x1 - 1), and differences of a quadratic are exact at the middle.
     assert result.settings["engine"] == "difference"
     assert result.eah.mean[0, 1] > 0
@@ -231,12 +268,12 @@ class Once(torch.autograd.Function):
 @pytest.mark.parametrize("units", [2, 3])
 def test_functions_that_are_differentiable_once_are_not_taken_for_linear_ones(units):
     with pytest.raises(geh.GEHError, match="second derivative"):
-        explain(lambda x: Once.apply(x).prod(1), points()[:, :units], explainer={"engine": "exact"})
+        explain_point(lambda x: Once.apply(x).prod(1), valid_points()[:, :units], engine="exact", groups=2)
     with pytest.warns(geh.GEHWarning, match="mixed differences.*once_differentiable"):
-        assert explain(lambda x: Once.apply(x).prod(1), points()[:, :units]).eah.mean.any()
+        assert explain_point(lambda x: Once.apply(x).prod(1), valid_points()[:, :units], groups=2).eah.mean.any()
 
 
 def test_a_second_derivative_that_is_not_finite_is_refused():
-    inputs = torch.cat([points(5), torch.zeros(1, 3)])
+    inputs = torch.cat([valid_points(5), torch.zeros(1, 3)])
     with refused(RuntimeError, "second derivatives", "NaN or infinite", "square roots"):
-        explain(lambda x: x.square().sum(1).sqrt(), inputs)
+        explain_point(lambda x: x.square().sum(1).sqrt(), inputs, groups=2)

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from refusing import ROWS, Applied, Net, cases, explain, frame, points, refused
+from expected_errors import ROWS, Applied, Net, cases, frame, refused, valid_points
+from explaining import explain_point
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import geh_explain as geh
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("seeded")
 
 
 def with_bad_value(value, row=7):
-    inputs = points()
+    inputs = valid_points()
     inputs[row, 2] = value
     return inputs
 
@@ -64,7 +65,7 @@ class Empty(Dataset):
         "no columns": (torch.empty(5, 0), ValueError, "inputs", "needs two"),
         "scalar": (torch.tensor(1.0), ValueError, "inputs", "first dimension is the rows"),
         "empty tuple": ((), ValueError, "inputs=()", "at least one tensor"),
-        "tuple of unequal lengths": ((points(), points(4)), ValueError, "inputs", "[24, 4] rows", "agree"),
+        "tuple of unequal lengths": ((valid_points(), valid_points(4)), ValueError, "inputs", "[24, 4] rows", "agree"),
         "list": ([[1.0, 2.0, 3.0]], TypeError, "inputs", "list", "tensor"),
         "empty dict": ({}, ValueError, "inputs", "empty", "tensor"),
         "nothing": (None, TypeError, "inputs", "NoneType", "tensor"),
@@ -87,22 +88,22 @@ UNUSUAL = {
 
 @pytest.mark.parametrize("layout", UNUSUAL)
 def test_an_array_in_an_unusual_layout_is_read(layout):
-    array = UNUSUAL[layout](points().numpy())
+    array = UNUSUAL[layout](valid_points().numpy())
     usual = torch.tensor(np.ascontiguousarray(array, dtype=np.float32))
     model = Applied(lambda x: (x * x.flip(1)).sum(1).sin())
-    expected = explain(model, usual, explainer={"posterior": PointEstimate()}).signed
-    assert np.allclose(explain(model, array).signed, expected, rtol=1e-2, atol=1e-4)
+    expected = explain_point(model, usual, groups=2).signed
+    assert np.allclose(explain_point(model, array, groups=2).signed, expected, rtol=1e-2, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["array", "frame", "frame of doubles"])
 def test_read_only_arrays_give_no_warning_of_torch(kind):
-    array = points().numpy().copy()
+    array = valid_points().numpy().copy()
     array.flags.writeable = False
     inputs = {"array": array, "frame": pd.DataFrame(array), "frame of doubles": pd.DataFrame(array.astype(float))}[kind]
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
-        explain(Net(), inputs)
+        explain_point(Net(), inputs, groups=2)
     finally:
         torch.set_warn_always(always)
 
@@ -138,35 +139,43 @@ def permuted(number):
 @pytest.mark.parametrize("batch_size", [5, ROWS])
 @pytest.mark.parametrize(
     "rows",
-    [lambda number: points() + number, permuted, lambda number: points() if number < 3 else points().flip(1)],
+    [
+        lambda number: valid_points() + number,
+        permuted,
+        lambda number: valid_points() if number < 3 else valid_points().flip(1),
+    ],
     ids=["others", "permuted", "other columns"],
 )
 def test_a_loader_that_gives_other_rows_later_is_refused(rows, batch_size):
     with refused(RuntimeError, "inputs", "loader", "first pass", "pass a tensor"):
-        explain(inputs=DataLoader(Streaming(rows), batch_size=batch_size))
+        explain_point(Net(), DataLoader(Streaming(rows), batch_size=batch_size), groups=2)
 
 
 @pytest.mark.usefixtures("streamed")
 @pytest.mark.parametrize("later", [8, 10, 50])
 def test_a_loader_that_gives_another_number_of_rows_later_is_refused(later):
-    data = points(50)
+    data = valid_points(50)
     loader = DataLoader(Streaming(lambda number: data[: 20 if number < 3 else later]), batch_size=5)
     with refused(RuntimeError, "inputs", "loader", "first pass"):
-        explain(inputs=loader)
+        explain_point(Net(), loader, groups=2)
 
 
 @pytest.mark.usefixtures("streamed")
 def test_a_loader_that_can_be_read_once_is_refused():
-    rows = iter(points())
+    rows = iter(valid_points())
     with refused((RuntimeError, ValueError), "inputs", "loader"):
-        explain(inputs=DataLoader(Streaming(lambda number: rows), batch_size=5))
+        explain_point(Net(), DataLoader(Streaming(lambda number: rows), batch_size=5), groups=2)
 
 
 @pytest.mark.usefixtures("streamed")
 @pytest.mark.parametrize("own", [False, True], ids=["global generator", "own generator"])
 def test_a_shuffling_loader_repeats_itself_when_it_is_streamed(own):
     generator = torch.Generator().manual_seed(3) if own else None
-    loader = DataLoader(TensorDataset(points()), batch_size=5, shuffle=True, generator=generator)
+    loader = DataLoader(TensorDataset(valid_points()), batch_size=5, shuffle=True, generator=generator)
     model, before = Net(), generator.get_state() if own else None
-    assert np.allclose(explain(model, loader).aeh.mean, explain(model).aeh.mean, rtol=1e-4)
+    assert np.allclose(
+        explain_point(model, loader, groups=2).aeh.mean,
+        explain_point(model, valid_points(), groups=2).aeh.mean,
+        rtol=1e-4,
+    )
     assert not own or torch.equal(generator.get_state(), before)
