@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from test_checkpoint import ROOT, RUN, network, rows, same
+from interrupted_runs import ROOT, RUN, assert_identical, network, rows
 
 import geh_explain as geh
 
@@ -20,7 +20,7 @@ def kept(folder):
 def test_twenty_kills_at_random_moments_lose_nothing(tmp_path):
     folder, saved = tmp_path / "run", tmp_path / "result.npz"
     folder.mkdir()
-    code = RUN.format(paths=[str(ROOT), str(ROOT / "tests/run")], folder=str(folder), saved=str(saved))
+    code = RUN.format(paths=[str(ROOT), str(ROOT / "tests/support")], folder=str(folder), saved=str(saved))
     code = code.replace("draws=40", "draws=400").replace("batch_size=500", "batch_size=200")
     chance, kills, counts = np.random.default_rng(0), 0, [0]
     while not saved.exists():
@@ -45,6 +45,6 @@ def test_twenty_kills_at_random_moments_lose_nothing(tmp_path):
     torch.set_num_threads(1)
     try:
         options = {"draws": 400, "groups": "auto", "batch_size": 200, "progress": False}
-        same(geh.Interactions.load(saved), geh.GEHExplainer(network()).explain(rows(4000), **options))
+        assert_identical(geh.Interactions.load(saved), geh.GEHExplainer(network()).explain(rows(4000), **options))
     finally:
         torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""Smoothing of kinked functions, as in tests/engines/test_kinks.py, for all other sets of arguments."""
+"""Smoothing of kinked functions, as in tests/engines/smoothing/test_kinks.py, for all other sets of arguments."""
 
 from kinked_functions import (
     VARIANTS,

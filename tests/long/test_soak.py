@@ -16,6 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+from explaining import explain_draws
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -158,58 +159,55 @@ class World:
 
     # Each is one explanation, or one that fails.
 
-    def explain(self, model: object, x: object, target: int | None = 0, layer: str | None = None, **options: object):
-        kept = {"units", "posterior", "smooth", "engine", "output"}
-        ways = {key: value for key, value in options.items() if key in kept}
-        asked = {key: value for key, value in options.items() if key not in kept}
-        explainer = geh.GEHExplainer(model, layer, **ways)
-        return explainer, explainer.explain(x, target, **({"groups": 2, "draws": 4, "progress": False} | asked))
-
     def inputs_with_dropout(self, number: int) -> None:
-        self.explain(self.table, self.x, groups="auto", draws=22, seed=number)
+        explain_draws(self.table, self.x, 0, groups="auto", draws=22, seed=number)
 
     def hidden_units_of_a_table(self, number: int) -> None:
-        self.explain(self.table, self.x, 1, "1", output="probability", scale="std", seed=number)
+        explain_draws(self.table, self.x, 1, layer="1", output="probability", scale="std", seed=number, groups=2)
 
     def channels_of_images(self, number: int) -> None:
-        self.explain(self.images, self.pictures, number % 3, "4", seed=number)
+        explain_draws(self.images, self.pictures, number % 3, layer="4", seed=number, groups=2)
 
     def patches_of_images(self, number: int) -> None:
-        self.explain(self.images, self.pictures, 1, units=geh.units.Patches(4), posterior=posteriors.MCDropout())
+        explain_draws(
+            self.images, self.pictures, 1, units=geh.units.Patches(4), posterior=posteriors.MCDropout(), groups=2
+        )
 
     def attention(self, number: int) -> None:
-        self.explain(self.sequences, self.tokens, None, "attention", units=geh.units.Tokens())
+        explain_draws(self.sequences, self.tokens, layer="attention", units=geh.units.Tokens(), groups=2)
 
     def recurrence(self, number: int) -> None:
-        self.explain(self.sequences, self.tokens, None, "recurrent", posterior=posteriors.PointEstimate())
+        explain_draws(self.sequences, self.tokens, layer="recurrent", posterior=posteriors.PointEstimate(), groups=2)
 
     def an_ensemble(self, number: int) -> None:
-        self.explain(self.table, self.x, posterior=posteriors.Ensemble(self.others))
+        explain_draws(self.table, self.x, 0, posterior=posteriors.Ensemble(self.others), groups=2)
 
     def weight_samples(self, number: int) -> None:
-        self.explain(self.table, self.x, posterior=posteriors.WeightSamples(self.states), engine="structured")
+        explain_draws(
+            self.table, self.x, 0, posterior=posteriors.WeightSamples(self.states), engine="structured", groups=2
+        )
 
     def own_weights(self, number: int) -> None:
-        self.explain(self.noisy, self.x, None, posterior=posteriors.Stochastic(), seed=number)
+        explain_draws(self.noisy, self.x, posterior=posteriors.Stochastic(), seed=number, groups=2)
 
     def exact_engine(self, number: int) -> None:
-        self.explain(self.table, self.x, engine="exact", batch_size=7)
+        explain_draws(self.table, self.x, 0, engine="exact", batch_size=7, groups=2)
 
     def differences(self, number: int) -> None:
-        self.explain(lambda x: np.sin(x.numpy()[:, 0] * x.numpy()[:, 1]), self.x[:, :3], None)
+        explain_draws(lambda x: np.sin(x.numpy()[:, 0] * x.numpy()[:, 1]), self.x[:, :3], groups=2)
 
     def stein(self, number: int) -> None:
-        self.explain(self.table, self.x, engine="stein")
+        explain_draws(self.table, self.x, 0, engine="stein", groups=2)
 
     def little_memory(self, number: int) -> None:
-        self.explain(self.table, self.x, memory=1e-5)
+        explain_draws(self.table, self.x, 0, memory=1e-5, groups=2)
 
     def a_loader(self, number: int) -> None:
         loader = DataLoader(TensorDataset(self.x), batch_size=16, shuffle=True)
-        self.explain(self.table, loader)
+        explain_draws(self.table, loader, 0, groups=2)
 
     def pictures_of_a_result(self, number: int) -> None:
-        _, result = self.explain(self.table, self.x)
+        result = explain_draws(self.table, self.x, 0, groups=2)
         for draw in (
             result.plot.heatmap,
             result.plot.intervals,
@@ -221,16 +219,17 @@ class World:
             plt.close("all")
 
     def a_report(self, number: int) -> None:
-        _, result = self.explain(self.table, self.x)
+        result = explain_draws(self.table, self.x, 0, groups=2)
         assert Path(result.report(self.folder / "page.html")).stat().st_size > 10_000
 
     def a_saved_result(self, number: int) -> None:
-        _, result = self.explain(self.table, self.x)
+        result = explain_draws(self.table, self.x, 0, groups=2)
         again = geh.Interactions.load(result.save(self.folder / "result.npz"))
         np.testing.assert_array_equal(again.geh.draws, result.geh.draws)
 
     def exemplars(self, number: int) -> None:
-        explainer, result = self.explain(self.images, self.pictures, 1, "4")
+        explainer = geh.GEHExplainer(self.images, "4")
+        result = explainer.explain(self.pictures, 1, groups=2, draws=4, progress=False)
         gallery = explainer.interpret(
             result, self.pictures, pairs=1, k=3, ascent={"steps": 3} if number % 2 else False, progress=False
         )
@@ -243,7 +242,7 @@ class World:
 
     def a_bad_target(self, number: int) -> None:
         with pytest.raises(geh.GEHError, match="out of range"):
-            self.explain(self.table, self.x, 7)
+            explain_draws(self.table, self.x, 7, groups=2)
 
     def a_model_that_fails(self, number: int) -> None:
         calls = 0
@@ -257,7 +256,7 @@ class World:
         handle = self.table[3].register_forward_pre_hook(fail)
         try:
             with pytest.raises(ZeroDivisionError, match="in the middle"):
-                self.explain(self.table, self.x, layer="1", batch_size=5, engine="exact")
+                explain_draws(self.table, self.x, 0, layer="1", batch_size=5, engine="exact", groups=2)
         finally:
             handle.remove()
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.offsetbox import AnnotationBbox
-from synthetic_results import random_result, result_of
-from test_plots import LONG
+from synthetic_results import LONG_NAME, random_result, result_of
 
 from geh_explain.plots import palette
 
@@ -108,7 +107,7 @@ def test_images_stand_next_to_their_units() -> None:
         assert 1 < np.hypot(*box.xy) < np.hypot(*directions[unit])
 
 
-@pytest.mark.parametrize(("units", "name"), [(6, "x"), (6, LONG), (30, "x"), (30, LONG)])
+@pytest.mark.parametrize(("units", "name"), [(6, "x"), (6, LONG_NAME), (30, "x"), (30, LONG_NAME)])
 def test_names_around_the_circle_have_room(units: int, name: str) -> None:
     axes = random_result(units, names=[f"{name} {i}" for i in range(units)]).plot.network()
     axes.figure.canvas.draw()

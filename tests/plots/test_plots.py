@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgba
-from synthetic_results import random_result, result_of, without_draws
+from synthetic_results import LONG_NAME, random_result, result_of, without_draws
 
 import geh_explain as geh
 from geh_explain.analyses.surface import Surface
@@ -19,8 +19,6 @@ from geh_explain.plots import palette
 from geh_explain.plots.axes import wrap
 from geh_explain.plots.calibration import draw_calibration
 from geh_explain.plots.surface import draw_surface
-
-LONG = "features.denseblock4.denselayer16.conv2[1024]"
 
 
 def segments(collection: object) -> np.ndarray:
@@ -249,7 +247,7 @@ def test_axes_are_used_and_returned_and_the_style_is_left_alone() -> None:
 
 def test_dollars_in_names_are_no_formulas() -> None:
     signed = np.random.default_rng(0).normal(1, 0.1, size=(10, 1, 3))
-    plot = result_of(signed, ["$a_$", "x^$", LONG], np.zeros(3, dtype=int)).plot
+    plot = result_of(signed, ["$a_$", "x^$", LONG_NAME], np.zeros(3, dtype=int)).plot
     for axes in (plot.heatmap(), plot.intervals(), plot.network(), plot.regions(0, 1), plot.draws()):
         axes.figure.canvas.draw()
         named = [text for text in (*axes.texts, axes.title, *axes.get_yticklabels()) if "$" in text.get_text()]
@@ -260,9 +258,9 @@ def test_dollars_in_names_are_no_formulas() -> None:
 def test_long_names_are_broken_once_and_keep_their_end() -> None:
     assert wrap("age") == "age"
     assert wrap("annual income in $ and of $ all households") == "annual income in $\nand of $ all households"
-    assert wrap(LONG) == "features.denseblock4.\ndenselayer16.conv2[1024]"
+    assert wrap(LONG_NAME) == "features.denseblock4.\ndenselayer16.conv2[1024]"
     assert wrap("x" * 30) == "x" * 15 + "\n" + "x" * 15
-    first, second = wrap(10 * LONG).split("\n")
+    first, second = wrap(10 * LONG_NAME).split("\n")
     assert first == "features.denseblock4."
     assert second.startswith("…")
     assert second.endswith("conv2[1024]")

@@ -12,12 +12,14 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import torch
+from explaining import explain_draws, random_points
 from forged_file_checks import Verdicts, bomb, fuzz, outcome
 from forged_files import GIGABYTE, intact, packed, read_npy, words_of
 from forged_files import as_npy as saved_array
 from forged_files import members as parts_of
 from forged_files import with_words as saved_words
-from test_hostile import explain, network, points
+from networks import mlp
 
 import geh_explain as geh
 from geh_explain.posterior import MCDropout
@@ -152,7 +154,10 @@ all_names = pytest.mark.parametrize("names", ODD_NAMES.values(), ids=ODD_NAMES)
 
 
 def with_names(names: list[str]) -> geh.Interactions:
-    return explain(network(5), points(columns=5), names=names, posterior=MCDropout())
+    """Explain a network of five inputs with these names."""
+    net = mlp(5, 8, 8, 1, dropout=0.3, dtype=torch.float)
+    x = random_points(24, 5, seed=1, dtype=torch.float)
+    return explain_draws(net, x, posterior=MCDropout(), groups=2, names=names)
 
 
 @all_names

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from test_checkpoint import ROOT
+from interrupted_runs import ROOT
 
 import geh_explain as geh
 from geh_explain.run.distributed import RankGroup
@@ -14,7 +14,7 @@ from geh_explain.run.distributed import RankGroup
 SHARED = """
 import os, sys, torch
 sys.path[:0] = {paths!r}
-from test_checkpoint import OneAfterTheOther, network, rows
+from interrupted_runs import OneAfterTheOther, network, rows
 import geh_explain as geh
 torch.set_num_threads(1)
 rank, folder = int(os.environ["RANK"]), {folder!r}
@@ -48,7 +48,7 @@ for case, (made, count, asked) in cases.items():
 
 def torchrun(code, tmp_path, processes=2, expect=0):
     script = tmp_path / "script.py"
-    paths = [str(ROOT), str(ROOT / "tests/run"), str(ROOT / "tests/support")]
+    paths = [str(ROOT), str(ROOT / "tests/support")]
     script.write_text(SHARED.format(paths=paths, folder=str(tmp_path / "run")) + code)
     command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     done = subprocess.run(
@@ -135,7 +135,7 @@ def test_a_rank_that_dies_ends_the_run_and_the_checkpoint_goes_on(tmp_path):
     torchrun(DYING, tmp_path)
     ours, theirs = (geh.Interactions.load(tmp_path / "run" / f"result{rank}.npz") for rank in (0, 1))
     np.testing.assert_array_equal(ours.geh.draws, theirs.geh.draws)
-    from test_checkpoint import network, rows
+    from interrupted_runs import network, rows
 
     alone = geh.GEHExplainer(network()).explain(rows(), draws=20, groups=2, batch_size=50, progress=False)
     np.testing.assert_allclose(ours.geh.draws, alone.geh.draws, rtol=1e-5, atol=1e-7)

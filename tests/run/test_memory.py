@@ -5,7 +5,8 @@ import gc
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from explaining import explain_draws, random_points
+from networks import mlp
 
 import geh_explain as geh
 from geh_explain.posterior import MCDropout
@@ -16,22 +17,21 @@ pytestmark = pytest.mark.usefixtures("seeded")
 LITTLE = 1e-4
 
 
-def network(units=30):
-    return nn.Sequential(nn.Linear(units, 8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 1)).double()
+def network():
+    """Return a network of 30 inputs, which have 435 pairs."""
+    return mlp(30, 8, 1, dropout=0.3)
 
 
-def explained(memory, groups=3, model=None, engine="auto", draws=12, points=40, **options):
-    model = model or network()
-    x = torch.randn(points, 30, generator=torch.Generator().manual_seed(3), dtype=torch.double)
-    explainer = geh.GEHExplainer(model, posterior=MCDropout(), engine=engine)
-    return explainer.explain(x, groups=groups, draws=draws, memory=memory, progress=False, **options)
+def explain_within(memory, *, rows=40, **options):
+    """Explain with a budget in GB: by default 40 rows in 3 groups with 12 draws."""
+    options = {"groups": 3, "draws": 12} | options
+    return explain_draws(network(), random_points(rows, 30, seed=3), posterior=MCDropout(), memory=memory, **options)
 
 
 @pytest.mark.parametrize("engine", ["auto", "exact", "stein"])
 @pytest.mark.parametrize("scale", [None, "std"])
 def test_moments_are_those_of_the_draws(engine, scale):
-    model = network()
-    kept, streamed = (explained(memory, model=model, engine=engine, scale=scale) for memory in (None, LITTLE))
+    kept, streamed = (explain_within(memory, engine=engine, scale=scale) for memory in (None, LITTLE))
     assert (kept.settings["draws_kept"], streamed.settings["draws_kept"]) == (True, False)
     for measure in ("geh", "aeh", "eah"):
         one, other = kept.scores(measure), streamed.scores(measure)
@@ -46,7 +46,7 @@ def test_moments_are_those_of_the_draws(engine, scale):
 
 
 def test_what_needs_the_draws_says_that_they_are_gone():
-    result = explained(LITTLE)
+    result = explain_within(LITTLE)
     for ask in (
         lambda: result.geh.draws,
         lambda: result.signed,
@@ -59,14 +59,14 @@ def test_what_needs_the_draws_says_that_they_are_gone():
 
 
 def test_the_number_of_groups_is_chosen_from_fewer_draws():
-    result = explained(LITTLE, groups="auto")
+    result = explain_within(LITTLE, groups="auto")
     assert not result.settings["draws_kept"]
     assert result.geh.n_draws == 12
     assert 1 <= result.settings["group_count"] <= 40
 
 
 def test_moments_are_saved_and_loaded(tmp_path):
-    result = explained(LITTLE)
+    result = explain_within(LITTLE)
     again = geh.Interactions.load(result.save(tmp_path / "moments"))
     for measure in ("geh", "aeh", "eah"):
         np.testing.assert_array_equal(again.scores(measure).mean, result.scores(measure).mean)
@@ -77,7 +77,7 @@ def test_moments_are_saved_and_loaded(tmp_path):
 
 @pytest.mark.parametrize("change", ["count", "shape", "missing", "negative", "nan"])
 def test_damaged_moments_are_refused(tmp_path, change):
-    path = explained(LITTLE).save(tmp_path / "moments.npz")
+    path = explain_within(LITTLE).save(tmp_path / "moments.npz")
     with np.load(path) as stored:
         arrays = dict(stored)
     if change == "count":
@@ -96,17 +96,16 @@ def test_damaged_moments_are_refused(tmp_path, change):
 @pytest.mark.parametrize("wrong", [0, -1.0, "much", True, float("nan"), float("inf")])
 def test_memory_is_a_number_of_gigabytes(wrong):
     with pytest.raises(geh.GEHError, match=r"memory=.*positive number of GB"):
-        explained(wrong)
+        explain_within(wrong)
 
 
 def test_too_many_units_for_the_memory_are_refused_with_a_way_out():
     with pytest.raises(geh.GEHError, match=r"30 units have 435 pairs.*units=explainer.screen\(inputs\)"):
-        explained(1e-5)
+        explain_within(1e-5)
 
 
 def test_the_result_does_not_depend_on_the_budget_of_a_chunk():
-    model = network()
-    complete, pieces = (explained(memory, model=model, points=200) for memory in (None, 2e-3))
+    complete, pieces = (explain_within(memory, rows=200) for memory in (None, 2e-3))
     np.testing.assert_allclose(pieces.geh.mean, complete.geh.mean, rtol=1e-10, atol=1e-13)
 
 
@@ -116,9 +115,8 @@ def test_nothing_is_left_behind(engine):
         gc.collect()
         return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
 
-    model = network()
-    explained(None, model=model, engine=engine)
+    explain_within(None, engine=engine)
     before = alive()
     for _ in range(3):
-        explained(None, model=model, engine=engine)
+        explain_within(None, engine=engine)
     assert alive() == before

@@ -9,6 +9,9 @@ import geh_explain as geh
 from geh_explain.run.record import RunRecord
 from geh_explain.scores.draws import DrawMoments, Draws
 
+#: The name of a unit deep in a network, which is too long for one line of a plot.
+LONG_NAME = "features.denseblock4.denselayer16.conv2[1024]"
+
 
 def result_of(signed: np.ndarray, names: Sequence[str], labels: Any, **record: Any) -> geh.Interactions:
     """Return the result whose group means have the draws ``signed`` (K, M, P); EAH is the mean of their sizes."""
