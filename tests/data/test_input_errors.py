@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from expected_errors import ROWS, Applied, Net, cases, frame, refused, valid_points
-from explaining import explain_point
+from explaining import explain_point, uniform_points
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import geh_explain as geh
@@ -179,3 +179,8 @@ def test_a_shuffling_loader_repeats_itself_when_it_is_streamed(own):
         rtol=1e-4,
     )
     assert not own or torch.equal(generator.get_state(), before)
+
+
+def test_a_missing_batch_dimension_is_suspected():
+    with pytest.raises(geh.GEHError, match="batch dimension missing"):
+        explain_point(lambda x: x**2, uniform_points(1, 4)[0])

@@ -1,4 +1,4 @@
-"""Scores for every kind of input, argument, target and output, compared with the plain reference."""
+"""Scores for every kind of input, argument and target, compared with the plain reference."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from explaining import explain_point, random_points
+from explaining import explain_point, random_points, uniform_points
 from networks import mlp
 from reference import local_hessians
 from reference_scores import CLOSE, assert_scores
@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import geh_explain as geh
 
-# Inputs, additional arguments, targets and outputs.
+# Inputs, additional arguments and targets.
 
 
 def test_a_tuple_of_inputs_is_one_row_of_columns_side_by_side() -> None:
@@ -85,41 +85,6 @@ def test_a_tuple_picks_one_of_many_outputs_per_row() -> None:
     local = local_hessians(lambda x: net(x)[torch.arange(12), picked], x)
     assert_scores(explain_point(model, x, per_row, batch_size=5, groups=3), local)
     assert_scores(explain_point(model, x, torch.tensor(per_row), groups=3), local)
-
-
-def test_the_probability_of_one_column_is_its_sigmoid() -> None:
-    net, x = mlp(4, 8, 1, gain=2.0), random_points(12, 4)
-    local = local_hessians(lambda x: torch.sigmoid(net(x)[:, 0]), x)
-    assert_scores(explain_point(net, x, output="probability", groups=3), local)
-    assert_scores(explain_point(lambda x: net(x)[:, 0], x, output="probability", groups=3), local)
-
-
-def test_the_probability_of_several_columns_is_their_softmax() -> None:
-    net, x = mlp(4, 8, 3, gain=2.0), random_points(12, 4)
-
-    def second_class(x: Tensor) -> Tensor:
-        odds = net(x).exp()
-        return odds[:, 1] / odds.sum(dim=1)
-
-    assert_scores(explain_point(net, x, 1, output="probability", groups=3), local_hessians(second_class, x))
-
-
-def test_the_probability_of_a_map_of_classes_is_over_the_classes() -> None:
-    net, x = mlp(4, 8, 6, gain=2.0), random_points(12, 4)
-
-    def class_1_at_place_2(x: Tensor) -> Tensor:
-        odds = net(x).reshape(-1, 2, 3).exp()
-        return odds[:, 1, 2] / (odds[:, 0, 2] + odds[:, 1, 2])
-
-    result = explain_point(lambda x: net(x).reshape(-1, 2, 3), x, (1, 2), output="probability", groups=3)
-    assert_scores(result, local_hessians(class_1_at_place_2, x))
-
-
-def test_a_callable_output_defines_the_explained_number() -> None:
-    net, x = mlp(4, 8, 3, gain=2.0), random_points(12, 4)
-    margin = lambda out: out["logits"][:, 0] - out["logits"][:, 1] ** 2  # noqa: E731
-    result = explain_point(lambda x: {"logits": net(x), "other": None}, x, output=margin, groups=3)
-    assert_scores(result, local_hessians(lambda x: net(x)[:, 0] - net(x)[:, 1] ** 2, x))
 
 
 # Kinds of inputs.
@@ -221,3 +186,12 @@ def test_a_shuffling_loader_never_matches_per_row_arguments_with_other_rows(what
         return
     for name in ("aeh", "geh", "eah"):
         np.testing.assert_allclose(getattr(result, name).mean, getattr(expected, name).mean, rtol=0, atol=CLOSE)
+
+
+def test_a_series_of_targets_is_one_per_row():
+    def model(x: Tensor) -> Tensor:
+        return torch.stack([x.prod(1), 2 * x.prod(1)], dim=1)
+
+    x, target = uniform_points(10, 3), np.arange(10) % 2
+    series = explain_point(model, x, target=pd.Series(target))
+    assert np.array_equal(series.signed, explain_point(model, x, target=target).signed)

@@ -75,20 +75,6 @@ def test_signs_cancel_within_a_group_and_not_between_groups() -> None:
     assert crossed.geh.mean[0, 1] == 2 / 4 * (-2 + 4) / 2 + 2 / 4 * (2 + 8) / 2
 
 
-def test_groups_of_one_point_are_measured_and_said_to_be_suspicious() -> None:
-    x = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [2.0, 0.0], [4.0, 0.0]])
-    with pytest.warns(geh.GEHWarning, match="1 of 2 groups"):
-        result = explain_point(lambda x: x[:, 0] ** 2 * x[:, 1], x, groups=[0, 1, 1, 1])
-    assert result.geh.mean[0, 1] == 1 / 4 * 2 + 3 / 4 * (2 + 4 + 8) / 3
-
-
-def test_far_apart_clouds_become_the_groups() -> None:
-    cloud = torch.arange(30) % 3
-    x = 0.1 * random_points(30, 2) + 10.0 * torch.stack([cloud, cloud**2], dim=1)
-    labels = explain_point(lambda x: x[:, 0] ** 2 * x[:, 1], x, groups=3).labels
-    assert len({(int(a), int(b)) for a, b in zip(cloud, labels, strict=True)}) == 3
-
-
 def test_an_additive_function_has_no_interactions_and_says_so() -> None:
     with pytest.warns(geh.GEHWarning, match="additive"):
         result = explain_point(lambda x: x.sin().sum(dim=1), random_points(20, 3), groups=3)
@@ -137,41 +123,3 @@ def test_pixels_of_an_image_agree_with_the_reference() -> None:
     result = explain_point(net, x, target=1, groups=2)
     assert_scores(result, local_hessians(lambda flat: net(flat.reshape(-1, 1, 6, 6))[:, 1], x.flatten(1)))
     assert result.names[7] == "x[0,1,1]"
-
-
-# The number of groups.
-
-
-def test_the_distances_between_numbers_of_groups_are_weighted_by_ranks() -> None:
-    net, x = mlp(5, 10, 10, 1, gain=2.0), random_points(60, 5)
-    choice = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate()).choose_groups(
-        x, max_groups=9, progress=False
-    )
-    assert isinstance(choice, geh.GroupChoice)
-    np.testing.assert_array_equal(choice.counts, np.arange(2, 10))
-    by_hand = reference.rank_weighted_distances(choice.scores)
-    assert max(by_hand) > 0
-    np.testing.assert_allclose(choice.delta, by_hand, rtol=1e-10, atol=1e-15)
-
-
-@pytest.mark.parametrize("draws", [4, 30])
-def test_the_scores_of_every_number_of_groups_are_those_of_explaining_with_it(draws: int) -> None:
-    net = nn.Sequential(*mlp(4, 10, 10, 1, gain=2.0)[:-1], nn.Dropout(0.2), nn.Linear(10, 1).double())
-    explainer, x = geh.GEHExplainer(net), random_points(30, 4)
-    choice = explainer.choose_groups(x, max_groups=6, draws=draws, progress=False)
-    for groups, scores in enumerate(choice.scores, start=1):
-        result = explainer.explain(x, groups=groups, draws=draws, progress=False)
-        np.testing.assert_allclose(scores, result.geh.draws.mean(axis=0), rtol=0, atol=CLOSE)
-
-
-def test_after_the_chosen_number_the_distances_stay_small() -> None:
-    net, x = mlp(5, 10, 10, 1, gain=2.0), random_points(60, 5)
-    explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
-    choice = explainer.choose_groups(x, progress=False)
-    later = choice.delta[choice.counts > choice.chosen]
-    assert choice.delta[choice.counts == choice.chosen] > max(later, default=0)
-    assert max(later, default=0) <= max(0.05 * choice.delta.max(), 1e-4)
-    automatic = explainer.explain(x, groups="auto", progress=False)
-    assert automatic.settings["group_count"] == choice.chosen
-    np.testing.assert_array_equal(automatic.labels, explain_point(net, x, groups=choice.chosen).labels)
-    np.testing.assert_allclose(automatic.geh.draws[0], choice.scores[choice.chosen - 1], rtol=0, atol=CLOSE)

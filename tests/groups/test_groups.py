@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import torch
+from explaining import explain_point, random_points
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 
@@ -145,3 +147,17 @@ def test_many_points_are_assigned_to_groups_found_from_a_sample(monkeypatch: pyt
     explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
     result = explainer.explain(torch.as_tensor(points), groups=3, progress=False)
     assert partition(result.labels) == partition(truth)
+
+
+def test_groups_of_one_point_are_measured_and_said_to_be_suspicious() -> None:
+    x = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [2.0, 0.0], [4.0, 0.0]])
+    with pytest.warns(geh.GEHWarning, match="1 of 2 groups"):
+        result = explain_point(lambda x: x[:, 0] ** 2 * x[:, 1], x, groups=[0, 1, 1, 1])
+    assert result.geh.mean[0, 1] == 1 / 4 * 2 + 3 / 4 * (2 + 4 + 8) / 3
+
+
+def test_far_apart_clouds_become_the_groups() -> None:
+    cloud = torch.arange(30) % 3
+    x = 0.1 * random_points(30, 2) + 10.0 * torch.stack([cloud, cloud**2], dim=1)
+    labels = explain_point(lambda x: x[:, 0] ** 2 * x[:, 1], x, groups=3).labels
+    assert len({(int(a), int(b)) for a, b in zip(cloud, labels, strict=True)}) == 3

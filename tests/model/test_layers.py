@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from explaining import explain_point, random_points
-from reference import local_hessians
+from explaining import explain_point, random_points, uniform_points
+from reference import mean_hessian
 from torch import Tensor, nn
 
 import geh_explain as geh
@@ -20,11 +20,6 @@ Pair = namedtuple("Pair", ["first", "second"])
 class Output:
     logits: Tensor
     hidden: Tensor | None = None
-
-
-def mean_hessian(f, x) -> np.ndarray:
-    hessian = np.asarray(local_hessians(f, x)).mean(axis=0)
-    return np.abs(hessian) * ~np.eye(len(hessian), dtype=bool)
 
 
 class Several(nn.Module):
@@ -185,20 +180,6 @@ def test_token_ids_at_the_inputs_point_to_the_embedding():
         explain_point(nn.Sequential(nn.Embedding(5, 3), nn.Flatten()), torch.ones(4, 2, dtype=torch.long), target=0)
 
 
-def test_models_that_return_dataclasses_or_dicts_are_read_at_their_logits_or_at_a_key():
-    x = random_points(6, 3)
-    expected = mean_hessian(lambda u: u.prod(1), x)
-    for model in (
-        lambda x: Output(x.prod(1), x),
-        lambda x: {"logits": x.prod(1), "loss": x.sum()},
-    ):
-        assert explain_point(model, x).geh.mean == pytest.approx(expected)
-    assert explain_point(lambda x: {"a": x, "b": x.prod(1)}, x, output="b").geh.mean == pytest.approx(expected)
-    assert explain_point(lambda x: Output(x, x.prod(1)), x, output="hidden").geh.mean == pytest.approx(expected)
-    with pytest.raises(geh.GEHError, match=r"output='c'.*\['a', 'b'\]"):
-        explain_point(lambda x: {"a": x, "b": x}, x, output="c")
-
-
 def test_keyword_arguments_and_dictionaries_of_inputs_reach_the_model():
     class Model(nn.Module):
         def forward(self, x, *, weight, power=1.0):
@@ -245,123 +226,22 @@ def test_half_precision_is_explained_in_single_precision_and_restored(dtype):
     assert np.array_equal(result.signed, explain_point(model.float(), x.float()).signed)
 
 
-def test_a_single_row_is_enough():
-    x = random_points(1, 3)
-    assert explain_point(lambda x: x.prod(1), x).geh.mean == pytest.approx(mean_hessian(lambda u: u.prod(1), x))
-
-
-# Units of images and sequences
-
-
-def along(f, x: Tensor, directions: Tensor) -> np.ndarray:
-    """The mean of B^T H B, with the directions (D, *shape) written out."""
-    flat = directions.flatten(1)
-    hessian = sum(
-        torch.autograd.functional.hessian(lambda u: f(u[None])[0], row).reshape(flat.shape[1], -1) for row in x
-    )
-    projected = np.abs((flat @ hessian @ flat.T).numpy() / len(x))
-    return projected * ~np.eye(len(flat), dtype=bool)
-
-
-def small_cnn(channels: int = 2) -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(channels, 3, 3), nn.Tanh(), nn.Flatten(), nn.LazyLinear(1), nn.Flatten(0)).double()
-
-
-@pytest.mark.parametrize("size", [2, 3, (2, 4)])
-def test_the_pixels_of_a_patch_shift_together_also_at_the_edges(size):
-    model, x = small_cnn(), random_points(3, 2, 5, 6)
-    model(x)
-    height, width = (size, size) if isinstance(size, int) else size
-    boxes = [(i, j) for i in range(0, 5, height) for j in range(0, 6, width)]
-    directions = torch.zeros(len(boxes), 2, 5, 6).double()
-    for box, (i, j) in enumerate(boxes):
-        directions[box, :, i : i + height, j : j + width] = 1
-    result = explain_point(model, x, units=geh.units.Patches(size))
-    assert result.geh.mean == pytest.approx(along(model, x, directions), abs=1e-12)
-    assert result.names[:2] == ["x[0,0]", "x[0,1]"]
-
-
-def test_patches_of_channels_last_images_are_the_same():
-    model, x = small_cnn(), random_points(3, 2, 4, 4)
-    model(x)
-    last = explain_point(
-        lambda x: model(x.permute(0, 3, 1, 2)), x.permute(0, 2, 3, 1), units=geh.units.Patches(2, channels_last=True)
-    )
-    assert last.geh.mean == pytest.approx(explain_point(model, x, units=geh.units.Patches(2)).geh.mean)
-
-
-def test_tokens_and_heads_are_sums_of_directions():
-    torch.manual_seed(0)
-    weight = torch.randn(8, 8).double()
-
-    def model(x: Tensor) -> Tensor:
-        return (x @ weight).tanh().mean(1).prod(1)
-
-    x = random_points(3, 4, 8)
-    tokens, heads = torch.zeros(4, 4, 8).double(), torch.zeros(2, 4, 8).double()
-    for token in range(4):
-        tokens[token, token] = 1
-    for head in range(2):
-        heads[head, :, 4 * head : 4 * head + 4] = 1
-    assert explain_point(model, x, units=geh.units.Tokens()).geh.mean == pytest.approx(
-        along(model, x, tokens), abs=1e-12
-    )
-    assert explain_point(model, x, units=geh.units.Heads(2)).geh.mean == pytest.approx(
-        along(model, x, heads), abs=1e-12
-    )
-
-
-def test_the_channel_dimension_follows_from_the_parts_of_a_layer():
-    channels = geh.units.Channels()
-    swin = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU())
-    convnext = nn.Sequential(nn.Conv2d(8, 8, 3, groups=8, padding=1), nn.LayerNorm(8), nn.Linear(8, 8))
-    layer_norm_2d = type("LayerNorm2d", (nn.LayerNorm,), {})(8)
-    for module, shape, dim in (
-        (swin, (4, 4, 8), -1),
-        (convnext, (8, 4, 4), 1),
-        (layer_norm_2d, (8, 4, 4), 1),
-        (nn.Linear(8, 8), (4, 4, 8), -1),
-        (nn.ReLU(), (8, 4, 4), 1),
-        (nn.ReLU(), (5, 8), -1),
-        (nn.Conv1d(8, 8, 1), (8, 5), 1),
-        (nn.Conv2d(8, 8, 1), (8, 4, 4), 1),
-    ):
-        assert channels.bind(shape, module, None).dim == dim
-
-
 def test_a_projection_that_attention_never_calls_points_to_the_attention():
     model = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
     with pytest.raises(geh.GEHError, match=r"take layer='self_attn'"):
         explain_point(model, torch.randn(3, 5, 4), layer="self_attn.out_proj", target=(0, 0))
 
 
-def test_kinks_of_what_does_not_depend_on_the_units_are_left_alone():
-    class Biased(nn.Module):
+def test_a_layer_whose_calls_differ_in_shape_asks_for_one_of_them():
+    class Shared(nn.Module):
         def __init__(self):
             super().__init__()
-            self.bias = nn.Parameter(torch.linspace(-1, 1, 3).double())
+            self.wide, self.narrow, self.act = nn.Linear(3, 5), nn.Linear(5, 2), nn.Tanh()
 
         def forward(self, x):
-            return (x.tanh() + torch.relu(self.bias)).prod(1)
+            return self.act(self.narrow(self.act(self.wide(x)))).prod(1)
 
-    assert explain_point(Biased(), random_points(10, 3)).settings["smoothed"] is None
-
-
-def test_units_that_do_not_fit_the_layer_are_refused():
-    for units, words in (
-        (geh.units.Patches(2), "no image"),
-        (geh.units.Tokens(), "sequence"),
-        (geh.units.Heads(2), "equal heads"),
-    ):
-        with pytest.raises(geh.GEHError, match=words):
-            explain_point(lambda x: x.prod(1), random_points(4, 3), units=units)
-
-
-def test_a_scale_of_patches_is_the_spread_of_their_means():
-    x = random_points(20, 1, 4, 4) * torch.arange(1, 5).double()
-    explainer = geh.GEHExplainer(lambda x: x.sum((1, 2, 3)) ** 2, units=geh.units.Patches(2), posterior=POINT)
-    plain = explainer.explain(x, groups=1, progress=False).geh.mean
-    scaled = explainer.explain(x, groups=1, scale="std", progress=False).geh.mean
-    std = x.reshape(20, 2, 2, 2, 2).mean((2, 4)).reshape(20, 4).std(0, correction=0).numpy()
-    assert scaled == pytest.approx(plain * np.outer(std, std))
+    model, x = Shared().double(), uniform_points(20, 3)
+    with pytest.raises(geh.GEHError, match=r"\(5,\) and \(2,\).*Layer\('act', call=0\)"):
+        explain_point(model, x, layer="act")
+    assert len(explain_point(model, x, layer=geh.Layer("act", call=1)).names) == 2

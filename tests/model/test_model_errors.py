@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from expected_errors import ROWS, Applied, Net, cases, refused, valid_points
-from explaining import explain_point
+from explaining import explain_point, uniform_points
+from networks import mlp
 from torch import nn
 from torch.autograd.function import once_differentiable
 
@@ -277,3 +278,22 @@ def test_a_second_derivative_that_is_not_finite_is_refused():
     inputs = torch.cat([valid_points(5), torch.zeros(1, 3)])
     with refused(RuntimeError, "second derivatives", "NaN or infinite", "square roots"):
         explain_point(lambda x: x.square().sum(1).sqrt(), inputs, groups=2)
+
+
+@pytest.mark.parametrize("place", ["the model", "a part of it", "the data", "both", "the data of a callable"])
+def test_tensors_without_values_are_refused(place):
+    model, x = mlp(3, 8, 8, 1, dtype=torch.float), valid_points()
+    if place in ("the model", "both"):
+        model = model.to("meta")
+    if place == "a part of it":
+        model[2].to("meta")
+    if place.startswith("the data") or place == "both":
+        x = x.to("meta")
+    with pytest.raises(geh.GEHError, match="meta"):
+        explain_point((lambda x: x.prod(1)) if "callable" in place else model, x, groups=2)
+
+
+def test_batch_normalisation_over_the_batch_is_refused_in_words():
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 1)).double()
+    with pytest.raises(geh.GEHError, match=r"mixes rows.*running statistics"):
+        explain_point(net, uniform_points(10, 3))

@@ -3,6 +3,8 @@
 from itertools import pairwise
 
 import matplotlib
+from explaining import explain_point, uniform_points
+from synthetic_results import LONG_NAME, random_result, result_of, without_draws
 
 matplotlib.use("Agg")
 
@@ -10,7 +12,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgba
-from synthetic_results import LONG_NAME, random_result, result_of, without_draws
 
 import geh_explain as geh
 from geh_explain.analyses.surface import Surface
@@ -294,3 +295,13 @@ def test_the_curve_of_group_numbers_is_drawn_with_the_choice() -> None:
     assert curve.get_xdata() == pytest.approx(np.arange(2, 13))
     assert curve.get_ydata() == pytest.approx(choice.delta)
     assert set(chosen.get_xdata()) == {choice.chosen}
+
+
+def test_pictures_survive_dollars_and_long_names(tmp_path):
+    names = ["a_$", "$_b", "x^$", "features.denseblock4.denselayer16.conv2[1024]"]
+    result = explain_point(lambda x: x.prod(1), uniform_points(20, 4), names=names)
+    for axes in (result.plot.heatmap(), result.plot.intervals()):
+        axes.figure.savefig(tmp_path / "picture.png")
+        bounds = axes.get_window_extent()
+        assert bounds.width > 0.4 * axes.figure.bbox.width
+    plt.close("all")

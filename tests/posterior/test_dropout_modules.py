@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from explaining import explain_draws, explain_point, random_points
+from explaining import explain_draws, explain_point, random_points, uniform_points
 from posterior_cases import dropping, local_hessians, network, same
 from torch import nn
 
@@ -176,3 +176,19 @@ def test_a_forward_that_drops_more_often_than_the_first_one_is_refused():
 def test_a_forward_that_drops_less_often_than_the_first_one_is_refused():
     with pytest.raises(geh.GEHError):
         explain_draws(Erratic(lambda rows: rows == 1), random_points(20, 3), posterior=MCDropout(), groups=2)
+
+
+@pytest.mark.filterwarnings("ignore:posterior=None")
+def test_dropout_inside_a_recurrent_layer_is_said_to_be_out_of_reach():
+    class Model(nn.Module):
+        def __init__(self, p):
+            super().__init__()
+            self.rnn, self.drop = nn.LSTM(2, 4, num_layers=2, dropout=0.5, batch_first=True), nn.Dropout(p)
+
+        def forward(self, x):
+            return self.drop(self.rnn(x)[0][:, -1]).prod(1)
+
+    x = uniform_points(12, 6).reshape(12, 3, 2)
+    for p in (0.0, 0.3):
+        with pytest.warns(geh.GEHWarning, match="'rnn' is inside torch's own kernel"):
+            geh.GEHExplainer(Model(p).double()).explain(x, groups=1, draws=3, progress=False)

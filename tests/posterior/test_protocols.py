@@ -1,13 +1,13 @@
 """A user's own posterior is one small class; the functions that use posteriors; their reprs."""
 
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from explaining import explain_draws, random_points
+from explaining import explain_draws, random_points, uniform_points
 from posterior_cases import dropping, local_hessians, network, same, with_twins
 from torch import nn
 
@@ -323,3 +323,13 @@ def test_reprs_are_short_and_without_memory_addresses(words):
     assert repr(REPRS[words]()) == words
     assert not re.search("0x[0-9a-f]{4}", words)
     assert len(words) < 60
+
+
+def test_a_posterior_that_never_ends_is_asked_for_as_many_draws_as_wanted():
+    class Endless:
+        def draws(self, model, n, seed):
+            while True:
+                yield nullcontext()
+
+    with pytest.warns(geh.GEHWarning, match="same scores"):
+        assert len(explain_draws(lambda x: x.prod(1), uniform_points(10, 3), posterior=Endless(), draws=4).signed) == 4

@@ -5,7 +5,8 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
-from explaining import explain_draws, random_points
+from explaining import explain_draws, random_points, uniform_points
+from networks import mlp
 from posterior_cases import local_hessians, network, same, trained
 from torch import nn
 from torch.func import functional_call, hessian, vmap
@@ -210,3 +211,10 @@ def test_samples_without_the_prefix_are_left_out_and_none_is_an_error():
     assert [list(state) for state in WeightSamples.from_pyro(drawn, prefix="net.").samples] == [["weight"]] * 5
     with pytest.raises(geh.GEHError, match="prefix='model"):
         WeightSamples.from_pyro(drawn, prefix="model.")
+
+
+def test_a_callable_that_runs_out_of_samples_is_refused():
+    net = mlp(3, 16, 1, seed=1)
+    samples = [net.state_dict()] * 5
+    with pytest.raises(geh.GEHError, match=r"no sample for k=5.*fewer draws"):
+        explain_draws(net, uniform_points(10, 3), posterior=geh.posterior.WeightSamples(lambda k: samples[k]), draws=9)

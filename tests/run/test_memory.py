@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 import torch
-from explaining import explain_draws, random_points
+from explaining import explain_draws, explain_point, random_points
 from networks import mlp
 
 import geh_explain as geh
@@ -120,3 +120,14 @@ def test_nothing_is_left_behind(engine):
     for _ in range(3):
         explain_within(None, engine=engine)
     assert alive() == before
+
+
+@pytest.mark.parametrize(("units", "options"), [(200_000, {}), (2000, {"memory": 0.01})])
+def test_more_pairs_than_fit_are_refused_with_a_way_out(units, options):
+    with pytest.raises(geh.GEHError, match=rf"{units:,} units .* memory .*units=explainer\.screen\(inputs\)"):
+        explain_point(lambda x: x.sum(1) ** 2, torch.zeros(2, units), groups=1, **options)
+
+
+def test_more_units_than_memory_can_hold_are_refused_before_the_work():
+    with pytest.raises(geh.GEHError, match=r"150,528 units have 11,329,264,128 pairs.*Channels\(\)"):
+        explain_point(lambda x: x.sum((1, 2, 3)) ** 2, torch.zeros(2, 3, 224, 224))

@@ -100,3 +100,8 @@ def _rank(scores: Array, pair: int) -> float:
     below = sum(score < scores[pair] for score in scores)
     equal = sum(score == scores[pair] for score in scores)
     return float(below + (equal + 1) / 2)
+
+
+def mean_hessian(f: Callable[[Tensor], Tensor], x: Tensor) -> Array:
+    """Absolute mean Hessian (d, d) of ``f`` over the points, with a zero diagonal: GEH of one group."""
+    return aeh(local_hessians(f, x))

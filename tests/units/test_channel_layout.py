@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from explaining import explain_point, random_points
 from torch import Tensor, nn
 
 import geh_explain as geh
@@ -20,29 +21,36 @@ class Bare(nn.Module):
         return self.last(self.odd(hidden.repeat(1, 1, 1, 3)).flatten(1))
 
 
-def _explained(model: nn.Module, layer: str, shape: tuple[int, ...], **options: object) -> geh.Interactions:
-    explainer = geh.GEHExplainer(model, layer, posterior=geh.posterior.PointEstimate(), **options)
-    return explainer.explain(torch.randn(4, *shape), groups=1, progress=False)
-
-
 @pytest.mark.parametrize(
-    ("model", "layer", "shape", "channels"),
+    ("make", "layer", "shape", "channels"),
     [
-        (Bare(), "act", (2, 3, 3), 5),
-        (nn.Sequential(nn.Conv1d(2, 5, 1), nn.Tanh(), nn.Flatten(), nn.Linear(15, 4), nn.Softmax(1)), "1", (2, 3), 5),
+        (Bare, "act", (2, 3, 3), 5),
         (
-            nn.Sequential(nn.Conv2d(2, 5, 1), nn.Tanh(), nn.Flatten(), nn.Linear(45, 4), nn.Softmax(1)),
+            lambda: nn.Sequential(nn.Conv1d(2, 5, 1), nn.Tanh(), nn.Flatten(), nn.Linear(15, 4), nn.Softmax(1)),
+            "1",
+            (2, 3),
+            5,
+        ),
+        (
+            lambda: nn.Sequential(nn.Conv2d(2, 5, 1), nn.Tanh(), nn.Flatten(), nn.Linear(45, 4), nn.Softmax(1)),
             "1",
             (2, 3, 3),
             5,
         ),
         # Registered before its neighbour, and beside one of another width.
-        (nn.Sequential(nn.Tanh(), nn.LayerNorm(4), nn.Flatten(), nn.Linear(36, 4), nn.Softmax(1)), "0", (3, 3, 4), 4),
+        (
+            lambda: nn.Sequential(nn.Tanh(), nn.LayerNorm(4), nn.Flatten(), nn.Linear(36, 4), nn.Softmax(1)),
+            "0",
+            (3, 3, 4),
+            4,
+        ),
     ],
 )
-def test_a_bare_activation_has_the_channels_of_its_neighbours(model, layer, shape, channels, recwarn) -> None:
-    options = {"output": lambda out: out[:, 0]}
-    assert len(_explained(model, layer, shape, **options).names) == channels
+def test_a_bare_activation_has_the_channels_of_its_neighbours(make, layer, shape, channels, recwarn) -> None:
+    result = explain_point(
+        make(), random_points(4, *shape, dtype=torch.float), layer=layer, output=lambda out: out[:, 0]
+    )
+    assert len(result.names) == channels
     assert not [warning for warning in recwarn if "holds its channels" in str(warning.message)]
 
 
@@ -50,9 +58,28 @@ def test_a_guessed_channel_dimension_gives_a_warning() -> None:
     with pytest.warns(
         geh.GEHWarning, match=r"\(batch, 3, 3, 15\), holds its channels, and Channels\(dim=1\) was taken"
     ):
-        _explained(Bare(), "odd", (2, 3, 3), output="probability")
+        explain_point(Bare(), random_points(4, 2, 3, 3, dtype=torch.float), layer="odd", output="probability")
 
 
 def test_an_explicit_channel_dimension_gives_no_warning(recwarn) -> None:
-    assert len(_explained(Bare(), "odd", (2, 3, 3), output="probability", units=geh.units.Channels(dim=-1)).names) == 15
+    x, units = random_points(4, 2, 3, 3, dtype=torch.float), geh.units.Channels(dim=-1)
+    assert len(explain_point(Bare(), x, layer="odd", output="probability", units=units).names) == 15
     assert not [warning for warning in recwarn if "holds its channels" in str(warning.message)]
+
+
+def test_the_channel_dimension_follows_from_the_parts_of_a_layer():
+    channels = geh.units.Channels()
+    swin = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU())
+    convnext = nn.Sequential(nn.Conv2d(8, 8, 3, groups=8, padding=1), nn.LayerNorm(8), nn.Linear(8, 8))
+    layer_norm_2d = type("LayerNorm2d", (nn.LayerNorm,), {})(8)
+    for module, shape, dim in (
+        (swin, (4, 4, 8), -1),
+        (convnext, (8, 4, 4), 1),
+        (layer_norm_2d, (8, 4, 4), 1),
+        (nn.Linear(8, 8), (4, 4, 8), -1),
+        (nn.ReLU(), (8, 4, 4), 1),
+        (nn.ReLU(), (5, 8), -1),
+        (nn.Conv1d(8, 8, 1), (8, 5), 1),
+        (nn.Conv2d(8, 8, 1), (8, 4, 4), 1),
+    ):
+        assert channels.bind(shape, module, None).dim == dim

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from explaining import explain_point, explain_point_quietly, random_points
+from explaining import explain_draws, explain_point, explain_point_quietly, random_points, uniform_points
 from kinked_functions import (
     ESSENTIAL,
     Kink,
@@ -193,3 +193,17 @@ def test_part_of_a_tensor_changed_in_place_is_smoothed() -> None:
 def test_a_wrong_smooth_is_refused(smooth: Any) -> None:
     with pytest.raises(geh.GEHError, match="smooth="):
         geh.GEHExplainer(nn.ReLU(), smooth=smooth)
+
+
+@pytest.mark.filterwarnings("ignore:smoothing the kinks")
+def test_each_member_of_an_ensemble_is_smoothed_by_its_own_kinks():
+    members = [
+        mlp(3, 16, 1, seed=1),
+        mlp(3, 16, 1, activation=nn.ReLU, seed=1),
+        mlp(3, 16, 16, 16, 1, activation=nn.ReLU, seed=3),
+    ]
+    x = uniform_points(100, 3)
+    together = explain_draws(members[0], x, posterior=geh.posterior.Ensemble(members)).signed
+    for draw, member in zip(together, members, strict=True):
+        assert draw == pytest.approx(explain_point(member, x).signed[0], abs=1e-12)
+        assert draw.any()

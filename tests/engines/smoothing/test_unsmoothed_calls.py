@@ -125,3 +125,15 @@ def test_a_clamp_that_clamps_one_point_of_many_is_smoothed_whatever_the_batches(
     for batch_size in (None, 1, 10):
         result = explain_point_quietly(lambda x: x.sum(dim=1).clamp(min=0.0), x, batch_size=batch_size)
         assert result.settings["smoothed"]["functions"] == {"clamp": 1}
+
+
+def test_kinks_of_what_does_not_depend_on_the_units_are_left_alone():
+    class Biased(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = nn.Parameter(torch.linspace(-1, 1, 3).double())
+
+        def forward(self, x):
+            return (x.tanh() + torch.relu(self.bias)).prod(1)
+
+    assert explain_point(Biased(), random_points(10, 3)).settings["smoothed"] is None
