@@ -1,6 +1,7 @@
 """Captum's way of working: its own classes and ours on the same models, with the same arguments."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import captum.attr
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from captum.attr import FeatureAblation, IntegratedGradients, LayerConductance, NoiseTunnel
+from explaining import random_points
 from state_comparison import model_state
 from torch import nn
 
@@ -15,7 +17,11 @@ import geh_explain as geh
 import geh_explain.captum
 from geh_explain.captum import GroupExpectedHessian, InputHessian, LayerHessian
 
-X = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+@cache
+def four_features():
+    """Return six points of four features."""
+    return random_points(6, 4)
 
 
 def net(outputs=3):
@@ -61,12 +67,12 @@ TARGETS = {
 def test_input_hessians_are_the_hessians_whatever_form_the_target_has(target):
     given, columns = TARGETS[target]
     model = net()
-    found = InputHessian(model).attribute(X, target=given)
+    found = InputHessian(model).attribute(four_features(), target=given)
     for row, column in enumerate(columns):
-        wanted = hessians(lambda x, column=column: model(x)[:, column], X[row : row + 1])[0]
+        wanted = hessians(lambda x, column=column: model(x)[:, column], four_features()[row : row + 1])[0]
         torch.testing.assert_close(found[row], wanted)
     # Captum takes the same target.
-    assert IntegratedGradients(model).attribute(X, target=given).shape == X.shape
+    assert IntegratedGradients(model).attribute(four_features(), target=given).shape == four_features().shape
 
 
 @pytest.mark.parametrize("target", [(1, 0), [(0, 0), (1, 1), (0, 1), (1, 0), (0, 0), (1, 1)]], ids=["tuple", "tuples"])
@@ -76,12 +82,12 @@ def test_targets_of_outputs_with_more_dimensions(target):
     def forward(x):
         return model(x).reshape(-1, 2, 2)
 
-    found = InputHessian(forward).attribute(X, target=target)
+    found = InputHessian(forward).attribute(four_features(), target=target)
     for row in range(6):
         i, j = target[row] if isinstance(target, list) else target
-        wanted = hessians(lambda x, i=i, j=j: forward(x)[:, i, j], X[row : row + 1])[0]
+        wanted = hessians(lambda x, i=i, j=j: forward(x)[:, i, j], four_features()[row : row + 1])[0]
         torch.testing.assert_close(found[row], wanted)
-    assert IntegratedGradients(forward).attribute(X, target=target).shape == X.shape
+    assert IntegratedGradients(forward).attribute(four_features(), target=target).shape == four_features().shape
 
 
 def test_additional_arguments_go_to_the_model_as_in_captum():
@@ -89,18 +95,18 @@ def test_additional_arguments_go_to_the_model_as_in_captum():
         return weights * x[:, 0] ** power * x[:, 1]
 
     weights = torch.arange(1.0, 7.0).double()
-    found = InputHessian(forward).attribute(X, additional_forward_args=(weights, 2))
-    torch.testing.assert_close(found[:, 0, 1], weights * 2 * X[:, 0])
+    found = InputHessian(forward).attribute(four_features(), additional_forward_args=(weights, 2))
+    torch.testing.assert_close(found[:, 0, 1], weights * 2 * four_features()[:, 0])
     assert (found[:, 2:] == 0).all()
-    attributions = IntegratedGradients(forward).attribute(X, additional_forward_args=(weights, 2))
-    assert attributions.shape == X.shape
+    attributions = IntegratedGradients(forward).attribute(four_features(), additional_forward_args=(weights, 2))
+    assert attributions.shape == four_features().shape
 
 
 def test_a_tuple_of_inputs_gives_a_tuple():
     def forward(a, b):
         return a[:, 0] * b[:, 1] + b[:, 0] * b[:, 1] ** 2
 
-    a, b = X[:, :1], X[:, 1:3]
+    a, b = four_features()[:, :1], four_features()[:, 1:3]
     of_a, of_b = InputHessian(forward).attribute((a, b))
     assert (of_a.shape, of_b.shape) == ((6, 1, 3), (6, 2, 3))
     torch.testing.assert_close(of_a[:, 0, 2], torch.ones(6).double())
@@ -112,11 +118,11 @@ def test_a_tuple_of_inputs_gives_a_tuple():
 
 def test_layer_hessians_are_those_of_the_part_above():
     model = net()
-    found = LayerHessian(model, model[1]).attribute(X, target=1)
-    torch.testing.assert_close(found, hessians(lambda h: model[2:](h)[:, 1], model[:2](X).detach()))
-    by_name = LayerHessian(model, "1").attribute(X, target=1)
+    found = LayerHessian(model, model[1]).attribute(four_features(), target=1)
+    torch.testing.assert_close(found, hessians(lambda h: model[2:](h)[:, 1], model[:2](four_features()).detach()))
+    by_name = LayerHessian(model, "1").attribute(four_features(), target=1)
     torch.testing.assert_close(by_name, found)
-    by_function = LayerHessian(lambda x: 2 * model(x), model[1]).attribute(X, target=1)
+    by_function = LayerHessian(lambda x: 2 * model(x), model[1]).attribute(four_features(), target=1)
     torch.testing.assert_close(by_function, 2 * found)
 
 
@@ -134,8 +140,8 @@ def test_noise_tunnels_average_hessians(kind):
         return x[:, 0] * x[:, 1] ** 2 + x[:, 2] * x[:, 3]
 
     torch.manual_seed(0)
-    found = NoiseTunnel(InputHessian(forward)).attribute(X, nt_type=kind, nt_samples=2000, stdevs=0.5)
-    mean, variance = 2 * X[:, 1], 4 * 0.25  # of 2 (x1 + noise)
+    found = NoiseTunnel(InputHessian(forward)).attribute(four_features(), nt_type=kind, nt_samples=2000, stdevs=0.5)
+    mean, variance = 2 * four_features()[:, 1], 4 * 0.25  # of 2 (x1 + noise)
     wanted = {"smoothgrad": mean, "smoothgrad_sq": mean**2 + variance, "vargrad": 0 * mean + variance}[kind]
     torch.testing.assert_close(found[:, 0, 1], wanted, atol=0.35, rtol=0.1)
     constant = {"smoothgrad": 1.0, "smoothgrad_sq": 1.0, "vargrad": 0.0}[kind]
@@ -147,42 +153,42 @@ def test_a_noise_tunnel_takes_layers_targets_and_partitions():
     torch.manual_seed(0)
     method = NoiseTunnel(LayerHessian(model, model[1]))
     found = method.attribute(
-        X, nt_samples=8, nt_samples_batch_size=3, stdevs=0.0, target=torch.tensor([0, 1, 2, 2, 1, 0])
+        four_features(), nt_samples=8, nt_samples_batch_size=3, stdevs=0.0, target=torch.tensor([0, 1, 2, 2, 1, 0])
     )
-    plain = LayerHessian(model, model[1]).attribute(X, target=torch.tensor([0, 1, 2, 2, 1, 0]))
+    plain = LayerHessian(model, model[1]).attribute(four_features(), target=torch.tensor([0, 1, 2, 2, 1, 0]))
     torch.testing.assert_close(found, plain)
 
 
 def test_one_workflow_with_captums_own_methods():
     model = net()
     before = model_state(model)
-    gradients = IntegratedGradients(model).attribute(X, target=0)
-    conductance = LayerConductance(model, model[1]).attribute(X, target=0)
-    ablation = FeatureAblation(model).attribute(X, target=0)
-    pairs = InputHessian(model).attribute(X, target=0)
-    hidden = LayerHessian(model, model[1]).attribute(X, target=0)
-    mean, std = GroupExpectedHessian(model).attribute(X, target=0, groups=2, draws=20, return_std=True)
-    assert gradients.shape == ablation.shape == X.shape
+    gradients = IntegratedGradients(model).attribute(four_features(), target=0)
+    conductance = LayerConductance(model, model[1]).attribute(four_features(), target=0)
+    ablation = FeatureAblation(model).attribute(four_features(), target=0)
+    pairs = InputHessian(model).attribute(four_features(), target=0)
+    hidden = LayerHessian(model, model[1]).attribute(four_features(), target=0)
+    mean, std = GroupExpectedHessian(model).attribute(four_features(), target=0, groups=2, draws=20, return_std=True)
+    assert gradients.shape == ablation.shape == four_features().shape
     assert conductance.shape == (6, 5)
     assert (pairs.shape, hidden.shape, mean.shape, std.shape) == ((6, 4, 4), (6, 5, 5), (4, 4), (4, 4))
     assert model_state(model) == before
-    again = LayerConductance(model, model[1]).attribute(X, target=0)
+    again = LayerConductance(model, model[1]).attribute(four_features(), target=0)
     torch.testing.assert_close(again, conductance)
 
 
 def test_global_measures_are_those_of_the_explainer():
     model = net()
     method = GroupExpectedHessian(model, model[1])
-    found = method.attribute(X, 1, measure="aeh", groups=2, draws=10)
-    wanted = geh.GEHExplainer(model, "1").explain(X, 1, groups=2, draws=10, progress=False)
+    found = method.attribute(four_features(), 1, measure="aeh", groups=2, draws=10)
+    wanted = geh.GEHExplainer(model, "1").explain(four_features(), 1, groups=2, draws=10, progress=False)
     np.testing.assert_allclose(found.numpy(), wanted.aeh.mean)
-    assert isinstance(method.explain(X, 1, groups=2, draws=10), geh.Interactions)
+    assert isinstance(method.explain(four_features(), 1, groups=2, draws=10), geh.Interactions)
 
 
 def test_gradients_that_are_off_and_inputs_that_want_them_do_not_matter():
     model = net()
-    wanted = InputHessian(model).attribute(X, target=0)
-    x = X.clone().requires_grad_()
+    wanted = InputHessian(model).attribute(four_features(), target=0)
+    x = four_features().clone().requires_grad_()
     with torch.no_grad():
         found = InputHessian(model).attribute(x, target=0)
     torch.testing.assert_close(found, wanted)
@@ -194,8 +200,8 @@ def test_wrong_arguments_are_named():
     with pytest.raises(geh.GEHError, match="inputs is a list; give a tensor"):
         InputHessian(net()).attribute([1, 2], target=0)
     with pytest.raises(geh.GEHError, match="target"):
-        InputHessian(net()).attribute(X)
+        InputHessian(net()).attribute(four_features())
     with pytest.raises(geh.GEHError, match="is not part of the model"):
         LayerHessian(net(), nn.Linear(2, 2))
     with pytest.raises(geh.GEHError, match="measure='hessian' is unknown"):
-        GroupExpectedHessian(net()).attribute(X, 0, measure="hessian", groups=2, draws=2)
+        GroupExpectedHessian(net()).attribute(four_features(), 0, measure="hessian", groups=2, draws=2)

@@ -1,5 +1,7 @@
 """Fitting: it learns, is reproducible, keeps the best weights, also when interrupted, and refuses unusable data."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -229,37 +231,58 @@ def test_members_of_an_ensemble_have_different_rows_and_agree_on_the_strongest_p
     assert len({tuple(net.low.tolist()) for net in nets}) > 1
 
 
-X, Y = table(60)
+@cache
+def small_table():
+    """Return the inputs (60, 4) and the target (60,) of a table."""
+    return table(60)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: quiet(HybridNet(4), torch.where(X > 0.99, torch.nan, X), Y), "^X (is|are|has|have) NaN|^X.*NaN"),
         (
-            lambda: quiet(HybridNet(4), pd.DataFrame(X.numpy()).assign(c=1.0)[[0, 1, 2, "c"]], Y),
+            lambda: quiet(
+                HybridNet(4), torch.where(small_table()[0] > 0.99, torch.nan, small_table()[0]), small_table()[1]
+            ),
+            "^X (is|are|has|have) NaN|^X.*NaN",
+        ),
+        (
+            lambda: quiet(
+                HybridNet(4), pd.DataFrame(small_table()[0].numpy()).assign(c=1.0)[[0, 1, 2, "c"]], small_table()[1]
+            ),
             "column 'c' is the same",
         ),
-        (lambda: quiet(HybridNet(4), X, Y[:50]), "y has shape \\(50,\\) for 60 rows"),
-        (lambda: quiet(HybridNet(4), X, torch.stack([Y, Y], 1)), "outputs=2"),
-        (lambda: quiet(HybridNet(4), X, torch.full_like(Y, 2.0)), "the same in all rows"),
-        (lambda: quiet(HybridNet(4), X, Y.log() - 1e9 * torch.inf), "y is NaN or infinite in row"),
-        (lambda: quiet(HybridNet(4), X, torch.zeros(60).long()), "one class only"),
-        (lambda: quiet(HybridNet(4), X, torch.arange(60) % 2 + 1), "count classes from 0"),
-        (lambda: quiet(HybridNet(4), X, np.array(["a", "b"] * 30)), "LabelEncoder"),
-        (lambda: quiet(HybridNet(4), X[:6], Y[:6]), "too few to hold"),
-        (lambda: quiet(HybridNet(4), X, Y, validation=1.5), "validation=1.5"),
-        (lambda: quiet(HybridNet(4), X, Y, lr=0), "lr=0"),
-        (lambda: quiet(HybridNet(4), X, Y, task="ranking"), "task='ranking'"),
-        (lambda: quiet(HybridNet(3), X, Y), "the network takes \\(rows, 3\\)"),
-        (lambda: quiet(HybridNet(4), X, Y, heteroscedastic=True), "build it with outputs=2"),
+        (lambda: quiet(HybridNet(4), small_table()[0], small_table()[1][:50]), "y has shape \\(50,\\) for 60 rows"),
         (
-            lambda: quiet(nn.Sequential(nn.Linear(4, 9), nn.Linear(9, 1)), 1e6 * X, Y, lr=1e30),
+            lambda: quiet(HybridNet(4), small_table()[0], torch.stack([small_table()[1], small_table()[1]], 1)),
+            "outputs=2",
+        ),
+        (lambda: quiet(HybridNet(4), small_table()[0], torch.full_like(small_table()[1], 2.0)), "the same in all rows"),
+        (
+            lambda: quiet(HybridNet(4), small_table()[0], small_table()[1].log() - 1e9 * torch.inf),
+            "y is NaN or infinite in row",
+        ),
+        (lambda: quiet(HybridNet(4), small_table()[0], torch.zeros(60).long()), "one class only"),
+        (lambda: quiet(HybridNet(4), small_table()[0], torch.arange(60) % 2 + 1), "count classes from 0"),
+        (lambda: quiet(HybridNet(4), small_table()[0], np.array(["a", "b"] * 30)), "LabelEncoder"),
+        (lambda: quiet(HybridNet(4), small_table()[0][:6], small_table()[1][:6]), "too few to hold"),
+        (lambda: quiet(HybridNet(4), small_table()[0], small_table()[1], validation=1.5), "validation=1.5"),
+        (lambda: quiet(HybridNet(4), small_table()[0], small_table()[1], lr=0), "lr=0"),
+        (lambda: quiet(HybridNet(4), small_table()[0], small_table()[1], task="ranking"), "task='ranking'"),
+        (lambda: quiet(HybridNet(3), small_table()[0], small_table()[1]), "the network takes \\(rows, 3\\)"),
+        (
+            lambda: quiet(HybridNet(4), small_table()[0], small_table()[1], heteroscedastic=True),
+            "build it with outputs=2",
+        ),
+        (
+            lambda: quiet(
+                nn.Sequential(nn.Linear(4, 9), nn.Linear(9, 1)), 1e6 * small_table()[0], small_table()[1], lr=1e30
+            ),
             "training diverged at lr",
         ),
         (lambda: HybridNet(4, weights="laplace"), "weights='laplace'"),
         (lambda: HybridNet(4, main="cubic"), "main='cubic'"),
-        (lambda: fit_ensemble(HybridNet(4), X, Y), "make must be a callable"),
+        (lambda: fit_ensemble(HybridNet(4), small_table()[0], small_table()[1]), "make must be a callable"),
     ],
 )
 def test_data_that_cannot_be_learned_are_refused(call, message):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import cache
 from pathlib import Path
 
 import joblib
@@ -20,8 +21,18 @@ from geh_explain.inference import PermutationTest, permutation_test
 from geh_explain.scores.ranking import PairRanking
 
 ROWS = 60
-X = np.random.default_rng(0).normal(size=(ROWS, 3))
-Y = X[:, 0] * X[:, 1] + 0.1 * X[:, 2]
+
+
+@cache
+def features():
+    """Return three independent features of 60 rows."""
+    return np.random.default_rng(0).normal(size=(ROWS, 3))
+
+
+@cache
+def response():
+    """Return x0 x1 + 0.1 x2."""
+    return features()[:, 0] * features()[:, 1] + 0.1 * features()[:, 2]
 
 
 def products(X, y):
@@ -41,7 +52,7 @@ def slow(X, y, seed):
 
 
 def failing(X, y):
-    if not np.array_equal(y, Y) and y[0] < np.median(Y):
+    if not np.array_equal(y, response()) and y[0] < np.median(response()):
         raise ArithmeticError("no fit")
     return products(X, y)
 
@@ -53,7 +64,7 @@ def network(X, y, seed):
 
 
 def quiet(fit=products, permutations=19, **options):
-    return permutation_test(fit, X, Y, permutations, progress=False, **options)
+    return permutation_test(fit, features(), response(), permutations, progress=False, **options)
 
 
 def test_p_values_count_the_permutations_that_are_at_least_as_strong():
@@ -82,8 +93,8 @@ def test_the_null_holds_the_strongest_score_of_each_permuted_target():
     test = quiet(seed=3)
     for number, strongest in enumerate(test.null, start=1):
         order = np.random.default_rng([3, number]).permutation(ROWS)
-        assert strongest == products(X, Y[order]).max()
-    assert test.observed.scores.tolist() == products(X, Y).tolist()
+        assert strongest == products(features(), response()[order]).max()
+    assert test.observed.scores.tolist() == products(features(), response()).tolist()
     assert test.table()["p_value"][0] == 1 / 20
     assert test.table()["p_value"][2] > 0.05
 
@@ -94,7 +105,7 @@ def test_the_error_rate_is_what_the_level_promises():
     alarms = []
     for _ in range(200):
         y = rng.normal(size=ROWS)
-        alarms.append(permutation_test(products, X, y, 19, seed=int(rng.integers(10**6)), progress=False))
+        alarms.append(permutation_test(products, features(), y, 19, seed=int(rng.integers(10**6)), progress=False))
     rate = np.mean([test.p_values.min() <= 0.1 for test in alarms])
     assert abs(rate - 0.1) < 3 * np.sqrt(0.1 * 0.9 / 200)
 
@@ -122,7 +133,7 @@ def test_global_generators_come_back():
 
 
 def test_a_series_keeps_its_index_and_not_its_order():
-    frame, target = pd.DataFrame(X, columns=list("abc")), pd.Series(Y)
+    frame, target = pd.DataFrame(features(), columns=list("abc")), pd.Series(response())
     seen = []
 
     def joined(X, y):
@@ -132,12 +143,14 @@ def test_a_series_keeps_its_index_and_not_its_order():
 
     test = permutation_test(joined, frame, target, 2, progress=False)
     assert np.array_equal(test.null, quiet(permutations=2).null)
-    assert not np.array_equal(seen[1], Y)
+    assert not np.array_equal(seen[1], response())
 
 
 @pytest.mark.parametrize("kind", [torch.as_tensor, np.asarray, list])
 def test_targets_of_any_kind(kind):
-    assert np.array_equal(permutation_test(products, X, kind(Y), 5, progress=False).null, quiet(permutations=5).null)
+    assert np.array_equal(
+        permutation_test(products, features(), kind(response()), 5, progress=False).null, quiet(permutations=5).null
+    )
 
 
 def test_networks_are_explained_with_the_groups_of_the_observed_one():
@@ -147,7 +160,7 @@ def test_networks_are_explained_with_the_groups_of_the_observed_one():
         seen.append(result.labels)
         return {"significant": int(result.table()["significant"].sum())}
 
-    X32, y32 = X.astype(np.float32), Y.astype(np.float32)
+    X32, y32 = features().astype(np.float32), response().astype(np.float32)
     test = permutation_test(
         network, X32, y32, 3, explain={"draws": 5, "groups": 4}, keep=keep, measure="aeh", progress=False
     )
@@ -165,7 +178,7 @@ def test_scores_computed_elsewhere_can_be_tested():
 
 
 def test_a_result_brings_its_groups():
-    X32, y32 = X.astype(np.float32), Y.astype(np.float32)
+    X32, y32 = features().astype(np.float32), response().astype(np.float32)
     net = network(X32, y32, seed=0)
     results = [geh.GEHExplainer(net).explain(some, groups=3, draws=3, progress=False) for some in (X32, X32[:40])]
     seen = []
@@ -193,7 +206,9 @@ def test_a_fit_that_fails_is_reported_by_its_number_and_the_others_are_used():
     with pytest.warns(geh.GEHWarning, match="failed twice and is left out .ArithmeticError: no fit"):
         test = quiet(failing, 12)
     wanted = {
-        number for number in range(1, 13) if Y[np.random.default_rng([0, number]).permutation(ROWS)][0] < np.median(Y)
+        number
+        for number in range(1, 13)
+        if response()[np.random.default_rng([0, number]).permutation(ROWS)][0] < np.median(response())
     }
     assert set(test.failures) == wanted
     assert len(test.null) == 12 - len(wanted)
@@ -206,7 +221,7 @@ def test_a_killed_test_resumes(tmp_path):
     script.write_text(
         f"import sys; sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(root)!r}]\n"
         "from test_permutation import *\n"
-        f"permutation_test(slow, X, Y, 19, checkpoint={str(tmp_path / 'run')!r}, progress=False)\n"
+        f"permutation_test(slow, features(), response(), 19, checkpoint={str(tmp_path / 'run')!r}, progress=False)\n"
     )
     records = tmp_path / "run" / "permutations.jsonl"
     process = subprocess.Popen([sys.executable, str(script)], cwd=root)
@@ -245,7 +260,7 @@ def test_a_checkpoint_of_another_test_is_refused(tmp_path):
     with pytest.raises(geh.GEHError, match=r"belongs to another test: seed \(0 there, 1 here\)"):
         quiet(checkpoint=tmp_path / "run", seed=1)
     with pytest.raises(geh.GEHError, match="another test: y "):
-        permutation_test(products, X, Y + 1, 2, checkpoint=tmp_path / "run", progress=False)
+        permutation_test(products, features(), response() + 1, 2, checkpoint=tmp_path / "run", progress=False)
     with pytest.raises(geh.GEHError, match=r"fit \(products there, noisy here\)"):
         quiet(noisy, checkpoint=tmp_path / "run")
     (tmp_path / "file").touch()
@@ -274,11 +289,17 @@ def test_wrong_arguments_are_refused(options, words):
 
 def test_wrong_data_are_refused():
     with pytest.raises(geh.errors.GEHValueError, match="X has 60 rows and y 59"):
-        permutation_test(products, X, Y[1:], progress=False)
+        permutation_test(products, features(), response()[1:], progress=False)
     with pytest.raises(geh.errors.GEHTypeError, match="y is a float"):
-        permutation_test(products, X, 1.0, progress=False)
+        permutation_test(products, features(), 1.0, progress=False)
     with pytest.raises(geh.errors.GEHRuntimeError, match="failed for all permuted targets"):
-        permutation_test(lambda X, y: products(X, y) if np.array_equal(y, Y) else 1 / 0, X, Y, 3, progress=False)
+        permutation_test(
+            lambda X, y: products(X, y) if np.array_equal(y, response()) else 1 / 0,
+            features(),
+            response(),
+            3,
+            progress=False,
+        )
 
 
 def test_a_cluster_loses_a_worker_and_no_permutation():

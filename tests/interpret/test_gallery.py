@@ -1,9 +1,12 @@
 """The gallery holds the strongest pairs, with the inputs that excite each unit and both."""
 
+from functools import cache
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+from explaining import random_points
 from state_comparison import model_state
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
@@ -48,21 +51,25 @@ def test_thumbnails_are_the_strongest_exemplars():
 
 def test_rows_of_a_table_have_no_thumbnails(explained):
     explainer, result = explained
-    gallery = explainer.interpret(result, X, pairs=1, ascent=False, progress=False)
+    gallery = explainer.interpret(result, three_features(), pairs=1, ascent=False, progress=False)
     with pytest.raises(geh.GEHError, match="thumbnails need images"):
         gallery.images()
 
 
-X = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
+@cache
+def three_features():
+    """Return candidates (300, 3) in single precision."""
+    return random_points(300, 3, dtype=torch.float)
 
 
 @pytest.fixture
 def explained():
     explainer = geh.GEHExplainer(product_net(), "0")
-    return explainer, explainer.explain(X, groups=2, draws=20, progress=False)
+    return explainer, explainer.explain(three_features(), groups=2, draws=20, progress=False)
 
 
-def interpret(explainer, result, candidates=X, **options):
+def interpret(explainer, result, candidates=None, **options):
+    candidates = three_features() if candidates is None else candidates
     return explainer.interpret(result, candidates, **{"progress": False, "ascent": {"steps": 40}} | options)
 
 
@@ -80,16 +87,16 @@ def test_exemplars_are_those_of_the_two_units(explained):
     (pair,) = interpret(explainer, result, pairs=[("0[2]", "0[1]")], k=4).pairs
     assert pair.units == ("0[1]", "0[2]")
     for row, unit in enumerate((1, 2)):
-        assert pair.exemplars.indices[row].tolist() == X[:, unit].argsort(descending=True)[:4].tolist()
+        assert pair.exemplars.indices[row].tolist() == three_features()[:, unit].argsort(descending=True)[:4].tolist()
 
 
 def test_both_are_the_highest_smooth_minimum_of_standardised_values(explained):
     explainer, result = explained
     (pair,) = interpret(explainer, result, pairs=1, k=5).pairs
-    z = ((X - X.mean(0)) / X.std(0, correction=0))[:, :2]
+    z = ((three_features() - three_features().mean(0)) / three_features().std(0, correction=0))[:, :2]
     lower = z.amin(dim=1)
     assert float(lower[pair.both.indices[0]].min()) > float(lower.sort(descending=True).values[10])
-    assert torch.equal(pair.both.inputs[0], X[pair.both.indices[0]])
+    assert torch.equal(pair.both.inputs[0], three_features()[pair.both.indices[0]])
 
 
 def test_both_may_have_candidates_of_their_own(explained):
@@ -103,7 +110,7 @@ def test_both_may_have_candidates_of_their_own(explained):
 def test_the_ascent_stays_within_the_candidates_range_and_excites_both(explained):
     explainer, result = explained
     (pair,) = interpret(explainer, result, pairs=1, ascent={"steps": 300}).pairs
-    low, high = X.amin(dim=0), X.amax(dim=0)
+    low, high = three_features().amin(dim=0), three_features().amax(dim=0)
     first, second, both = pair.ascent.inputs
     assert first[0] == high[0]
     assert second[1] == high[1]
@@ -119,7 +126,7 @@ def test_without_ascent(explained):
 
 def test_columns_of_a_table_have_each_their_own_range(explained):
     explainer, result = explained
-    wide = X * torch.tensor([1.0, 1000.0, 1.0])
+    wide = three_features() * torch.tensor([1.0, 1000.0, 1.0])
     (pair,) = interpret(explainer, result, wide, pairs=1, ascent={"steps": 300}).pairs
     low, high = wide.amin(dim=0), wide.amax(dim=0)
     assert bool(((pair.ascent.inputs >= low) & (pair.ascent.inputs <= high)).all())
@@ -155,7 +162,7 @@ class Once(IterableDataset):
     """A stream that is exhausted after one pass."""
 
     def __init__(self):
-        self.rows = iter(X)
+        self.rows = iter(three_features())
 
     def __iter__(self):
         return self.rows
@@ -169,7 +176,7 @@ def test_candidates_that_can_be_read_only_once_are_refused(explained, argument):
 
 def test_readings_are_a_table(explained):
     explainer, result = explained
-    labels = np.where(X[:, 0] > 1, "large", "small")
+    labels = np.where(three_features()[:, 0] > 1, "large", "small")
     table = interpret(explainer, result, pairs=2).readings(labels)
     assert table["reads_i"][0] == "large, 9 of 9"
     assert list(table.columns) == ["unit_i", "unit_j", "reads_i", "reads_j", "mean", "low", "high"]
@@ -178,7 +185,10 @@ def test_readings_are_a_table(explained):
 def test_loaders_and_datasets_as_candidates(explained):
     explainer, result = explained
     plain = interpret(explainer, result).pairs[0]
-    for candidates in (TensorDataset(X, X), DataLoader(TensorDataset(X), batch_size=7, shuffle=True)):
+    for candidates in (
+        TensorDataset(three_features(), three_features()),
+        DataLoader(TensorDataset(three_features()), batch_size=7, shuffle=True),
+    ):
         found = interpret(explainer, result, candidates).pairs[0]
         assert found.exemplars.indices.tolist() == plain.exemplars.indices.tolist()
         assert torch.equal(found.both.inputs, plain.both.inputs)
@@ -188,7 +198,7 @@ def test_loaders_and_datasets_as_candidates(explained):
 def test_the_model_and_the_random_state_are_unchanged(explained):
     explainer, result = explained
     before, state = model_state(explainer.model), torch.get_rng_state()
-    interpret(explainer, result, DataLoader(TensorDataset(X), batch_size=7, shuffle=True))
+    interpret(explainer, result, DataLoader(TensorDataset(three_features()), batch_size=7, shuffle=True))
     assert model_state(explainer.model) == before
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -197,11 +207,11 @@ def test_units_of_a_subset_are_those_of_the_layer():
     net = product_net()
     explainer = geh.GEHExplainer(net, "0", units=geh.units.Subset([2, 0]), posterior=PointEstimate())
     with pytest.warns(geh.GEHWarning):
-        result = explainer.explain(X, groups=1, progress=False)
+        result = explainer.explain(three_features(), groups=1, progress=False)
     (pair,) = interpret(explainer, result, pairs=1, k=3).pairs
     assert pair.units == ("0[2]", "0[0]")
-    assert pair.exemplars.indices[0].tolist() == X[:, 2].argsort(descending=True)[:3].tolist()
-    assert pair.exemplars.indices[1].tolist() == X[:, 0].argsort(descending=True)[:3].tolist()
+    assert pair.exemplars.indices[0].tolist() == three_features()[:, 2].argsort(descending=True)[:3].tolist()
+    assert pair.exemplars.indices[1].tolist() == three_features()[:, 0].argsort(descending=True)[:3].tolist()
 
 
 def test_token_ids_have_no_ascent():
@@ -276,14 +286,14 @@ def test_wrong_arguments_raise(explained):
         (other, {}, "result: it is about 0, and this explainer about 2"),
     ]
     for used, change, words in wrong:
-        arguments = {"result": result, "candidates": X} | change
+        arguments = {"result": result, "candidates": three_features()} | change
         with pytest.raises(geh.GEHError, match=words):
             interpret(used, arguments.pop("result"), arguments.pop("candidates"), **arguments)
 
 
 def test_inputs_are_not_hidden_units():
     explainer = geh.GEHExplainer(product_net())
-    result = explainer.explain(X, groups=1, draws=5, progress=False)
+    result = explainer.explain(three_features(), groups=1, draws=5, progress=False)
     with pytest.raises(TypeError, match="name a hidden layer"):
         interpret(explainer, result)
 

@@ -1,5 +1,7 @@
 """MCDropout: chosen modules, models without dropout, and draws that a user enters."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -84,15 +86,16 @@ def test_choosing_all_dropout_modules_is_the_default():
 # Nothing to drop
 
 
-@pytest.mark.parametrize("model", [network(), dropping(p=0.0)], ids=["none", "p=0"])
-def test_asking_for_dropout_where_there_is_none_is_an_error(model):
+@pytest.mark.parametrize("make", [network, partial(dropping, p=0.0)], ids=["none", "p=0"])
+def test_asking_for_dropout_where_there_is_none_is_an_error(make):
     with pytest.raises(geh.GEHError, match=r"dropped nothing.*Ensemble, WeightSamples or Stochastic") as error:
-        explain_draws(model, random_points(20, 3), posterior=MCDropout(), groups=2)
+        explain_draws(make(), random_points(20, 3), posterior=MCDropout(), groups=2)
     assert isinstance(error.value, RuntimeError)
 
 
-@pytest.mark.parametrize("model", [network(), dropping(p=0.0)], ids=["none", "p=0"])
-def test_without_dropout_the_default_is_the_point_estimate_said_in_a_warning(model):
+@pytest.mark.parametrize("make", [network, partial(dropping, p=0.0)], ids=["none", "p=0"])
+def test_without_dropout_the_default_is_the_point_estimate_said_in_a_warning(make):
+    model = make()
     inputs = random_points(20, 3)
     with pytest.warns(geh.GEHWarning, match="no dropout.*point estimate.*posterior=") as caught:
         result = geh.GEHExplainer(model, posterior=None).explain(inputs, groups=2, draws=4, progress=False)

@@ -61,7 +61,7 @@ def test_an_ensemble_has_no_hidden_units_to_compare(layer):
 
 
 @pytest.mark.parametrize(
-    "models", [[], network(), 5, None, [3], ["net"]], ids=["empty", "one", "5", "None", "[3]", "text"]
+    "models", [[], nn.Tanh(), 5, None, [3], ["net"]], ids=["empty", "one", "5", "None", "[3]", "text"]
 )
 def test_an_ensemble_is_a_list_of_networks(models):
     with pytest.raises(geh.GEHError, match="model"):

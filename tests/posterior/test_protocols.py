@@ -298,19 +298,25 @@ def named_sampler(k, shift=0):
     return {}
 
 
-BLOCK = nn.Sequential(nn.Linear(100, 100), nn.Dropout(), nn.Linear(100, 100))
-STATES = [nn.Linear(2, 1).state_dict()] * 3
+def block():
+    return nn.Sequential(nn.Linear(100, 100), nn.Dropout(), nn.Linear(100, 100))
+
+
+def states():
+    return [nn.Linear(2, 1).state_dict()] * 3
+
+
 REPRS = {
     "MCDropout()": lambda: MCDropout(),
-    "MCDropout(modules=[Dropout, Sequential])": lambda: MCDropout([nn.Dropout(), BLOCK]),
+    "MCDropout(modules=[Dropout, Sequential])": lambda: MCDropout([nn.Dropout(), block()]),
     "MCDropout(modules=[Dropout, Dropout, Dropout, 9 more])": lambda: MCDropout([nn.Dropout() for _ in range(12)]),
-    "Ensemble(2)": lambda: Ensemble([BLOCK, lambda x: x]),
-    "WeightSamples(3)": lambda: WeightSamples(STATES),
+    "Ensemble(2)": lambda: Ensemble([block(), lambda x: x]),
+    "WeightSamples(3)": lambda: WeightSamples(states()),
     "WeightSamples(named_sampler)": lambda: WeightSamples(named_sampler),
     "WeightSamples(<lambda>)": lambda: WeightSamples(lambda k: {}),
     "WeightSamples(partial)": lambda: WeightSamples(partial(named_sampler, shift=1)),
     "WeightSamples(Sampler)": lambda: WeightSamples(Sampler()),
-    "SWAG(3, rank=20, scale=1.0, seed=0)": lambda: SWAG(STATES),
+    "SWAG(3, rank=20, scale=1.0, seed=0)": lambda: SWAG(states()),
     "Laplace(FakeApproximation, linearised=False)": lambda: Laplace(FakeApproximation(nn.Linear(2, 1)), False),
     "Stochastic()": Stochastic,
     "MeanField()": MeanField,

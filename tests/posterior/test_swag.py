@@ -91,7 +91,7 @@ FLAT = [{"weight": torch.zeros(1, 2)}, {"weight": torch.zeros(1, 2)}]
 WRONG = {
     "one checkpoint": ({"checkpoints": FLAT[:1]}, "at least two checkpoints"),
     "no checkpoint": ({"checkpoints": []}, "at least two checkpoints"),
-    "a single state dict": ({"checkpoints": nn.Linear(2, 1).state_dict()}, "list of state dicts"),
+    "a single state dict": ({"checkpoints": FLAT[0]}, "list of state dicts"),
     "not state dicts": ({"checkpoints": [1, 2]}, "list of state dicts"),
     "not a list": ({"checkpoints": None}, "list of state dicts"),
     "other shapes": ({"checkpoints": [*FLAT, {"weight": torch.zeros(2, 2)}]}, "checkpoint 2"),

@@ -36,11 +36,17 @@ def test_before_the_last_activation_every_unit_bends_on_its_own(trainable):
 
 
 @pytest.mark.parametrize(
-    "model", [nn.Linear(3, 1), lambda x: x.exp().sum(1), nn.Sequential(nn.Tanh(), nn.Linear(3, 1))]
+    "make",
+    [
+        lambda: nn.Linear(3, 1),
+        lambda: lambda x: x.exp().sum(1),
+        lambda: nn.Sequential(nn.Tanh(), nn.Linear(3, 1)),
+    ],
+    ids=["linear", "sum of functions", "linear after functions"],
 )
-def test_an_additive_model_is_said_to_be_one(model):
+def test_an_additive_model_is_said_to_be_one(make):
     with warned("all 3 pairs are exactly 0", "additive"):
-        explain_point(model, valid_points(), groups=2)
+        explain_point(make(), valid_points(), groups=2)
 
 
 class ForwardArgs(nn.Module):

@@ -1,8 +1,11 @@
 """Main effects are the mean gradients of the same draws, whatever the engine."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
+from explaining import random_points
 from torch import nn
 
 import geh_explain as geh
@@ -10,8 +13,17 @@ from geh_explain.engines import Engine, EngineRun
 from geh_explain.posterior import PointEstimate
 from geh_explain.scores.draws import Draws
 
-X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-SIDES = (X[:, 0] > 0).long().numpy()
+
+@cache
+def four_features():
+    """Return points (60, 4)."""
+    return random_points(60, 4)
+
+
+@cache
+def sides():
+    """Return the labels of two groups, by the sign of the first feature."""
+    return (four_features()[:, 0] > 0).long().numpy()
 
 
 def net():
@@ -29,28 +41,30 @@ def gradients(function, x):
 @pytest.mark.parametrize("engine", ["exact", "structured"])
 def test_they_are_the_mean_gradients(engine):
     model = net().eval()
-    result = geh.GEHExplainer(model, engine=engine, posterior=PointEstimate()).explain(X, groups=SIDES, progress=False)
+    result = geh.GEHExplainer(model, engine=engine, posterior=PointEstimate()).explain(
+        four_features(), groups=sides(), progress=False
+    )
     assert result.settings["engine"] == engine
-    wanted = gradients(model, X)
+    wanted = gradients(model, four_features())
     np.testing.assert_allclose(result.main.mean, wanted.mean(axis=0), rtol=1e-9, atol=1e-12)
-    by_side = [np.abs(wanted[side == SIDES].mean(axis=0)) * (side == SIDES).mean() for side in (0, 1)]
+    by_side = [np.abs(wanted[side == sides()].mean(axis=0)) * (side == sides()).mean() for side in (0, 1)]
     np.testing.assert_allclose(result.main.strength, sum(by_side), rtol=1e-9, atol=1e-12)
     assert np.isnan(result.main.std).all()
 
 
 def test_differences_and_noise_come_near_them():
     model = net().eval()
-    wanted = gradients(model, X).mean(axis=0)
+    wanted = gradients(model, four_features()).mean(axis=0)
     for engine, room in ((geh.engines.Difference(step=0.01), 0.01), (geh.engines.Stein(noise=0.05, samples=20), 0.01)):
         explainer = geh.GEHExplainer(model, engine=engine, posterior=PointEstimate())
-        found = explainer.explain(X, groups=SIDES, progress=False).main.mean
+        found = explainer.explain(four_features(), groups=sides(), progress=False).main.mean
         np.testing.assert_allclose(found, wanted, atol=room * np.abs(wanted).max() * 2)
 
 
 def test_a_linear_model_has_main_effects_and_nothing_else():
     explainer = geh.GEHExplainer(lambda x: 2 * x[:, 0] - 3 * x[:, 2] + 0 * x.sum(1), posterior=PointEstimate())
     with pytest.warns(geh.GEHWarning, match="exactly 0"):
-        result = explainer.explain(X, groups=2, progress=False)
+        result = explainer.explain(four_features(), groups=2, progress=False)
     np.testing.assert_allclose(result.main.mean, [2, 0, -3, 0], atol=1e-12)
     assert result.main.table()["unit"].tolist()[:2] == ["x2", "x0"]
 
@@ -59,14 +73,14 @@ def test_a_linear_model_has_main_effects_and_nothing_else():
 def test_draws_are_those_of_the_posterior_together_or_one_by_one(engine):
     model = net()
     explainer = geh.GEHExplainer(model, engine=engine)
-    result = explainer.explain(X, groups=SIDES, draws=12, progress=False)
-    one_by_one = explainer.explain(X, groups=SIDES, draws=12, batch_size=7, progress=False)
+    result = explainer.explain(four_features(), groups=sides(), draws=12, progress=False)
+    one_by_one = explainer.explain(four_features(), groups=sides(), draws=12, batch_size=7, progress=False)
     np.testing.assert_allclose(result.main.draws, one_by_one.main.draws, rtol=1e-9, atol=1e-12)
     wanted = []
     for draw in geh.posterior.MCDropout().draws(model.eval(), 12, 0):
         with draw:
-            model(X[:1])
-            wanted.append(gradients(model, X).mean(axis=0))
+            model(four_features()[:1])
+            wanted.append(gradients(model, four_features()).mean(axis=0))
     np.testing.assert_allclose(result.main.draws, wanted, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(result.main.std, np.std(wanted, axis=0, ddof=1), rtol=1e-6)
     low, high = result.main.interval()
@@ -76,21 +90,21 @@ def test_draws_are_those_of_the_posterior_together_or_one_by_one(engine):
 def test_hidden_units_scales_and_chosen_groups():
     model = net().eval()
     explainer = geh.GEHExplainer(model, "1", posterior=PointEstimate())
-    hidden = model[:2](X).detach()
+    hidden = model[:2](four_features()).detach()
     wanted = gradients(model[2:], hidden)
-    plain = explainer.explain(X, groups="auto", progress=False)
+    plain = explainer.explain(four_features(), groups="auto", progress=False)
     np.testing.assert_allclose(plain.main.mean, wanted.mean(axis=0), rtol=1e-9, atol=1e-12)
-    scaled = explainer.explain(X, groups=2, scale="std", progress=False)
+    scaled = explainer.explain(four_features(), groups=2, scale="std", progress=False)
     ratio = scaled.main.mean / plain.main.mean
     np.testing.assert_allclose(ratio / ratio[0], hidden.std(dim=0) / hidden.std(dim=0)[0], rtol=1e-6)
 
 
 def test_they_survive_saving_and_moments_are_enough(tmp_path):
     explainer = geh.GEHExplainer(net())
-    result = explainer.explain(X, groups=SIDES, draws=12, progress=False)
+    result = explainer.explain(four_features(), groups=sides(), draws=12, progress=False)
     loaded = geh.Interactions.load(result.save(tmp_path / "a.npz"))
     np.testing.assert_array_equal(loaded.main.draws, result.main.draws)
-    few = explainer.explain(X, groups=SIDES, draws=12, memory=2e-6, progress=False)
+    few = explainer.explain(four_features(), groups=sides(), draws=12, memory=2e-6, progress=False)
     assert not few.settings["draws_kept"]
     np.testing.assert_allclose(few.main.mean, result.main.mean, rtol=1e-9, atol=1e-12)
     assert (few.main.std >= result.main.std - 1e-12).all()
@@ -101,7 +115,7 @@ def test_they_survive_saving_and_moments_are_enough(tmp_path):
 
 
 def test_a_file_with_other_slopes_is_refused(tmp_path):
-    result = geh.GEHExplainer(net()).explain(X, groups=SIDES, draws=3, progress=False)
+    result = geh.GEHExplainer(net()).explain(four_features(), groups=sides(), draws=3, progress=False)
     draws = Draws(result.signed, result.absolute, None, np.zeros((3, 2, 9)))
     wrong = geh.Interactions(draws, result.labels, result.names, ["0", "1"], result.record)
     with pytest.raises(geh.GEHError, match="main effects do not fit"):
@@ -128,7 +142,9 @@ class Own(Engine):
 
 
 def test_an_engine_without_slopes_has_no_main_effects_and_everything_else():
-    result = geh.GEHExplainer(net(), engine=Own(), posterior=PointEstimate()).explain(X, groups=2, progress=False)
+    result = geh.GEHExplainer(net(), engine=Own(), posterior=PointEstimate()).explain(
+        four_features(), groups=2, progress=False
+    )
     assert not result.has_main
     with pytest.raises(geh.GEHError, match="this result has no main effects"):
         result.main  # noqa: B018
@@ -136,7 +152,7 @@ def test_an_engine_without_slopes_has_no_main_effects_and_everything_else():
 
 
 def test_the_network_shows_them():
-    result = geh.GEHExplainer(net()).explain(X, groups=2, draws=5, progress=False)
+    result = geh.GEHExplainer(net()).explain(four_features(), groups=2, draws=5, progress=False)
     ax = result.plot.network()
     assert "main effect" in ax.get_legend().get_title().get_text()
     areas = ax.collections[1].get_sizes()

@@ -1,6 +1,7 @@
 """Intervals, p-values and false discovery rates, against numbers worked out by hand."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -17,10 +18,15 @@ def scores(draws: np.ndarray, names: list[str]) -> geh.Interactions:
 
 @pytest.fixture(scope="module")
 def result() -> geh.Interactions:
-    return scores(DRAWS, ["a", "b", "c"])
+    return scores(gamma_draws(), ["a", "b", "c"])
 
 
-DRAWS = np.random.default_rng(0).gamma(4.0, 0.3, size=(50, 3))
+@cache
+def gamma_draws():
+    """Return 50 positive draws of three pairs."""
+    return np.random.default_rng(0).gamma(4.0, 0.3, size=(50, 3))
+
+
 PAIRS = np.triu_indices(3, 1)
 
 
@@ -73,8 +79,8 @@ def test_the_table_has_the_p_values_of_its_means_and_standard_deviations(result:
 
 def test_the_gaussian_interval_of_95_percent_is_exactly_two_standard_deviations(result: geh.Interactions) -> None:
     low, high = result.geh.interval()
-    mean = DRAWS.sum(axis=0) / 50
-    std = np.sqrt(((DRAWS - mean) ** 2).sum(axis=0) / 49)
+    mean = gamma_draws().sum(axis=0) / 50
+    std = np.sqrt(((gamma_draws() - mean) ** 2).sum(axis=0) / 49)
     np.testing.assert_allclose(low[PAIRS], mean - 2 * std, rtol=1e-13)
     np.testing.assert_allclose(high[PAIRS], mean + 2 * std, rtol=1e-13)
     np.testing.assert_allclose(result.geh.std[PAIRS], std, rtol=1e-13)
@@ -85,7 +91,7 @@ def test_other_levels_take_the_quantiles_of_the_gaussian(
     result: geh.Interactions, level: float, deviations: float
 ) -> None:
     low, high = result.geh.interval(level)
-    mean, std = DRAWS.mean(axis=0), DRAWS.std(axis=0, ddof=1)
+    mean, std = gamma_draws().mean(axis=0), gamma_draws().std(axis=0, ddof=1)
     np.testing.assert_allclose(low[PAIRS], mean - deviations * std, rtol=1e-5)
     np.testing.assert_allclose(high[PAIRS], mean + deviations * std, rtol=1e-5)
 
@@ -93,10 +99,10 @@ def test_other_levels_take_the_quantiles_of_the_gaussian(
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
 def test_the_quantile_interval_holds_the_middle_of_the_draws(result: geh.Interactions, level: float) -> None:
     low, high = result.geh.interval(level, kind="quantile")
-    np.testing.assert_allclose(low[PAIRS], np.quantile(DRAWS, (1 - level) / 2, axis=0), rtol=1e-13)
-    np.testing.assert_allclose(high[PAIRS], np.quantile(DRAWS, 1 - (1 - level) / 2, axis=0), rtol=1e-13)
+    np.testing.assert_allclose(low[PAIRS], np.quantile(gamma_draws(), (1 - level) / 2, axis=0), rtol=1e-13)
+    np.testing.assert_allclose(high[PAIRS], np.quantile(gamma_draws(), 1 - (1 - level) / 2, axis=0), rtol=1e-13)
     for pair, (i, j) in enumerate(zip(*PAIRS, strict=True)):
-        held = [low[i, j] <= draw <= high[i, j] for draw in DRAWS[:, pair]]
+        held = [low[i, j] <= draw <= high[i, j] for draw in gamma_draws()[:, pair]]
         assert sum(held) / 50 == pytest.approx(level, abs=0.04)
 
 
@@ -168,7 +174,7 @@ def test_a_false_discovery_rate_outside_zero_and_one_is_refused(result: geh.Inte
 
 def test_a_false_discovery_rate_is_checked_for_a_single_draw_too() -> None:
     with pytest.raises(geh.GEHError, match="fdr"):
-        scores(DRAWS[:1], ["a", "b", "c"]).table(fdr=2)
+        scores(gamma_draws()[:1], ["a", "b", "c"]).table(fdr=2)
 
 
 @pytest.mark.parametrize("wrong", ["0.95", None, [0.95]])

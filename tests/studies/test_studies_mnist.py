@@ -1,16 +1,22 @@
 """The MNIST study: its networks, resuming after an interruption, page and tables."""
 
 import dataclasses
+from functools import cache
 
 import pytest
 import torch
+from explaining import uniform_points
 
 from geh_explain import bnn
 from geh_explain.datasets import TASKS
 from studies import mnist
 from studies.mnist import experiment, networks, page, summary
 
-X = torch.rand(64, 1, 28, 56, generator=torch.Generator().manual_seed(0))
+
+@cache
+def digit_pairs():
+    """Return 64 random images of the size of two digits side by side."""
+    return uniform_points(64, 1, 28, 56, dtype=torch.float)
 
 
 def test_evidence_only_adds():
@@ -21,7 +27,7 @@ def test_evidence_only_adds():
         for name in ("fc1", "fc2", "fc3"):
             assert bool((net.get_submodule(name).layer.weight >= 0).all())
         assert max(networks.output_weights(net)) <= 8
-        bnn.fit(net, X, labels, epochs=2, batch_size=16, progress=False)
+        bnn.fit(net, digit_pairs(), labels, epochs=2, batch_size=16, progress=False)
 
 
 def test_ablations_take_one_part_away():
@@ -58,7 +64,7 @@ def test_nodes_start_half_on_with_the_prior_odds():
 
 def test_seeds_make_networks_and_leave_the_generator_alone():
     state = torch.get_rng_state()
-    one, two, other = (networks.paper_lenet(seed).eval()(X[:2]).tolist() for seed in (1, 1, 2))
+    one, two, other = (networks.paper_lenet(seed).eval()(digit_pairs()[:2]).tolist() for seed in (1, 1, 2))
     assert one == two != other
     networks.additive_lenet(0, 10)
     assert torch.equal(torch.get_rng_state(), state)
