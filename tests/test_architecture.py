@@ -1,4 +1,4 @@
-"""The layout of the package: what may import what, and how large things are. Read from the syntax trees."""
+"""The layout of the package and of its tests, read from the syntax trees: imports, sizes, names, folders."""
 
 import ast
 import tokenize
@@ -176,3 +176,36 @@ def test_the_code_explains_itself():
     docstrings, comments = shares(MODULES.values())
     assert docstrings >= 0.30
     assert comments >= 0.03
+
+
+TESTS = Path(__file__).parent
+
+
+def test_folders_of_tests_are_those_of_the_package():
+    tested = {path.relative_to(TESTS).as_posix() for path in TESTS.rglob("*") if list(path.glob("test_*.py"))}
+    folders = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")} - {"."}
+    beside_the_package = {"long", "studies"}
+    assert tested - beside_the_package <= folders
+    assert {folder for folder in folders if "/" not in folder} <= tested
+
+
+#: Functions whose call at the top of a test file would sample, train or explain something before any test runs.
+COMPUTING = {"randn", "rand", "randint", "normal", "default_rng", "random_points", "uniform_points", "mlp", "cnn"}
+COMPUTING |= {"Linear", "Conv1d", "Conv2d", "GEHExplainer", "explain", "explain_point", "explain_draws", "fit", "train"}
+
+
+def called_at_import(node):
+    """Yield the names of functions that run when a module is imported: those outside of functions and lambdas."""
+    if isinstance(node, ast.FunctionDef | ast.Lambda):
+        at_import = [*node.args.defaults, *node.args.kw_defaults, *getattr(node, "decorator_list", [])]
+    else:
+        at_import = ast.iter_child_nodes(node)
+    if isinstance(node, ast.Call):
+        yield node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+    for child in filter(None, at_import):
+        yield from called_at_import(child)
+
+
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: path.relative_to(TESTS).as_posix())
+def test_nothing_is_computed_when_tests_are_imported(path):
+    assert not set(called_at_import(parse(path))) & COMPUTING

@@ -1,4 +1,4 @@
-"""Captum's way of working: its own classes and ours on the same models, with the same arguments."""
+"""Captum's interface: its own classes and those of the package on the same models, with the same arguments."""
 
 import ast
 from functools import cache
@@ -10,6 +10,8 @@ import pytest
 import torch
 from captum.attr import FeatureAblation, IntegratedGradients, LayerConductance, NoiseTunnel
 from explaining import random_points
+from networks import cnn
+from reference import channel_directions, hidden_hessians
 from state_comparison import model_state
 from torch import nn
 
@@ -126,12 +128,21 @@ def test_layer_hessians_are_those_of_the_part_above():
     torch.testing.assert_close(by_function, 2 * found)
 
 
-def test_channels_are_the_units_of_feature_maps():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.Tanh(), nn.Flatten(), nn.Linear(48, 4), nn.Tanh(), nn.Linear(4, 2))
-    assert LayerHessian(model, model[0]).attribute(torch.randn(5, 1, 6, 6), target=0).shape == (5, 3, 3)
-    units = geh.units.Patches(3)
-    assert InputHessian(model, units=units).attribute(torch.randn(5, 1, 6, 6), target=0).shape == (5, 4, 4)
+def test_channels_and_patches_are_units_of_images():
+    net, x = cnn(), random_points(5, 1, 6, 6)
+    maps = net[0](x).detach()
+    of_channels = hidden_hessians(lambda maps: net[1:](maps)[:, 0], maps, channel_directions((3, 4, 4), axis=0))
+    patches = torch.zeros(4, 1, 6, 6)
+    for unit, (row, column) in enumerate(((0, 0), (0, 3), (3, 0), (3, 3))):
+        patches[unit, :, row : row + 3, column : column + 3] = 1
+    of_patches = hidden_hessians(lambda x: net(x)[:, 0], x, patches)
+    for found, local in (
+        (LayerHessian(net, net[0]).attribute(x, target=0), of_channels),
+        (InputHessian(net, units=geh.units.Patches(3)).attribute(x, target=0), of_patches),
+    ):
+        off_diagonal = local * (1 - np.eye(local.shape[1]))
+        assert np.abs(off_diagonal).max() > 1e-4
+        np.testing.assert_allclose(found.numpy(), off_diagonal, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["smoothgrad", "smoothgrad_sq", "vargrad"])

@@ -1,4 +1,4 @@
-"""A predictor that is not torch at all: an ONNX file behind a lambda."""
+"""A predictor without torch: an ONNX file behind a lambda."""
 
 import numpy as np
 import pytest

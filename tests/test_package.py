@@ -1,4 +1,4 @@
-"""The package as a whole: what importing it costs, what it shows, and its command line."""
+"""The package as a whole: cost of the import, visible names, and the command line."""
 
 import ast
 import doctest

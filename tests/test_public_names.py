@@ -1,4 +1,4 @@
-"""What is public: the names that stand in docs/api.md, and no others."""
+"""Public names: those in docs/api.md, and no others."""
 
 import importlib
 import inspect

@@ -1,4 +1,4 @@
-"""Checked numbers: what is accepted, and which error names the argument otherwise."""
+"""Validation of numbers: accepted types, and errors that name the argument."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Strong pairs act jointly: scores against switching units off, which Captum's ablation does too."""
+"""Check of a result by ablation: scores against the joint effects of switching units off, as Captum computes them."""
 
 from functools import cache
 

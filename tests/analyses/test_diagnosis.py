@@ -1,4 +1,4 @@
-"""Do the draws fit, and are their predictions as sure as they should be?"""
+"""Diagnosis of a posterior: the errors of its draws, and the calibration of their predictions."""
 
 import numpy as np
 import pytest
@@ -83,7 +83,7 @@ def test_draws_of_dropout_err_more_than_their_mean_and_the_model_is_untouched():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (torch.randn(7), "y has shape \\(7,\\) for 20 rows"),
+        (torch.zeros(7), "y has shape \\(7,\\) for 20 rows"),
         (torch.full((20,), torch.nan), "y is NaN"),
         (torch.full((20,), 5), "y has classes 5 to 5; the model has 2"),
     ],
@@ -105,18 +105,26 @@ def test_every_posterior_is_diagnosed():
     others[0].by.data += 0.1
     gaussian = nn.Sequential(geh.bnn.MeanField(nn.Linear(2, 1)))
     drop = nn.Sequential(geh.bnn.ConcreteDropout(nn.Linear(2, 1)))
-    for model, posterior in (
-        (net, geh.posterior.Ensemble(others)),
-        (net, shifts([0.1, 0.2])),
-        (Noisy(), geh.posterior.Stochastic()),
-        (net, PointEstimate()),
-        (gaussian, None),
-        (drop, None),
+    noise = torch.randn(60)
+    for model, posterior, by in (
+        (net, geh.posterior.Ensemble(others), [0.1, 0]),
+        (net, shifts([0.1, 0.2]), [0.1, 0.2]),
+        (net, PointEstimate(), [0]),
+        (Noisy(), geh.posterior.Stochastic(), None),
+        (gaussian, None, None),
+        (drop, None, None),
     ):
-        y = model(x)[:, 0].detach() + torch.randn(60)
+        y = model.eval()(x)[:, 0].detach() + noise
         found = geh.GEHExplainer(model, posterior=posterior).diagnose(x, y=y, draws=3, progress=False)
-        assert np.isfinite(found.errors).all()
-        assert found.covered.shape == (4,)
+        if by is None:
+            assert len(found.errors) == 3
+            assert found.errors == pytest.approx([float(noise.std())] * 3, rel=0.5)
+            assert np.ptp(found.errors) > 0
+        else:
+            # A draw that shifts the model by b has the error of b - noise.
+            assert found.errors == pytest.approx([float((b - noise).square().mean().sqrt()) for b in by], rel=1e-5)
+        # Nearly all targets lie in the widest interval, whose level is the last.
+        assert found.covered[-1] == pytest.approx(found.levels[-1], abs=0.1)
 
 
 def test_a_ranking_that_is_not_settled_is_a_warning():

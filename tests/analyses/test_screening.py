@@ -1,4 +1,4 @@
-"""Very many units: the ones that matter are found, and passed on to be explained."""
+"""Screening of many units: the strongest are found, and can be passed on to be explained."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Other methods, on data where they must be right, and one ranking type for all."""
+"""Other methods on data with known interactions, and the ranking that all of them return."""
 
 import numpy as np
 import pandas as pd

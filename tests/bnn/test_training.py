@@ -67,12 +67,16 @@ def test_integer_tables_and_read_only_columns_are_accepted():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.integers(0, 9, 80), "b": rng.integers(0, 9, 80)})
     frame["y"] = frame["a"] * frame["b"] * 0.5
-    net = HybridNet(2, hidden=(5,))
-    quiet(net, frame[["a", "b"]], frame["y"], epochs=2)
-    explainer = geh.GEHExplainer(net)
-    assert explainer.diagnose(frame[["a", "b"]].astype(float), y=frame["y"], draws=3, progress=False).errors.shape == (
-        3,
+    x, y = frame[["a", "b"]], frame["y"]
+    net, same = (HybridNet(2, hidden=(5,), seed=0) for _ in range(2))
+    quiet(net, x, y, epochs=2)
+    quiet(same, torch.tensor(x.to_numpy(), dtype=torch.float), torch.tensor(y.to_numpy(), dtype=torch.float), epochs=2)
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), same.parameters(), strict=True))
+    of_frame, of_tensor = (
+        geh.GEHExplainer(net).diagnose(rows, y=y, draws=3, progress=False)
+        for rows in (x.astype(float), torch.tensor(x.to_numpy(), dtype=torch.float))
     )
+    assert of_frame.errors == pytest.approx(of_tensor.errors)
 
 
 def test_the_same_seed_gives_the_same_network_and_leaves_the_generators_alone():

@@ -1,16 +1,12 @@
 """Data at the limits: one point, two units, constant features, equal points, overflowing precision."""
 
-import matplotlib
-from expected_errors import ROWS, valid_points
-from explaining import explain_draws, explain_point, random_points
-from networks import mlp
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+from expected_errors import ROWS, valid_points
+from explaining import explain_draws, explain_point, random_points
+from networks import mlp
 from torch import nn
 
 import geh_explain as geh
@@ -36,11 +32,14 @@ def test_a_single_point_is_explained():
     assert geh.GEHExplainer(network(), posterior=PointEstimate()).choose_groups(x, progress=False).chosen == 1
 
 
-def test_a_single_point_is_drawn_and_told(tmp_path):
-    result = explain_draws(network(), valid_points(1), groups=1, posterior=MCDropout())
+def test_a_single_point_is_drawn_and_reported(tmp_path):
+    result = explain_draws(network(), valid_points(1), posterior=MCDropout())
     assert "1 point" in result.report(tmp_path / "page.html").read_text()
-    result.plot.heatmap()
-    result.plot.regions(0, 1)
+    shown = result.plot.heatmap().images[0].get_array().filled(0)
+    assert shown == pytest.approx(result.geh.mean)
+    regions = result.plot.regions(0, 1)
+    assert [label.get_text() for label in regions.get_yticklabels()] == ["0 (1)"]
+    assert regions.collections[-1].get_offsets()[0, 0] == pytest.approx(result.signed[:, 0, 0].mean())
     plt.close("all")
 
 
@@ -52,8 +51,9 @@ def test_two_units_are_one_pair(tmp_path):
     assert len(result.table()) == 1
     assert geh.Interactions.load(result.save(tmp_path / "pair")).table().equals(result.table())
     assert result.report(tmp_path / "page.html").is_file()
-    for plot in (result.plot.heatmap, result.plot.intervals, result.plot.network):
-        plot()
+    assert result.plot.heatmap().images[0].get_array().filled(0) == pytest.approx(result.geh.mean)
+    assert [label.get_text() for label in result.plot.intervals().get_yticklabels()] == ["x0 × x1"]
+    assert len(result.plot.network().collections[0].get_paths()) == 1
     plt.close("all")
 
 

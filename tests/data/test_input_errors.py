@@ -100,12 +100,13 @@ def test_read_only_arrays_give_no_warning_of_torch(kind):
     array = valid_points().numpy().copy()
     array.flags.writeable = False
     inputs = {"array": array, "frame": pd.DataFrame(array), "frame of doubles": pd.DataFrame(array.astype(float))}[kind]
-    always = torch.is_warn_always_enabled()
+    model, always = Net(), torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
-        explain_point(Net(), inputs, groups=2)
+        result = explain_point(model, inputs, groups=2)
     finally:
         torch.set_warn_always(always)
+    assert np.allclose(result.signed, explain_point(model, valid_points(), groups=2).signed, rtol=1e-6)
 
 
 # Loaders that are streamed

@@ -49,7 +49,9 @@ def test_digits_are_read_from_a_folder(folder):
 
 def test_the_environment_names_a_folder_too(folder, monkeypatch):
     monkeypatch.setenv("GEH_EXPLAIN_DATA", str(folder))
-    assert len(mnist_digits("test")) == 40
+    found, expected = mnist_digits("test"), mnist_digits("test", folder)
+    assert torch.equal(found.images, expected.images)
+    assert torch.equal(found.labels, expected.labels)
 
 
 def test_a_changed_file_is_named(folder):
@@ -82,8 +84,9 @@ def test_without_files_and_download_there_is_a_way_out(folder):
 
 
 def test_what_was_downloaded_is_found_again(folder, tmp_path):
+    expected = mnist_digits("test", folder)
     os.renames(folder / "mnist" / "MNIST", tmp_path / "cache" / "geh_explain" / "MNIST")
-    assert len(mnist_digits("test", download=False)) == 40
+    assert torch.equal(mnist_digits("test", download=False).images, expected.images)
 
 
 def test_a_download_goes_to_the_cache(folder, tmp_path, monkeypatch):
@@ -95,8 +98,11 @@ def test_a_download_goes_to_the_cache(folder, tmp_path, monkeypatch):
             assert download
             os.renames(folder / "mnist" / "MNIST", f"{root}/MNIST")
 
+    expected = mnist_digits("test", folder)
     monkeypatch.setattr("geh_explain.datasets.mnist.torchvision", lambda part: Vision)
-    assert len(mnist_digits("test")) == 40
+    found = mnist_digits("test")
+    assert torch.equal(found.images, expected.images)
+    assert torch.equal(found.labels, expected.labels)
     assert (tmp_path / "cache" / "geh_explain" / "MNIST").is_dir()
 
 

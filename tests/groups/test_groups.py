@@ -1,4 +1,4 @@
-"""Groups are nested and compact, and do not depend on the order of rows; the choice of their number."""
+"""Groups are nested and compact, and do not depend on the order of rows."""
 
 import numpy as np
 import pytest

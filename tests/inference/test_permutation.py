@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 
 import joblib
-import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -324,7 +323,6 @@ def test_a_cluster_loses_a_worker_and_no_permutation():
 
 
 def test_the_null_is_drawn_with_the_strongest_pairs():
-    matplotlib.use("Agg")
     names = ["a$b$", "a name that goes on and on and on and on", "c"]
     near = PermutationTest(PairRanking("GEH", [3.0, 2.0, 0.5], names), np.linspace(1, 2.5, 40))
     far = PermutationTest(PairRanking("GEH", [300.0, 2.0, 0.5], names), np.linspace(1, 2.5, 40))

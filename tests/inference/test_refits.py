@@ -1,4 +1,4 @@
-"""Fingerprints of permutation tests: equal data have the same, any change of a value has another."""
+"""Fingerprints of permutation tests: equal data have equal ones, and any changed value changes them."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Parallel tasks: a failing task is tried again, one that kills its process is reported, and all others are kept."""
+"""Parallel tasks: failing tasks are repeated, tasks that kill their process are reported, and all others are kept."""
 
 import os
 import signal

@@ -49,8 +49,8 @@ def test_thumbnails_are_the_strongest_exemplars():
     assert len(result.plot.network(images=images).artists) == 3
 
 
-def test_rows_of_a_table_have_no_thumbnails(explained):
-    explainer, result = explained
+def test_rows_of_a_table_have_no_thumbnails(product_result):
+    explainer, result = product_result
     gallery = explainer.interpret(result, three_features(), pairs=1, ascent=False, progress=False)
     with pytest.raises(geh.GEHError, match="thumbnails need images"):
         gallery.images()
@@ -63,7 +63,7 @@ def three_features():
 
 
 @pytest.fixture
-def explained():
+def product_result():
     explainer = geh.GEHExplainer(product_net(), "0")
     return explainer, explainer.explain(three_features(), groups=2, draws=20, progress=False)
 
@@ -73,8 +73,8 @@ def interpret(explainer, result, candidates=None, **options):
     return explainer.interpret(result, candidates, **{"progress": False, "ascent": {"steps": 40}} | options)
 
 
-def test_the_strongest_pair_has_the_score_of_the_table(explained):
-    explainer, result = explained
+def test_the_strongest_pair_has_the_score_of_the_table(product_result):
+    explainer, result = product_result
     (pair,) = interpret(explainer, result, pairs=1).pairs
     row = result.table().iloc[0]
     assert pair.units == ("0[0]", "0[1]") == (row["unit_i"], row["unit_j"])
@@ -82,16 +82,16 @@ def test_the_strongest_pair_has_the_score_of_the_table(explained):
     assert pair.regions.equals(result.regions(0, 1))
 
 
-def test_exemplars_are_those_of_the_two_units(explained):
-    explainer, result = explained
+def test_exemplars_are_those_of_the_two_units(product_result):
+    explainer, result = product_result
     (pair,) = interpret(explainer, result, pairs=[("0[2]", "0[1]")], k=4).pairs
     assert pair.units == ("0[1]", "0[2]")
     for row, unit in enumerate((1, 2)):
         assert pair.exemplars.indices[row].tolist() == three_features()[:, unit].argsort(descending=True)[:4].tolist()
 
 
-def test_both_are_the_highest_smooth_minimum_of_standardised_values(explained):
-    explainer, result = explained
+def test_both_are_the_highest_smooth_minimum_of_standardised_values(product_result):
+    explainer, result = product_result
     (pair,) = interpret(explainer, result, pairs=1, k=5).pairs
     z = ((three_features() - three_features().mean(0)) / three_features().std(0, correction=0))[:, :2]
     lower = z.amin(dim=1)
@@ -99,16 +99,16 @@ def test_both_are_the_highest_smooth_minimum_of_standardised_values(explained):
     assert torch.equal(pair.both.inputs[0], three_features()[pair.both.indices[0]])
 
 
-def test_both_may_have_candidates_of_their_own(explained):
-    explainer, result = explained
+def test_both_may_have_candidates_of_their_own(product_result):
+    explainer, result = product_result
     joint = 10 + torch.rand(50, 3)
     (pair,) = interpret(explainer, result, pairs=1, joint=joint).pairs
     assert float(pair.both.inputs.min()) >= 10
     assert float(pair.exemplars.inputs.max()) < 10
 
 
-def test_the_ascent_stays_within_the_candidates_range_and_excites_both(explained):
-    explainer, result = explained
+def test_the_ascent_stays_within_the_candidates_range_and_excites_both(product_result):
+    explainer, result = product_result
     (pair,) = interpret(explainer, result, pairs=1, ascent={"steps": 300}).pairs
     low, high = three_features().amin(dim=0), three_features().amax(dim=0)
     first, second, both = pair.ascent.inputs
@@ -118,14 +118,14 @@ def test_the_ascent_stays_within_the_candidates_range_and_excites_both(explained
     assert bool((pair.ascent.inputs >= low).all())
 
 
-def test_without_ascent(explained):
-    explainer, result = explained
+def test_without_ascent(product_result):
+    explainer, result = product_result
     assert interpret(explainer, result, ascent=False).pairs[0].ascent is None
     assert interpret(explainer, result, ascent={}).pairs[0].ascent is not None
 
 
-def test_columns_of_a_table_have_each_their_own_range(explained):
-    explainer, result = explained
+def test_columns_of_a_table_have_each_their_own_range(product_result):
+    explainer, result = product_result
     wide = three_features() * torch.tensor([1.0, 1000.0, 1.0])
     (pair,) = interpret(explainer, result, wide, pairs=1, ascent={"steps": 300}).pairs
     low, high = wide.amin(dim=0), wide.amax(dim=0)
@@ -133,24 +133,24 @@ def test_columns_of_a_table_have_each_their_own_range(explained):
     assert pair.ascent.inputs[2, :2].tolist() == pytest.approx(high[:2].tolist())
 
 
-def test_a_result_with_another_unit_set_is_refused(explained):
-    explainer, result = explained
+def test_a_result_with_another_unit_set_is_refused(product_result):
+    explainer, result = product_result
     net, posterior = explainer.model, PointEstimate()
     for units in (geh.units.Subset([0, 1]), geh.units.Subset([1, 0, 2])):
         with pytest.raises(ValueError, match="result: its units are"):
             interpret(geh.GEHExplainer(net, "0", units=units, posterior=posterior), result, pairs=[(0, 1)])
 
 
-def test_a_saved_result_gives_the_same_exemplars(explained, tmp_path):
-    explainer, result = explained
+def test_a_saved_result_gives_the_same_exemplars(product_result, tmp_path):
+    explainer, result = product_result
     again = geh.Interactions.load(result.save(tmp_path / "r"))
     assert interpret(explainer, again).pairs[0].exemplars.indices.tolist() == (
         interpret(explainer, result).pairs[0].exemplars.indices.tolist()
     )
 
 
-def test_reprs_are_short(explained):
-    gallery = interpret(*explained, pairs=3)
+def test_reprs_are_short(product_result):
+    gallery = interpret(*product_result, pairs=3)
     means = [f"{pair.units[0]} × {pair.units[1]}: {pair.mean:.4g}" for pair in gallery.pairs]
     assert [repr(pair) for pair in gallery.pairs] == means
     assert repr(gallery) == f"Gallery(3 pairs by geh: {', '.join(means)})"
@@ -169,21 +169,21 @@ class Once(IterableDataset):
 
 
 @pytest.mark.parametrize("argument", ["candidates", "joint"])
-def test_candidates_that_can_be_read_only_once_are_refused(explained, argument):
+def test_candidates_that_can_be_read_only_once_are_refused(product_result, argument):
     with pytest.raises(RuntimeError, match=f"{argument}: the rows could be read only once"):
-        interpret(*explained, **{argument: Once()})
+        interpret(*product_result, **{argument: Once()})
 
 
-def test_readings_are_a_table(explained):
-    explainer, result = explained
+def test_readings_are_a_table(product_result):
+    explainer, result = product_result
     labels = np.where(three_features()[:, 0] > 1, "large", "small")
     table = interpret(explainer, result, pairs=2).readings(labels)
     assert table["reads_i"][0] == "large, 9 of 9"
     assert list(table.columns) == ["unit_i", "unit_j", "reads_i", "reads_j", "mean", "low", "high"]
 
 
-def test_loaders_and_datasets_as_candidates(explained):
-    explainer, result = explained
+def test_loaders_and_datasets_as_candidates(product_result):
+    explainer, result = product_result
     plain = interpret(explainer, result).pairs[0]
     for candidates in (
         TensorDataset(three_features(), three_features()),
@@ -195,8 +195,8 @@ def test_loaders_and_datasets_as_candidates(explained):
         assert torch.equal(found.ascent.inputs, plain.ascent.inputs)
 
 
-def test_the_model_and_the_random_state_are_unchanged(explained):
-    explainer, result = explained
+def test_the_model_and_the_random_state_are_unchanged(product_result):
+    explainer, result = product_result
     before, state = model_state(explainer.model), torch.get_rng_state()
     interpret(explainer, result, DataLoader(TensorDataset(three_features()), batch_size=7, shuffle=True))
     assert model_state(explainer.model) == before
@@ -249,11 +249,15 @@ def test_the_figure_has_a_row_of_axes_for_each_pair(labels, ascent):
     figure.canvas.draw()
 
 
-def test_tables_are_drawn_as_rows_of_colours(explained):
-    explainer, result = explained
-    figure = interpret(explainer, result, pairs=1).plot()
-    assert figure.subfigs[0].axes[0].images[0].get_array().shape == (9, 3)
-    figure.canvas.draw()
+def test_tables_are_drawn_as_rows_of_colours(product_result):
+    explainer, result = product_result
+    gallery = interpret(explainer, result, pairs=1)
+    shown = np.asarray(gallery.plot().subfigs[0].axes[0].images[0].get_array())
+    rows = gallery.pairs[0].exemplars.inputs[0].numpy()
+    # Colours between 0 and 1 are linear in the values of each column.
+    assert 0 <= shown.min() < shown.max() <= 1
+    for column in range(3):
+        assert np.corrcoef(shown[:, column], rows[:, column])[0, 1] == pytest.approx(1, abs=1e-6)
 
 
 def test_exemplars_and_maximised_inputs_have_plots():
@@ -267,8 +271,8 @@ def test_exemplars_and_maximised_inputs_have_plots():
     assert len(painted.plot().axes) == 2
 
 
-def test_wrong_arguments_raise(explained):
-    explainer, result = explained
+def test_wrong_arguments_raise(product_result):
+    explainer, result = product_result
     other = geh.GEHExplainer(product_net(), "2")
     wrong = [
         (explainer, {"pairs": 0}, "pairs=0"),

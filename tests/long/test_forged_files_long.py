@@ -1,4 +1,4 @@
-"""Files made by an enemy: each is a result that works or an error in words, and nothing in them is ever executed."""
+"""Ten thousand forged files: each loads as a working result or raises an error, and nothing in them is executed."""
 
 import io
 import zipfile

@@ -1,4 +1,4 @@
-"""``memory=`` is kept: the peak of a process that explains, above what it had before, is no more than what it says."""
+"""Peak memory of a process that explains stays within ``memory=``, measured above what it had before."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """The network shows the strongest pairs: their strength, sign and certainty, and units as large as their effects."""
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest

@@ -1,6 +1,5 @@
 """The picture of a null distribution: a histogram of all permutations, and a labelled line for each pair."""
 
-import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from geh_explain.plots.permutation_null import draw_permutation_null
 
 @pytest.fixture(autouse=True)
 def closed_figures():
-    matplotlib.use("Agg")
     yield
     plt.close("all")
 

@@ -2,16 +2,12 @@
 
 from itertools import pairwise
 
-import matplotlib
-from explaining import explain_point, uniform_points
-from synthetic_results import LONG_NAME, random_result, result_of, without_draws
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from explaining import explain_point, uniform_points
 from matplotlib.colors import to_hex, to_rgba
+from synthetic_results import LONG_NAME, random_result, result_of, without_draws
 
 import geh_explain as geh
 from geh_explain.analyses.surface import Surface

@@ -1,6 +1,5 @@
 """The training curve shows the validation errors, and marks the epoch that was kept."""
 
-import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 
@@ -10,7 +9,6 @@ from geh_explain.plots.training_curve import draw_training_curve
 
 @pytest.fixture(autouse=True)
 def closed_figures():
-    matplotlib.use("Agg")
     yield
     plt.close("all")
 

@@ -1,4 +1,4 @@
-"""A user's own posterior is one small class; the functions that use posteriors; their reprs."""
+"""A user's own posterior, the functions that enter draws, and the reprs of posteriors."""
 
 import re
 from contextlib import contextmanager, nullcontext

@@ -5,7 +5,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
-from explaining import explain_draws, random_points, uniform_points
+from explaining import explain_draws, explain_point, random_points, uniform_points
 from networks import mlp
 from posterior_cases import local_hessians, network, same, trained
 from torch import nn
@@ -122,7 +122,8 @@ def test_samples_without_spread_are_warned_of():
 def test_one_sample_alone_is_not_called_a_posterior_without_spread(posterior):
     model = network()
     single = posterior([model]) if posterior is Ensemble else posterior([model.state_dict()])
-    assert len(explain_draws(model, random_points(20, 3), posterior=single, groups=2).signed) == 1
+    result = explain_draws(model, random_points(20, 3), posterior=single, groups=2)  # a warning would be an error
+    assert np.array_equal(result.signed, explain_point(model, random_points(20, 3), groups=2).signed)
 
 
 # Wrong samples

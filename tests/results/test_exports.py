@@ -48,9 +48,7 @@ def test_a_data_set_has_all_draws_by_name(result):
 @pytest.mark.filterwarnings("ignore")
 def test_arviz_draws_its_forest_of_it(result):
     arviz = pytest.importorskip("arviz")
-    import matplotlib
 
-    matplotlib.use("Agg")
     data = arviz.convert_to_inference_data(result.to_xarray())
     summary = arviz.summary(data, var_names=["geh"], kind="stats", round_to=6)
     np.testing.assert_allclose(summary["mean"], result.geh.pair_mean, atol=1e-5)

@@ -5,10 +5,6 @@ import json
 import re
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -22,6 +18,7 @@ from forged_files import with_words as saved_words
 from networks import mlp
 
 import geh_explain as geh
+from geh_explain.plots.axes import wrap
 from geh_explain.posterior import MCDropout
 from geh_explain.run.record import RunRecord
 
@@ -190,10 +187,17 @@ def test_odd_names_are_escaped_wherever_a_browser_sees_them(names, tmp_path):
 @all_names
 @pytest.mark.filterwarnings("ignore:.*[Gg]lyph", "ignore:.*constrained_layout", "ignore:.*[Tt]ight layout")
 def test_odd_names_can_be_drawn(names, tmp_path):
-    result = with_names(names)
-    for plot in (result.plot.heatmap, result.plot.intervals, result.plot.network, lambda: result.plot.regions(0, 1)):
-        plot().figure.savefig(tmp_path / "picture.png", dpi=30)
-        plt.close("all")
+    plot = with_names(names).plot
+    heatmap, intervals, network, regions = plot.heatmap(), plot.intervals(), plot.network(), plot.regions(0, 1)
+    for axes in (heatmap, intervals, network, regions):
+        axes.figure.savefig(tmp_path / "picture.png", dpi=30)
+    # Names of five units at both sides of the heatmap, ten pairs, five units on the circle, two groups.
+    assert (len(heatmap.get_xticklabels()), len(heatmap.get_yticklabels())) == (5, 5)
+    assert len(intervals.get_yticklabels()) == 10
+    assert len(network.texts) == 5
+    assert len(regions.get_yticklabels()) == 2
+    assert [label.get_text() for label in heatmap.get_yticklabels()] == [wrap(name) for name in names]
+    plt.close("all")
 
 
 def test_half_a_character_is_no_name():

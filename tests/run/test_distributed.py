@@ -1,4 +1,4 @@
-"""Several processes share one call: they get the result of one process, and say so when one of them is lost."""
+"""Several processes share one call: all return the result of a single process, and a lost process is an error."""
 
 import os
 import subprocess

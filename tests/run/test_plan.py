@@ -1,4 +1,4 @@
-"""The plan of a run: how often the data are passed before the first draw, and what is decided then."""
+"""The plan of a run: the number of passes over the data before the first draw, and what is decided then."""
 
 import pytest
 import torch

@@ -1,5 +1,6 @@
 """Scores that are all 0, and groups of one point, come with a warning that says why."""
 
+import numpy as np
 import pytest
 import torch
 from expected_errors import ROWS, Net, valid_points
@@ -84,7 +85,9 @@ def test_groups_of_one_point_are_warned_of(groups):
 
 
 def test_every_point_as_a_group_is_meant():
-    assert len(explain_point(Net(), valid_points(), groups=ROWS).group_names) == ROWS
+    result = explain_point(Net(), valid_points(), groups=ROWS)  # a warning would be an error
+    assert len(result.group_names) == ROWS
+    assert np.allclose(result.geh.mean, result.eah.mean, rtol=1e-6)
 
 
 def test_a_warning_points_at_the_users_line_and_stays_with_the_result():

@@ -1,4 +1,4 @@
-"""What holds for every function, every data set and every grouping."""
+"""Invariants of the three measures, for random networks, data and groupings."""
 
 import warnings
 from typing import Any

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from explaining import random_points
-from torch import nn
+from networks import mlp
 
 import geh_explain as geh
 from geh_explain.engines import Engine, EngineRun
@@ -27,10 +27,7 @@ def sides():
 
 
 def net():
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Linear(4, 6), nn.Tanh(), nn.Dropout(0.3), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1)
-    ).double()
+    return mlp(4, 6, 5, 1, dropout=0.3)
 
 
 def gradients(function, x):

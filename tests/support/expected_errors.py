@@ -1,4 +1,4 @@
-"""Calls that are valid but for what a test changes, and a check of the error that follows."""
+"""A small network with valid inputs, and a check of the error that a wrong argument raises."""
 
 from contextlib import contextmanager
 

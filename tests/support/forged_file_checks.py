@@ -1,4 +1,4 @@
-"""Reading of forged files, and what comes of each."""
+"""Loading of forged files: whether each is refused, or works as a result."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Ways to forge a file of results, as an attacker would."""
+"""Forged files of results: changed bytes, members, numbers and settings."""
 
 import io
 import json

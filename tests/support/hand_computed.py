@@ -1,4 +1,4 @@
-"""A network whose interactions can be worked out by hand."""
+"""A network of two weights, whose interactions are computed by hand."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Models with much state, posteriors for them, and a comparison of all state before and after a call."""
+"""Comparison of all state of models and of torch before and after a call, with models that have much state."""
 
 import random
 from contextlib import contextmanager

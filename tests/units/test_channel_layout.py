@@ -1,4 +1,4 @@
-"""The channel dimension comes from the layer or its neighbours; where neither shows it, there is a warning."""
+"""The channel dimension follows from the layer or its neighbours; otherwise there is a warning."""
 
 import pytest
 import torch

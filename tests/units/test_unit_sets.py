@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 import torch.nn.functional as F
 from explaining import explain_point, random_points
@@ -124,13 +125,10 @@ def test_the_hessian_of_feature_groups_is_b_transposed_h_b() -> None:
     )
 
 
-def test_a_group_and_a_column_of_the_same_name_get_distinct_names() -> None:
+def test_a_group_with_the_name_of_another_column_is_refused() -> None:
     units = geh.units.FeatureGroups({"x3": [0, 1]}, rest=True)
-    try:
-        names = explain_point(quadratic, random_points(10, 5), units=units, groups=3).names
-    except geh.GEHError:
-        return
-    assert len(set(names)) == len(names)
+    with pytest.raises(geh.GEHError, match=r"names: \['x3'\] occur twice"):
+        explain_point(quadratic, random_points(10, 5), units=units)
 
 
 def test_a_subset_is_a_part_of_the_matrix() -> None:

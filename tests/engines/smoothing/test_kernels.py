@@ -1,4 +1,4 @@
-"""Functions in forms that differentiate twice at little cost: they must be torch's own, derivatives included."""
+"""Functions rewritten to differentiate twice at low cost equal torch's own, derivatives included."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Kinked functions act as smooth ones while explaining, however they are called and whatever enters."""
+"""Kinked functions are explained by their smooth forms, for every way to call them."""
 
 import math
 from typing import Any

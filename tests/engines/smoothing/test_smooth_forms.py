@@ -62,3 +62,6 @@ def test_forms_stay_finite_far_from_the_kink() -> None:
             (first,) = torch.autograd.grad(value.sum(), x, create_graph=True)
             (second,) = torch.autograd.grad(first.sum(), x)
             assert all(bool(torch.isfinite(part).all()) for part in (value, first, second)), str(kink)
+            # Five hundred widths of the rounded corner away, the smooth form is the hard one.
+            far = torch.tensor([0, 1, 3, 4])
+            torch.testing.assert_close(value[far], kink.hard(x.detach())[far], rtol=1e-9, atol=1e-9, msg=str(kink))

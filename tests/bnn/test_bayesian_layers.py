@@ -36,17 +36,18 @@ def test_a_node_is_dropped_as_often_as_its_rate_says_and_hard_masks_are_whole():
 
 
 @pytest.mark.parametrize(
-    ("layer", "x"),
+    ("make", "shape"),
     [
-        (nn.Linear(4, 3), torch.randn(6, 4)),
-        (nn.Linear(4, 3), torch.randn(6, 5, 4)),
-        (nn.Conv1d(4, 2, 3), torch.randn(6, 4, 9)),
-        (nn.Conv2d(4, 2, 3, groups=2), torch.randn(6, 4, 5, 5)),
-        (nn.ConvTranspose2d(4, 2, 3), torch.randn(6, 4, 5, 5)),
+        (lambda: nn.Linear(4, 3), (4,)),
+        (lambda: nn.Linear(4, 3), (5, 4)),
+        (lambda: nn.Conv1d(4, 2, 3), (4, 9)),
+        (lambda: nn.Conv2d(4, 2, 3, groups=2), (4, 5, 5)),
+        (lambda: nn.ConvTranspose2d(4, 2, 3), (4, 5, 5)),
     ],
     ids=["linear", "tokens", "conv1d", "grouped", "transposed"],
 )
-def test_any_linear_map_can_be_wrapped(layer, x):
+def test_any_linear_map_can_be_wrapped(make, shape):
+    layer, x = make(), torch.randn(6, *shape)
     for wrapped in (ConcreteDropout(layer), MeanField(layer)):
         torch.testing.assert_close(wrapped.eval()(x), layer(x))
         wrapped.train()
