@@ -47,7 +47,7 @@ def build_page(table: pd.DataFrame, records: Sequence[Record], size: Size, minut
                 for (i, j), form in data.PAIRS.items()
             ],
         ),
-        "## In short",
+        "## Summary",
         verdict_table(table),
         "## Ranks of the true pairs",
         "![Mean rank of the true pairs against signal to noise](../images/simulated_ranks.png)",
