@@ -213,6 +213,7 @@ class DifferenceRun(EngineRun):
         steps = torch.where(values > centre, -width, width) * self.engine.step
         for unit, sorted_levels in self.jumps.items():
             levels = torch.as_tensor(sorted_levels).to(values)
+            # The nearest level, as values in single precision may differ from the level by rounding.
             index = (values[:, unit, None] - levels).abs().argmin(dim=1)
             steps[:, unit] = levels[torch.where(index + 1 < len(levels), index + 1, index - 1)] - levels[index]
         return steps
@@ -239,6 +240,7 @@ def outputs_after_moves(
     moves_at_once = moves_at_once or max(1, _CALL_ROWS // len(rows))
     parts = []
     for i, j in zip(torch.split(first, moves_at_once), torch.split(second, moves_at_once), strict=True):
+        # Row n of move k is row k * n_rows + n of one large batch.
         move = torch.arange(len(i), device=steps.device)
         shifts = steps.new_zeros(len(i), len(rows), cut.n_units)
         shifts[move, :, i] = steps.T[i]

@@ -178,6 +178,19 @@ def _backward(
 ) -> Tensor:
     """Return the gradient of ``value`` at ``t`` as :func:`torch.autograd.grad` does, 0 where there is no dependence.
 
+    Parameters
+    ----------
+    value
+        A number, or a tensor (n, D) with ``weights``.
+    t
+        The shifts (n, D).
+    weights
+        Weights of the entries of ``value``, (k, n, D) for k directions at once if ``batched``.
+    batched
+        Whether to vectorise over the first dimension of ``weights``.
+    create_graph
+        Whether the gradient is to be differentiated again.
+
     Raises
     ------
     NoSecondDerivative

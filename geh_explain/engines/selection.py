@@ -91,6 +91,7 @@ def choose_engine(engine: str | Engine, cut: Cut, rows: Rows, limits: Limits) ->
     if probe is None and _depends_on_units(cut, rows):
         return Difference().start(cut, limits), "the model's output has no gradients"
     if probe is None:
+        # All second derivatives are 0, which any engine finds.
         return structured.exact, "the output does not depend on the units"
     structured.check(probe_rows, probe)
     if structured.unsupported is not None:

@@ -70,6 +70,7 @@ class GroupSums:
         members
             One-hot group membership (M, n) of the points, see :meth:`one_hot`.
         """
+        # Rows come draw by draw, so that the first dimension splits into (B, n).
         local = local.double().reshape(len(self.signed), members.shape[1], -1)
         stop = start + local.shape[2]
         self.signed[:, :, start:stop] += (members @ local).cpu()

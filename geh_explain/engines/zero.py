@@ -39,6 +39,13 @@ def explain_zero(cut: Cut, rows: Rows) -> str:
     The causes are checked in this order: the output does not depend on the units; the network above the cut is
     piecewise linear, as ReLU networks are, and was not smoothed; at the inputs, the model is additive; at a layer, the
     path from it to the output is linear or elementwise. One forward and one backward pass of ``rows`` suffice.
+
+    Parameters
+    ----------
+    cut
+        The model as a function of the units' shifts. It runs without the view of the run, so as it is.
+    rows
+        A few rows.
     """
     n_pairs = cut.n_units * (cut.n_units - 1) // 2
     zero = f"all {n_pairs} pairs are exactly 0" if n_pairs > 1 else "the only pair is exactly 0"
@@ -49,6 +56,7 @@ def explain_zero(cut: Cut, rows: Rows) -> str:
     if not value.requires_grad or torch.autograd.grad(value.sum(), t, allow_unused=True)[0] is None:
         return f"{zero}: the output does not depend on {cut.place}; choose a layer that leads to the explained output."
     if kinks.names:
+        # dict.fromkeys drops repeated names and keeps the order of the calls.
         names = ", ".join(dict.fromkeys(kinks.names))
         return (
             f"{zero}: above {cut.place} the network is piecewise linear ({names}), so its second derivatives vanish "

@@ -297,6 +297,7 @@ class Cut:
         try:
             return self.model(*positional, **named_inputs, **keywords)
         except ValueError as error:
+            # Torch's message for batch statistics of a single row.
             if "more than 1 value per channel" not in str(error):
                 raise
             raise GEHRuntimeError(
@@ -334,6 +335,7 @@ class Cut:
                     f"layer={self.name!r} returns {self.shape} and {tuple(activations.shape[1:])} per row in its "
                     f"calls; choose one of them, layer=Layer({self.name!r}, call=0)."
                 )
+            # The rest of the forward pass is above the cut; no_grad() around the call restores the mode after it.
             torch.set_grad_enabled(t.requires_grad)
             view.pause()
             if keep_activations and first is None:

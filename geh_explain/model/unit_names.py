@@ -44,7 +44,7 @@ def check_unit_names(names: Any, n_units: int, place: str) -> list[str]:
         raise GEHValueError(f"names has {len(texts)} entries for {n_units} units of {place}; give one for each.")
     repeated = sorted(name for name, count in Counter(texts).items() if count > 1)
     if repeated:
-        raise GEHValueError(f"names: {repeated[:_MAX_LISTED]} occur more than once; give each unit a name of its own.")
+        raise GEHValueError(f"names: {repeated[:_MAX_LISTED]} occur twice; give each unit a name of its own.")
     broken = [name for name in texts if not _is_text(name)]
     if broken:
         raise GEHValueError(

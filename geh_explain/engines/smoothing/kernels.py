@@ -82,7 +82,11 @@ _FORMS: dict[Callable[..., Any], Callable[..., Tensor]] = {
 
 
 class DoubleBackwardView(View):
-    """Replaces calls above the cut by the forms of this module, in place where the call is in place."""
+    """Replaces calls above the cut by the forms of this module, in place where the call is in place.
+
+    The view of all engines that differentiate, and the base of smoothing: also a network without kinks calls softplus,
+    and a user who turns smoothing off still needs second derivatives of hardswish.
+    """
 
     def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result of one torch call, by a form with an efficient double backward if there is one."""

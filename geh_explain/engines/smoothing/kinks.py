@@ -10,6 +10,12 @@ variance.
 
 Each form takes ``beta`` and then the arguments of the function that it replaces, and returns what that returns.
 Arguments ``inplace`` are ignored here; the caller copies the result.
+
+>>> x = torch.tensor([-1.0, 0.0, 1.0])
+>>> relu(1.0, x)  # log(2) = 0.6931 at the kink
+tensor([0.3133, 0.6931, 1.3133])
+>>> relu(100.0, x)
+tensor([0.0000, 0.0069, 1.0000])
 """
 
 from __future__ import annotations
@@ -55,6 +61,7 @@ def leaky_relu(beta: float, input: Tensor, negative_slope: float | Tensor = 0.01
 
 def prelu(beta: float, input: Tensor, weight: Tensor) -> Tensor:
     """Return a x + (1 - a) r(x), with a the ``weight``, one for all channels (dimension 1) or one for each."""
+    # One weight per channel broadcasts along dimension 1, which a tensor of one dimension does not have.
     shape = [1] * input.ndim
     if input.ndim > 1:
         shape[1] = weight.numel()
@@ -153,6 +160,7 @@ def amin(beta: float, input: Tensor, dim: Any = (), keepdim: bool = False) -> Te
 
 def reduce_max(beta: float, input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """Replace torch.max in its three forms: of two tensors, over everything, over one dimension with indices."""
+    # torch.max(x, y) passes the other tensor in the place of dim.
     other = dim if isinstance(dim, Tensor) else other
     if other is not None:
         return maximum(beta, input, other)

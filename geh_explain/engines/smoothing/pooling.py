@@ -15,6 +15,10 @@ def max_pool(dimensions: int) -> Callable[..., Any]:
     """Return the smooth form of ``max_pool1d``, 2d or 3d: log(sum exp(beta x)) / beta per window.
 
     Padding is absent from the sum. Indices, where they are requested, are those of the hard maxima.
+
+    >>> x = torch.tensor([[[0.0, 1.0, 5.0, 2.0]]])
+    >>> max_pool(1)(10.0, x, kernel_size=2)
+    tensor([[[1.0000, 5.0000]]])
     """
 
     def pool(
@@ -27,6 +31,7 @@ def max_pool(dimensions: int) -> Callable[..., Any]:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
+        # The hard maxima give the shape of the result, the indices, and a shift that avoids overflow.
         settings = (kernel_size, stride or kernel_size, padding, dilation)
         hard, indices = getattr(F, f"max_pool{dimensions}d")(input.detach(), *settings, ceil_mode, return_indices=True)
         windows = pool_windows(dimensions, input, hard, (settings, {}), outside=-float("inf"))
@@ -95,6 +100,7 @@ def pool_windows(
     reach = [(counts[d] - 1) * step[d] + (size[d] - 1) * gap[d] + 1 for d in range(dimensions)]
     end_pad = [max(0, reach[d] - input.shape[first + d] - pad[d]) for d in range(dimensions)]
     padded = F.pad(input, [side for d in reversed(range(dimensions)) for side in (pad[d], end_pad[d])], value=outside)
+    # For each position in a window, a strided view of its entries in all windows.
     positions = []
     for offset in itertools.product(*(range(count) for count in size)):
         view = padded

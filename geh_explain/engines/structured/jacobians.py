@@ -92,6 +92,7 @@ def scale_rows(jacobian: Jacobian, factor: float | Tensor) -> Jacobian:
         if scale.shape[1:] == jacobian.shape:
             return DiagonalJacobian(scale.reshape(len(scale), -1), jacobian.shape)
     directions = to_tensor(jacobian)
+    # Deferred only if the factor differs by row and does not broadcast, so that further factors have its shape.
     if isinstance(factor, Tensor) and factor.ndim and factor.shape[0] > 1 and factor.shape[1:] == directions.shape[2:]:
         return DeferredProduct(directions, factor)
     return directions * factor

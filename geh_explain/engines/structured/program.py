@@ -142,6 +142,7 @@ class Program:
                     check_cost(0 if linear_map is None else len(linear_map))
                 for term in step.hessian_terms(gradient, *sources):
                     hessians = _add_term(hessians, term, self._n_rows)
+            # Free directions as soon as no later step takes them: they are the largest tensors here.
             for source in set(step.sources):
                 if self._last_use[source] == number:
                     del jacobians[source]

@@ -44,6 +44,7 @@ def add_pulled_back(pairs: Tensor, linear_map: Tensor, hessians: Tensor, absolut
             part = chunk @ linear_map[:, first:]
             part = part.abs_() if absolute else part
             block += part[0] if part.shape[0] == 1 else part.sum(dim=0)
+        # Row i of the upper triangle holds the pairs (i, i + 1), (i, i + 2), ...
         block = block.double().cpu()
         for row in range(len(block)):
             stop = start + n_units - first - row - 1

@@ -155,6 +155,7 @@ class Recorder(View):
         slots = tuple(self._slots[id(source)] for source in sources)
         if out.ndim == 0 or out.shape[0] != sources[0].shape[0]:
             raise UnsupportedOp("a call that moves or mixes the rows")
+        # Under torch.no_grad() in the model autograd has no gradient at this step, and the step has no term.
         if hessian_terms is not None and not out.requires_grad:
             hessian_terms = None
         edge = get_gradient_edge(out) if hessian_terms is not None else None

@@ -17,7 +17,13 @@ def is_in_place(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
 
 
 def only_tracked(recorder: Recorder, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Return the first argument, which must be the only one that depends on the units."""
+    """Return the first argument, which must be the only one that depends on the units.
+
+    Raises
+    ------
+    UnsupportedOp
+        If another argument depends on them too, or the first does not.
+    """
     x: Tensor = args[0] if args else kwargs["input"]
     rest = (*args[1:], *without(kwargs, "input").values())
     if not recorder.is_tracked(x) or any(recorder.contains_tracked(value) for value in rest):

@@ -22,7 +22,10 @@ _SOFTPLUS_THRESHOLD = 20.0
 
 
 class _KnownDerivative(torch.autograd.Function):
-    """Connects a value that was computed elsewhere to its input z: the backward pass multiplies by a known slope."""
+    """Connects a value that was computed elsewhere to its input z: the backward pass multiplies by a known slope.
+
+    z, value and slope have the same shape. No second derivative is needed, as the Hessian term holds it.
+    """
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, value: Tensor, slope: Tensor) -> Tensor:
@@ -46,6 +49,7 @@ def elementwise(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any
         recorder, func, x.detach(), args, kwargs
     )
     out: Tensor = _KnownDerivative.apply(x, value, slope)  # type: ignore[no-untyped-call]
+    # The model goes on with the tensor that it passed, which now holds the result.
     if is_in_place(func, kwargs):
         out = x.copy_(out)
 
@@ -191,6 +195,7 @@ def max_pool(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], 
     dimensions = int(func.__name__.removesuffix("d")[-1])
     settings = (args[1:6], without(kwargs, "input", "return_indices"))
     windows = partial(pool_windows, dimensions, like=out, settings=settings)
+    # Padding has value -inf, and therefore weight 0.
     with torch.no_grad():
         values = windows(x.detach(), outside=-float("inf"))
         if beta is None:

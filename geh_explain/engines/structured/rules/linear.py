@@ -69,6 +69,7 @@ def convolution(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any
     """
     x, weight = only_tracked(recorder, args, kwargs), argument(args, kwargs, 1, "weight")
     out: Tensor = func(*args, **kwargs)
+    # Each output entry takes one product per kernel weight; in a transposed convolution each input entry does.
     transposed = "transpose" in func.__name__
     recorder.add_work((x if transposed else out)[0].numel() * weight[0].numel())
     options = without(kwargs, "input", "weight", "bias")
@@ -194,6 +195,7 @@ def _over_directions(function: Callable[..., Tensor], jacobians: list[Tensor], *
     like
         The arguments themselves, for their shapes.
     """
+    # The function may use the number of rows, so shared directions are expanded, and cut to one row again.
     shared = all(jacobian.shape[1] == 1 for jacobian in jacobians)
     directions = [jacobian.expand(-1, len(x), *x.shape[1:]) for jacobian, x in zip(jacobians, like, strict=True)]
     out: Tensor = torch.func.vmap(function)(*directions)
@@ -239,7 +241,10 @@ def dropout(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], k
 
 
 def times(recorder: Recorder, x: Tensor, factor: float | Tensor, in_place: bool) -> Tensor:
-    """Record x * factor with a factor that does not depend on the units: J factor."""
+    """Record x * factor with a factor that does not depend on the units: J factor.
+
+    The factor is a number or a tensor that broadcasts to x, such as a dropout mask.
+    """
     out = x.mul_(factor) if in_place else x * factor
     if out.ndim != x.ndim:
         raise UnsupportedOp("a product that adds dimensions")

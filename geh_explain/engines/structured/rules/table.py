@@ -40,6 +40,7 @@ def apply_rule(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any]
     """
     if not any(recorder.contains_tracked(value) for value in (*args, *kwargs.values())):
         return recorder.executor.handle(func, args, kwargs)
+    # __add__, add_ and add share one rule.
     name = getattr(func, "__name__", "").strip("_")
     rule = _RULES.get(name)
     if rule is not None:
