@@ -1,6 +1,7 @@
-"""How scores depend on the sharpness of the softplus that replaces ReLU. Writes smoothing.csv, ../images/smoothing.png and smoothing.md.
+"""How scores depend on the sharpness of the softplus that replaces ReLU.
 
-Run with ``python docs/studies/smoothing.py``; it takes less than a minute.
+``python docs/studies/smoothing.py`` writes smoothing.csv, ../images/smoothing.png and smoothing.md. It takes less
+than a minute.
 """
 
 from __future__ import annotations
@@ -242,10 +243,10 @@ def page(table: pd.DataFrame) -> str:
 geh.GEHExplainer(net, smooth=beta, posterior=PointEstimate()).explain(x, groups=1)
 ```""",
         "![Score of the true pair, largest false pair and change of the output against beta](../images/smoothing.png)",
-        f"""The network differs from the truth. Its own mean curvature can be computed without smoothing and derivatives:
-        for normal inputs it is E[x0·x1·f(x)] (Stein's identity), for uniform ones the mixed difference of f over the
-        corners of the square. It is {own[0]} for the networks with normal inputs, and {own[1]} for those with uniform
-        ones, which fit the truth less well in the corners. A good β reproduces these values.""",
+        f"""The network differs from the truth. Its own mean curvature can be computed without smoothing and
+        derivatives: for normal inputs it is E[x0·x1·f(x)] (Stein's identity), for uniform ones the mixed difference of
+        f over the corners of the square. It is {own[0]} for the networks with normal inputs, and {own[1]} for those
+        with uniform ones, which fit the truth less well in the corners. A good β reproduces these values.""",
         "## Results",
         f"""Means over {len(SEEDS)} networks each. The noise is the standard deviation of the score from one sample of
         {POINTS} points to the next; the change is that of the output, in units of its spread.""",
@@ -264,8 +265,9 @@ geh.GEHExplainer(net, smooth=beta, posterior=PointEstimate()).explain(x, groups=
         "## Recommendation",
         f"""Leave `smooth="auto"` unless a warning says that smoothing changed the network.
         `result.settings["smoothed"]` contains the smoothed functions, their sharpness and the change of the output.
-        To check a score, explain again with half and with twice that β. Here β = 7 gives {words.both("score", "7")}, and
-        β = 30 gives {words.both("score", "30")}. A score that does not depend on β is a property of the network.""",
+        To check a score, explain again with half and with twice that β. Here β = 7 gives {words.both("score", "7")},
+        and β = 30 gives {words.both("score", "30")}. A score that does not depend on β is a property of the
+        network.""",
         "*Written by `python docs/studies/smoothing.py`; the numbers are in `smoothing.csv`.*",
     ]
     return "\n\n".join(map(_wrapped, blocks)).replace(".\n\n- ", ".\n- ") + "\n"

@@ -62,7 +62,7 @@ def build_page(table: pd.DataFrame, records: Sequence[Record], size: Size) -> st
     """Return the page as Markdown."""
     minutes = sum(sum(record["seconds"].values()) for record in records) / 60
     blocks = [
-        "# Pairs of digits",
+        "# Pairs of MNIST digits",
         fill_paragraph(_INTRODUCTION),
         fill_paragraph(
             f"{size.seeds} networks for each task and recipe, with seeds that were not used to develop the recipe; "
