@@ -24,7 +24,8 @@ TOLERANCE = 1e-3
 #: Text of the page above the table.
 INTRODUCTION = """# Architectures
 
-Every model has random weights and small inputs. The interactions of {units} channels of one hidden layer are explained.
+Every model has random weights and small inputs. The interactions of the channels {units} of one
+hidden layer are explained.
 
 - **error**: largest difference of the AEH of a class probability, without smoothing, from that of a plain double
   backward in float64, divided by the largest entry.
@@ -63,23 +64,23 @@ def test_agrees_with_double_backward_and_has_curvature_once_smoothed(entry: Entr
 
 def build_page(rows: list[Row]) -> str:
     """Return ``docs/architectures.md``."""
-    return INTRODUCTION.format(units=_count_units(rows), torch=torch.__version__) + _table(rows)
+    return INTRODUCTION.format(units=_list_units(rows), torch=torch.__version__) + _table(rows)
 
 
 def _table(rows: list[Row]) -> str:
     """Return the table of the page in Markdown."""
     lines = [
-        "| architecture | family | layer | units | engine | smoothed | error | change | seconds |",
-        "|---|---|---|---|---|---|--:|--:|--:|",
+        "| architecture | family | layer | engine | smoothed | error | change | seconds |",
+        "|---|---|---|---|---|--:|--:|--:|",
         *map(_line, rows),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _count_units(rows: list[Row]) -> str:
-    """Return the number of units per architecture, or its range, as text."""
-    counts = sorted({len(row.entry.units) for row in rows})
-    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+def _list_units(rows: list[Row]) -> str:
+    """Return the indices of the units, which are the same for all architectures, as text."""
+    (units,) = {row.entry.units for row in rows}
+    return f"{', '.join(map(str, units[:-1]))} and {units[-1]}"
 
 
 def _line(row: Row) -> str:
@@ -88,7 +89,6 @@ def _line(row: Row) -> str:
         row.entry.name,
         row.entry.family,
         f"`{row.entry.layer}`",
-        ", ".join(map(str, row.entry.units)),
         row.engine,
         ", ".join(f"{count} {name}" for name, count in row.functions.items()) or "nothing to smooth",
         f"{row.error:.0e}",
