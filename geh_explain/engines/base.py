@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from geh_explain._memory import chunk_bytes
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.sums import GroupSums
@@ -112,6 +114,11 @@ class EngineRun(ABC):
         self.engine = engine
         self.cut = cut
         self.limits = limits
+
+    @cached_property
+    def chunk_bytes(self) -> int:
+        """Bytes that one chunk of rows may take; the same during the whole run, so that chunks stay the same."""
+        return chunk_bytes(self.cut.device, self.limits.memory)
 
     @property
     def name(self) -> str:

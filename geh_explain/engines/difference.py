@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geh_explain._memory import chunk_bytes
 from geh_explain._types import Floats, Ints
+from geh_explain._validation import check_positive
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.sums import GroupSums
@@ -83,9 +83,7 @@ class Difference(Engine):
     discrete: str | Sequence[int] = "detect"
 
     def __post_init__(self) -> None:
-        step = self.step
-        if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 < step < float("inf"):
-            raise GEHValueError(f"Difference: step={step!r} must be a positive number of standard deviations.")
+        check_positive("Difference: step", self.step, "a positive number of standard deviations")
         if isinstance(self.baseline, str) and self.baseline != "mean":
             raise GEHValueError(
                 f"Difference: baseline={self.baseline!r} is unknown; use None, a number, 'mean' or a list."
@@ -181,8 +179,7 @@ class DifferenceRun(EngineRun):
         """Return ``batch_size``, else the number of rows whose pairs the memory allows."""
         if self.limits.batch_size is not None:
             return self.limits.batch_size
-        memory = chunk_bytes(self.cut.device, self.limits.memory)
-        return max(1, min(_MAX_ROWS, memory // (64 * self.cut.n_units**2)))
+        return max(1, min(_MAX_ROWS, self.chunk_bytes // (64 * self.cut.n_units**2)))
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the mixed differences of a chunk of rows to ``sums``."""

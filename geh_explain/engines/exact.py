@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geh_explain._memory import chunk_bytes
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
@@ -145,8 +144,7 @@ class ExactRun(EngineRun):
         if self.limits.batch_size is not None:
             return self.limits.batch_size
         # Twice: the second backward pass holds about as much again as the graph that it traverses.
-        memory = chunk_bytes(self.cut.device, self.limits.memory)
-        return max(1, min(_MAX_ROWS, memory // (2 * self._row_bytes)))
+        return max(1, min(_MAX_ROWS, self.chunk_bytes // (2 * self._row_bytes)))
 
 
 def _gradient(cut: Cut, rows: Rows) -> tuple[Tensor, Tensor | None, Tensor]:

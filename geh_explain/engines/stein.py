@@ -9,13 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geh_explain._memory import chunk_bytes
 from geh_explain._types import Floats, Ints
-from geh_explain._validation import check_int
+from geh_explain._validation import check_int, check_positive
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.sums import GroupSums
-from geh_explain.errors import GEHRuntimeError, GEHValueError
+from geh_explain.errors import GEHRuntimeError
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments
 from geh_explain.posterior.protocols import seed_of_draw
@@ -77,9 +76,7 @@ class Stein(Engine):
     samples: int = 8
 
     def __post_init__(self) -> None:
-        noise = self.noise
-        if isinstance(noise, bool) or not isinstance(noise, (int, float)) or not 0 < noise < float("inf"):
-            raise GEHValueError(f"Stein: noise={noise!r} must be a positive number of standard deviations.")
+        check_positive("Stein: noise", self.noise, "a positive number of standard deviations")
         check_int("samples", self.samples, 2)
 
     def start(self, cut: Cut, limits: Limits) -> SteinRun:
@@ -118,8 +115,7 @@ class SteinRun(EngineRun):
     def chunk_rows(self, rows: Rows) -> int:
         """Return ``batch_size``, else the number of rows whose pairs the memory allows."""
         n_pairs = self.cut.n_units * (self.cut.n_units - 1) // 2
-        memory = chunk_bytes(self.cut.device, self.limits.memory)
-        return self.limits.batch_size or max(1, min(_MAX_ROWS, memory // (64 * n_pairs)))
+        return self.limits.batch_size or max(1, min(_MAX_ROWS, self.chunk_bytes // (64 * n_pairs)))
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the estimates of a chunk of rows to ``sums``."""

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geh_explain._memory import chunk_bytes
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
@@ -204,8 +203,7 @@ class StructuredRun(EngineRun):
         """Return ``batch_size``, else the number of rows that the caches and the memory allow."""
         if self.limits.batch_size is not None or self.unsupported:
             return self.exact.chunk_rows(rows)
-        memory = chunk_bytes(self.cut.device, self.limits.memory)
-        return max(1, min(_MAX_ROWS, self._cache_rows, memory // max(1, self._row_bytes)))
+        return max(1, min(_MAX_ROWS, self._cache_rows, self.chunk_bytes // max(1, self._row_bytes)))
 
     # Sums.
 
