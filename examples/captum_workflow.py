@@ -3,8 +3,8 @@ Pairs of features with Captum
 =============================
 
 Captum attributes a prediction to single features. The classes of ``geh_explain.captum`` attribute it to pairs, with
-Captum's interface: construct once, then call ``attribute``. In the simulated data of this example each of eight features
-interacts with its neighbours.
+Captum's interface: construct once, then call ``attribute``. In the simulated data of this example each of eight
+features interacts with its neighbours.
 """
 
 import matplotlib.pyplot as plt

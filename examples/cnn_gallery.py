@@ -51,16 +51,16 @@ print(result)
 # Images that activate the units
 # ------------------------------
 #
-# For the strongest pairs, ``interpret`` finds the training images with the largest activations of the first unit, of the
-# second one, and of both. ``readings`` summarises them by their most frequent label.
+# For the strongest pairs, ``interpret`` finds the training images with the largest activations of the first unit, of
+# the second one, and of both. ``readings`` summarises them by their most frequent label.
 
 gallery = explainer.interpret(result, images[:1200], pairs=3, ascent=False, progress=False)
 print(gallery.readings(labels[:1200]))
 
 # %%
-# Some units respond to one digit, others to a stroke that several digits share. On the right is the signed effect of the
-# pair in each group. A positive effect means that an active unit increases the effect of the other one. A negative
-# effect means that it decreases it: each unit alone is enough.
+# Some units respond to one digit, others to a stroke that several digits share. On the right is the signed effect of
+# the pair in each group. A positive effect means that an active unit increases the effect of the other one. A negative
+# effect means that it decreases it, as for two units that detect the same pattern.
 
 figure = gallery.plot(labels[:1200])
 figure.savefig("cnn_gallery.png", dpi=100)

@@ -3,8 +3,8 @@ An ensemble as posterior
 ========================
 
 The draws of a single network do not show what another training would have found. An ensemble does. In Friedman's
-function only the first two of eight features interact. This example compares one network with dropout and an ensemble of
-eight networks, each trained on its own bootstrap sample of the rows.
+function only the first two of eight features interact. This example compares one network with dropout and an ensemble
+of eight networks, each trained on its own bootstrap sample of the rows.
 """
 
 import matplotlib.pyplot as plt
@@ -70,10 +70,10 @@ for row, (name, result) in zip(axes, results.items(), strict=True):
 figure.savefig("ensemble.png", dpi=100)
 
 # %%
-# No posterior includes an error that all its draws share. The true score of x0 and x1 follows from the second derivative
-# of 10 sin(pi x0 x1). Both results are below it, as the networks are smoother than the function; the ensemble is closer,
-# at the cost of eight trainings. Ensembles explain inputs only, because hidden units of different networks do not
-# correspond.
+# No posterior includes an error that all its draws share. The true score of x0 and x1 follows from the second
+# derivative of 10 sin(pi x0 x1). Both results are below it, as the networks are smoother than the function; the
+# ensemble is closer, at the cost of eight trainings. Ensembles explain inputs only, because hidden units of different
+# networks do not correspond.
 
 angle = np.pi * X[:, 0] * X[:, 1]
 local = 10 * np.pi * (np.cos(angle) - angle * np.sin(angle))

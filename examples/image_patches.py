@@ -3,8 +3,8 @@ Patches of an image
 ===================
 
 A small convolutional network classifies fours and nines, which differ at the top: a nine is closed there, a four is
-open. This example divides the images into patches, ranks the pairs of patches, and draws the strongest pairs on the mean
-images.
+open. This example divides the images into patches, ranks the pairs of patches, and draws the strongest pairs on the
+mean images.
 """
 
 import matplotlib.pyplot as plt
@@ -52,8 +52,8 @@ print(f"accuracy on test images: {correct:.0%}")
 # ------
 #
 # ``Patches(4)`` makes each square of 4 x 4 pixels one unit: all its pixels are shifted together. There are 49 units,
-# named by row and column. The output is the logit of a nine. Fours and nines are the two groups. Half of the test images
-# are explained.
+# named by row and column. The output is the logit of a nine. Fours and nines are the two groups. Half of the test
+# images are explained.
 
 x_test, y_test = x_test[::2], y_test[::2]
 explainer = geh.GEHExplainer(net, units=geh.units.Patches(4))

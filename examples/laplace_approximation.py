@@ -60,8 +60,8 @@ explainer = geh.GEHExplainer(net, posterior=geh.posterior.Laplace(la))
 print(explainer.diagnose(x_test, y=y_test, progress=False))
 
 # %%
-# With ``Laplace(la, linearised=False)`` the drawn weights are used in the network itself. In this example such draws have
-# many times the error of the network, and ``diagnose`` warns. Check this before reading scores.
+# With ``Laplace(la, linearised=False)`` the drawn weights are used in the network itself. In this example such draws
+# have many times the error of the network, and ``diagnose`` warns. Check this before reading scores.
 #
 # Scores
 # ------

@@ -80,9 +80,9 @@ print(result.top(5)[["unit_i", "unit_j", "mean"]])
 # Images that activate the channels
 # ---------------------------------
 #
-# Candidates for single channels are images of one shape; candidates for both channels of a pair are images of two. A ring
-# marks the maximum of a channel's feature map. The map has 2 x 2 positions, each of which covers most of the image, so
-# the ring need not be on the shape.
+# Candidates for single channels are images of one shape; candidates for both channels of a pair are images of two. A
+# ring marks the maximum of a channel's feature map. The map has 2 x 2 positions, each of which covers most of the
+# image, so the ring need not be on the shape.
 
 candidates, _, descriptions = draw_images(200, seed=2, max_shapes=1)
 gallery = explainer.interpret(result, candidates, pairs=2, joint=images, ascent=False, progress=False)
@@ -91,11 +91,11 @@ figure = gallery.plot(descriptions)
 figure.savefig("resnet_channels.png", dpi=100)
 
 # %%
-# The channels respond to red circles or to blue squares, and both channels of a pair to images with both. Which channels
-# have the largest scores differs between trainings, and between numbers of threads: the two channels of a pair may
-# respond to one shape each, or to the same one. Interactions are positive where the shapes are not both present, and
-# negative where they are. This is the curvature of a probability, which is convex where it is low and concave where it
-# is high.
+# The channels respond to red circles or to blue squares, and both channels of a pair to images with both. Which
+# channels have the largest scores differs between trainings, and between numbers of threads: the two channels of a pair
+# may respond to one shape each, or to the same one. Interactions are positive where the shapes are not both present,
+# and negative where they are. This is the curvature of a probability, which is convex where it is low and concave where
+# it is high.
 #
 # The report contains the scores and the images.
 

@@ -60,8 +60,8 @@ print(table[table.significant])
 # -------------------
 #
 # A surface is the joint effect of two features without their main effects. The plot in the middle is the mean over the
-# ten models, the one on the right is computed from the true function; their colour scales differ. Dots are the data. The
-# trees reproduce the shape, with flatter corners.
+# ten models, the one on the right is computed from the true function; their colour scales differ. Dots are the data.
+# The trees reproduce the shape, with flatter corners.
 
 point = geh.posterior.PointEstimate()
 truth = geh.GEHExplainer(lambda x: 10 * torch.sin(torch.pi * x[:, 0] * x[:, 1]), posterior=point)

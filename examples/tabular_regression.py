@@ -22,7 +22,7 @@ X_train, y_train, X_test, y_test = X[:342], y[:342], X[342:], y[342:]
 # --------
 #
 # ``HybridNet`` is the sum of linear main effects and an MLP for interactions. Its dropout rates are learned, one per
-# node. It standardises inputs and targets itself, so the table is passed as it is.
+# node. It scales inputs and targets itself, so the table is passed as it is.
 
 net = geh.bnn.HybridNet(10, hidden=(50, 50))
 print(geh.bnn.fit(net, X_train, y_train, progress=False))
@@ -32,8 +32,8 @@ print(geh.bnn.fit(net, X_train, y_train, progress=False))
 # ------
 #
 # Each draw of the dropout masks is one network with its own scores. ``scale="std"`` multiplies each feature by its
-# standard deviation: a score is then the change in the effect of one feature (per standard deviation) when the other one
-# increases by a standard deviation, in units of the target.
+# standard deviation: a score is then the change in the effect of one feature (per standard deviation) when the other
+# one increases by a standard deviation, in units of the target.
 
 explainer = geh.GEHExplainer(net)
 result = explainer.explain(X, scale="std", progress=False)

@@ -2,9 +2,9 @@
 Words of a sentence
 ===================
 
-A small transformer predicts the sentiment of reviews such as *film was not good but plot looked really fresh*. A negation
-changes the sign of the adjective after it, and does not affect the other adjective. This example ranks the pairs of
-positions in the sentence; two of 36 pairs interact.
+A small transformer predicts the sentiment of reviews such as *film was not good but plot looked really fresh*. A
+negation changes the sign of the adjective after it, and does not affect the other adjective. This example ranks the
+pairs of positions in the sentence; two of 36 pairs interact.
 """
 
 import matplotlib.pyplot as plt
@@ -78,12 +78,12 @@ result = explainer.explain(sentences[test], groups=1, draws=30, names=slots, sca
 print(result)
 
 # %%
-# Each negation interacts with the adjective after it. In units of the words' standard deviations the true score is 1 for
-# these two pairs and 0 for all others. The third largest score is about twenty times smaller. A few of the other pairs
-# have an interval that excludes 0.
+# Each negation interacts with the adjective after it. In units of the words' standard deviations the true score is 1
+# for these two pairs and 0 for all others. The third largest score is about twenty times smaller. A few of the other
+# pairs have an interval that excludes 0.
 #
-# ``Tokens`` shifts all numbers of a token by the same amount. With one number per word this is a change of word. In a wider
-# embedding it is one direction of many, and may be meaningless.
+# ``Tokens`` shifts all numbers of a token by the same amount. With one number per word this is a change of word. In a
+# wider embedding it is one direction of many, and may be meaningless.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), width_ratios=(1, 1.1), layout="constrained")
 result.plot.heatmap(ax=left)
