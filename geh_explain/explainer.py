@@ -20,8 +20,8 @@ from geh_explain.analyses.screening import screen_units
 from geh_explain.analyses.surface import Surface, SurfaceRequest, joint_effect
 from geh_explain.data.targets import Target
 from geh_explain.engines.base import Engine
-from geh_explain.engines.default import check_engine
-from geh_explain.engines.smoothing.view import check_smooth
+from geh_explain.engines.selection import check_engine
+from geh_explain.engines.smoothing.sharpness import check_smooth
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.number import GroupChoice

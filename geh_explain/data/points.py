@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor
@@ -51,9 +52,12 @@ class Points(ABC):
         """Yield all rows in order, at most ``size`` at a time (None: 256)."""
         return (part for rows in self.batches() for part in rows.split(size or DEFAULT_BATCH_SIZE))
 
-    @property
+    @cached_property
     def first(self) -> Rows:
-        """The first 8 rows, for checks of the model that do not need all points."""
+        """The first 8 rows, for checks of the model that do not need all points.
+
+        They are read once: a streamed loader would otherwise start a new pass for each check.
+        """
         return next(iter(self.batches()))[:_FIRST_ROWS]
 
     def check_matched(self, argument: str) -> None:

@@ -1,8 +1,18 @@
-"""Engines: how local interactions are computed.
+"""Engines: ways to compute the local interactions d2 f / dt_i dt_j.
 
-Read ``base`` for the contract, then one file per engine: ``exact`` (double backward), ``structured`` (linear maps and
-elementwise functions), ``difference`` (mixed differences) and ``stein`` (gradients under noise). ``default`` chooses
-between them, ``smoothing`` replaces kinked functions.
+================ ====================================== =============================================================
+engine           formula                                for
+================ ====================================== =============================================================
+``Structured``   sum_l J_l^T diag(g_l s_l''(z_l)) J_l    networks of linear maps and elementwise functions; fastest
+``Exact``        double backward                        everything that autograd differentiates twice
+``Difference``   (f_ab - f_a - f_b + f) / (a b)         black boxes, discrete inputs, switching units off
+``Stein``        E[d (grad f(x+d) - grad f(x-d))^T]      many units, kinks without smoothing
+================ ====================================== =============================================================
+
+``engine="auto"`` takes the first of ``Structured``, ``Exact`` and ``Difference`` that the model allows.
+
+``base`` holds the contract of an engine, then there is one module per engine; ``selection`` chooses one for a run,
+``smoothing`` replaces kinked functions while explaining, and ``sums`` is what engines fill.
 """
 
 from geh_explain.data.rows import Rows

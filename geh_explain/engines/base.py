@@ -1,13 +1,15 @@
-"""The contract of an engine: a frozen description, and an object per run that adds up local interactions."""
+"""The contract of an engine: a frozen description, and an object per run that sums local interactions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from geh_explain._memory import chunk_bytes
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.sums import GroupSums
@@ -17,14 +19,14 @@ from geh_explain.model.cut import Cut
 
 @dataclass(frozen=True)
 class Limits:
-    """What one run may use.
+    """Resources of one run.
 
     Attributes
     ----------
     n_points
         Number of points that are explained.
     batch_size
-        Rows per chunk as the user asked for; None lets the engine choose.
+        Rows per chunk as passed by the user; None lets the engine choose.
     memory
         Bytes that the user allows in all; None for a share of the free memory.
     eah_points
@@ -38,11 +40,21 @@ class Limits:
 
 
 class Engine(ABC):
-    """Description of a way to compute local interactions d2 f / dt_i dt_j.
+    """Description of a way to compute local interactions d2 f / dt_i dt_j, i < j, at t = 0.
 
-    An instance holds settings only and never changes, so it can be passed to any number of explainers and calls.
-    :meth:`start` makes the :class:`EngineRun` that holds the state of one run.
+    f(x, t) is the model as a function of the units' shifts t (n, D), see :class:`Cut`. An instance holds settings only
+    and never changes, so it can be passed to any number of explainers and calls. :meth:`start` makes the
+    :class:`EngineRun` that holds the state of one run.
 
+    Attributes
+    ----------
+    name
+        Name in ``result.settings["engine"]``.
+    differentiates
+        Whether the engine takes second derivatives, so that kinked functions must be smoothed. True by default.
+
+    Examples
+    --------
     >>> import torch, geh_explain as geh
     >>> class ConstantRun(geh.engines.EngineRun):
     ...     def chunk_rows(self, rows):
@@ -59,9 +71,7 @@ class Engine(ABC):
     [[0.0, 1.0], [1.0, 0.0]]
     """
 
-    #: What ``result.settings["engine"]`` says.
     name: str
-    #: Whether it takes second derivatives, so that kinked functions must be smoothed.
     differentiates = True
 
     @abstractmethod
@@ -75,15 +85,29 @@ class Engine(ABC):
 class EngineRun(ABC):
     """State of an engine during one run.
 
-    The calls come in this order. Before the first draw: :meth:`observe` for all rows if ``needs_values``. For each draw:
-    :meth:`begin_draw`, :meth:`adapt` where the network may differ from that of the draw before, :meth:`chunk_rows` and
-    :meth:`add` for all chunks of rows, :meth:`end_draw`. ``self.cut.outputs(rows, t)`` is the function whose mixed second
-    derivatives in ``t`` (n, D) at 0 are wanted.
+    The calls come in this order. Before the first draw: :meth:`observe` for all rows if ``needs_values``. For each
+    draw: :meth:`begin_draw`, :meth:`adapt` where the network may differ from that of the draw before,
+    :meth:`chunk_rows` and :meth:`add` for all chunks of rows, :meth:`end_draw`. A subclass defines :meth:`chunk_rows`
+    and :meth:`add`; the others do nothing by default.
+
+    Parameters
+    ----------
+    engine
+        The description that started the run.
+    cut
+        The model as a function of the units' shifts: ``cut.outputs(rows, t)`` is f(x, t).
+    limits
+        Resources of the run.
+
+    Attributes
+    ----------
+    batches_draws
+        Whether :meth:`add` accepts rows that are repeated, once for each of several draws. False by default.
+    needs_values
+        Whether :meth:`observe` must be called with the units' values before the first draw. False by default.
     """
 
-    #: Whether rows may be repeated to compute several draws at once.
     batches_draws = False
-    #: Whether :meth:`observe` must be called with the values of the units before the first draw.
     needs_values = False
 
     def __init__(self, engine: Engine, cut: Cut, limits: Limits) -> None:
@@ -91,48 +115,63 @@ class EngineRun(ABC):
         self.cut = cut
         self.limits = limits
 
+    @cached_property
+    def chunk_bytes(self) -> int:
+        """Bytes that one chunk of rows may take; the same during the whole run, so that chunks stay the same."""
+        return chunk_bytes(self.cut.device, self.limits.memory)
+
     @property
     def name(self) -> str:
-        """Name of the engine that does the work."""
+        """Name of the engine that computes the interactions; another one than ``engine.name`` after a fallback."""
         return self.engine.name
 
     @property
     def fallback_reason(self) -> str | None:
-        """Why another engine than the chosen one does the work, None where it does not."""
+        """Why another engine than the chosen one computes the interactions; None without a fallback."""
         return None
 
     @property
     def n_eah_points(self) -> int:
-        """Number of points per draw from which absolute interactions are measured."""
+        """Number of points per draw from which absolute interactions are measured; all of them by default."""
         return self.limits.n_points
 
     def observe(self, values: Tensor) -> None:  # noqa: B027
-        """Take the values (n, D) of the units in some rows, in the order of the rows."""
+        """Take the units' values (n, D) of the next rows, in the order of the points."""
 
     def begin_draw(self, seed: int) -> None:  # noqa: B027
-        """Start a draw."""
+        """Start a draw; ``seed`` is for random numbers of the engine."""
 
     def adapt(self, rows: Rows) -> None:  # noqa: B027
         """Examine the network of a draw on a few rows."""
 
     def end_draw(self, sums: GroupSums) -> None:  # noqa: B027
-        """Finish a draw, after all of its rows were added."""
+        """Finish a draw, after all of its rows were added to ``sums``."""
 
     @abstractmethod
     def chunk_rows(self, rows: Rows) -> int:
-        """Return how many rows fit into memory at once."""
+        """Return the number of rows per call of :meth:`add`; ``rows`` are a few, to measure the memory of one."""
 
     @abstractmethod
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the local interactions of a chunk of rows to ``sums``.
 
-        ``labels`` (n,) are the groups of the rows. Where several draws are computed at once, ``rows`` holds n rows for
-        each of them, one draw after the other.
+        Parameters
+        ----------
+        sums
+            Sums of the current draws, changed in place.
+        rows
+            A chunk of n rows. Where B draws are computed at once, B * n rows: n of the first draw, then n of the
+            second, and so on.
+        labels
+            Groups (n,) of the rows.
         """
 
 
-def refuse_not_finite(sums: Tensor | None, rows: Rows) -> None:
-    """Raise if ``sums`` are NaN or infinite since ``rows`` were added."""
+def check_finite(sums: Tensor | None, rows: Rows) -> None:
+    """Raise if ``sums`` are NaN or infinite after ``rows`` were added; None passes.
+
+    Sums are checked, and not each Hessian, as they are smaller and a NaN stays in them.
+    """
     if sums is not None and not bool(torch.isfinite(sums).all()):
         raise GEHRuntimeError(
             f"some second derivatives are NaN or infinite in rows {rows.start} to {rows.start + len(rows) - 1}; a "

@@ -1,8 +1,4 @@
-"""Mixed differences: no derivatives at all.
-
-[f(x+a+b) - f(x+a) - f(x+b) + f(x)] / (a b) works for black boxes, for kinks, for columns that know two values
-only, and towards a baseline, where it sees what the curvature at a confident prediction cannot.
-"""
+"""Mixed differences: interactions without derivatives."""
 
 from __future__ import annotations
 
@@ -14,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geh_explain._memory import chunk_bytes
 from geh_explain._types import Floats, Ints
+from geh_explain._validation import check_positive
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.sums import GroupSums
@@ -23,27 +19,46 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments
 
-#: Rows of one call of the model: enough to keep it busy.
+#: Rows in one call of the model, so that small chunks do not leave it idle.
 _CALL_ROWS = 8192
-#: A discrete unit has no more levels than this.
+#: Rows of a chunk at most.
+_MAX_ROWS = 1024
+#: Levels of a discrete unit at most.
 _MAX_LEVELS = 100
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Difference(Engine):
-    """Mixed differences, with steps towards the centre of the data or towards a baseline.
+    """Mixed finite differences, with steps towards the centre of the data, towards a baseline, or between levels.
+
+    With a and b the steps of the units i and j at a row x, the local interaction is::
+
+        [f(x + a e_i + b e_j) - f(x + a e_i) - f(x + b e_j) + f(x)] / (a b).
+
+    - By default ``|a|`` is ``step`` standard deviations of the unit, and its sign points towards the unit's mean. The
+      moved points stay where data are, and the error of first order, a/2 d3f/di2dj + b/2 d3f/didj2, cancels on average
+      because rows on both sides of the mean step in opposite directions.
+    - With ``baseline`` a = baseline - value, for instance to switch units off. At a confident prediction a sigmoid is
+      flat and its Hessian nearly 0, while switching off either of two units that are both required changes the output.
+    - A discrete unit steps from its level to the next one, so that the model is not evaluated at values that cannot
+      occur. The difference is divided by the distance of the levels.
+
+    A unit that is at its baseline already makes a step of 0; its interactions there are 0.
+
+    *Cost*: 1 + D + D (D - 1) / 2 evaluations of the model per point and draw, without gradients. *Right* for black
+    boxes, kinked functions and binary or categorical inputs, and exact for products of units. *Not* the derivative for
+    large steps, where f bends between the points, and costly for many units.
 
     Parameters
     ----------
     step
-        Length of a step, in standard deviations of the unit.
+        Length of a step, in standard deviations of the unit over the points.
     baseline
-        None for steps of that length; else where each unit is moved to: a number, ``"mean"``, or one number
-        per unit. With 0 hidden units are switched off.
+        None for steps of that length; else where each unit is moved to: a number, ``"mean"``, or one number per unit.
     discrete
-        Units that jump from level to level instead: ``"detect"`` takes those with exactly two values among the
-        points; or give their indices, for categories coded as numbers too (each jumps to the next level that
-        occurs, the last one back); () for none.
+        Units that step between levels instead: ``"detect"`` takes those with exactly two values among the points. A
+        list of indices may name categories coded as numbers too (each steps to the next level that occurs, the last one
+        back); () for none. Ignored with a ``baseline``.
 
     Examples
     --------
@@ -68,9 +83,7 @@ class Difference(Engine):
     discrete: str | Sequence[int] = "detect"
 
     def __post_init__(self) -> None:
-        step = self.step
-        if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 < step < float("inf"):
-            raise GEHValueError(f"Difference: step={step!r} must be a positive number of standard deviations.")
+        check_positive("Difference: step", self.step, "a positive number of standard deviations")
         if isinstance(self.baseline, str) and self.baseline != "mean":
             raise GEHValueError(
                 f"Difference: baseline={self.baseline!r} is unknown; use None, a number, 'mean' or a list."
@@ -89,7 +102,7 @@ class Difference(Engine):
 
 
 class DifferenceRun(EngineRun):
-    """Mixed differences of one run: steps of the units, from their moments and levels over the points."""
+    """Mixed differences of one run: the units' steps, from their moments and levels over the points."""
 
     engine: Difference
     needs_values = True
@@ -98,11 +111,11 @@ class DifferenceRun(EngineRun):
         super().__init__(engine, cut, limits)
         self._moments = UnitMoments(cut.n_units)
         self._fixed_baseline = self._check_baseline()
-        #: Values of each unit that may be discrete, as far as they are few.
+        #: Values that occur, for each unit that may be discrete; collected only as long as they are few.
         self._levels: dict[int, set[float]] = {unit: set() for unit in self._check_discrete()}
 
     def _check_baseline(self) -> Floats | None:
-        """Return where each unit is moved to (D,); None where that is its mean, or steps are used."""
+        """Return the baseline (D,) of the units; None where it is their mean, or steps are used."""
         if self.engine.baseline is None or isinstance(self.engine.baseline, str):
             return None
         try:
@@ -114,33 +127,43 @@ class DifferenceRun(EngineRun):
             ) from error
 
     def _check_discrete(self) -> Sequence[int]:
-        """Return the units that may be discrete."""
+        """Return the indices of the units that may be discrete."""
         if self.engine.baseline is not None:
             return ()
         units = range(self.cut.n_units) if isinstance(self.engine.discrete, str) else self.engine.discrete
         wrong = [unit for unit in units if not 0 <= unit < self.cut.n_units]
         if wrong:
-            raise GEHValueError(f"Difference: discrete={wrong} are no units; there are {self.cut.n_units}.")
+            raise GEHValueError(
+                f"Difference: discrete={wrong} are no units; give indices from 0 to {self.cut.n_units - 1}."
+            )
         return units
 
     def observe(self, values: Tensor) -> None:
-        """Take the values (n, D) of some rows: moments of all units, levels of those that may be discrete."""
+        """Take the values (n, D) of the next rows: moments of all units, levels of those that may be discrete."""
         self._moments.add(values)
-        columns = values.double().cpu().numpy() if self._levels else None
+        if not self._levels:
+            return
+        columns = values.double().cpu().numpy()
         for unit in list(self._levels):
-            assert columns is not None
+            # One level more than allowed is enough to recognise a unit that is not discrete.
             self._levels[unit].update(np.unique(columns[:, unit])[: _MAX_LEVELS + 1].tolist())
             if len(self._levels[unit]) > 2 and isinstance(self.engine.discrete, str):
                 del self._levels[unit]
 
     @cached_property
     def _baseline(self) -> Floats | None:
-        """Where each unit is moved to (D,), None where steps are used."""
+        """Where each unit is moved to (D,); None where steps are used."""
         return self._moments.mean if isinstance(self.engine.baseline, str) else self._fixed_baseline
 
     @cached_property
     def jumps(self) -> dict[int, Floats]:
-        """The sorted levels of each discrete unit, between which it jumps."""
+        """The sorted levels of each discrete unit, between which it steps, by the index of the unit.
+
+        Raises
+        ------
+        GEHValueError
+            If a unit that ``discrete`` names has fewer than 2 or more than 100 values among the points.
+        """
         jumps = {}
         for unit, levels in self._levels.items():
             if 2 <= len(levels) <= _MAX_LEVELS:
@@ -148,28 +171,28 @@ class DifferenceRun(EngineRun):
             elif not isinstance(self.engine.discrete, str):
                 raise GEHValueError(
                     f"Difference: discrete unit {unit} has {len(levels)} values or more among the points; a discrete "
-                    f"one has 2 to {_MAX_LEVELS}."
+                    f"one has 2 to {_MAX_LEVELS}. Leave it out of discrete=."
                 )
         return jumps
 
     def chunk_rows(self, rows: Rows) -> int:
-        """Return the batch size asked for, else what the memory allows for all pairs of a row."""
+        """Return ``batch_size``, else the number of rows whose pairs the memory allows."""
         if self.limits.batch_size is not None:
             return self.limits.batch_size
-        memory = chunk_bytes(self.cut.device, self.limits.memory)
-        return max(1, min(1024, memory // (64 * self.cut.n_units**2)))
+        return max(1, min(_MAX_ROWS, self.chunk_bytes // (64 * self.cut.n_units**2)))
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the mixed differences of a chunk of rows to ``sums``."""
         cut = self.cut
         i, j = torch.triu_indices(cut.n_units, cut.n_units, 1, device=cut.device)
-        alone = torch.arange(cut.n_units, device=cut.device)
+        unit = torch.arange(cut.n_units, device=cut.device)
         steps = self._steps(rows)
         with torch.no_grad():
             plain = cut.outputs(rows, cut.zeros(rows)).double()
-            at_once = None if self.limits.batch_size is None else 1
-            single = outputs_after_moves(cut, rows, steps, alone, alone, at_once)
-            both = outputs_after_moves(cut, rows, steps, i, j, at_once)
+            # A batch size of the user is the number of rows that the model takes at once, so one move per call.
+            moves_at_once = None if self.limits.batch_size is None else 1
+            single = outputs_after_moves(cut, rows, steps, unit, unit, moves_at_once)
+            both = outputs_after_moves(cut, rows, steps, i, j, moves_at_once)
         area = (steps[:, i] * steps[:, j]).double()
         mixed = (both - single[i] - single[j] + plain).T
         members = sums.one_hot(labels, cut.device)
@@ -177,7 +200,7 @@ class DifferenceRun(EngineRun):
         sums.add_slopes(_quotient((single - plain).T, steps.double()), members)
 
     def _steps(self, rows: Rows) -> Tensor:
-        """Return how far each unit of each row moves, (n, D)."""
+        """Return the signed step (n, D) of each unit of each row."""
         values = self.cut.units.values(self.cut.activations(rows))
         if self._baseline is not None:
             return torch.as_tensor(self._baseline).to(values) - values
@@ -185,23 +208,36 @@ class DifferenceRun(EngineRun):
         width = torch.as_tensor(self._moments.std).to(values)
         # Towards the centre: the moved points stay where data are, and the error of first order cancels on average.
         steps = torch.where(values > centre, -width, width) * self.engine.step
-        for unit, levels in self.jumps.items():
-            known = torch.as_tensor(levels).to(values)
-            here = (values[:, unit, None] - known).abs().argmin(dim=1)
-            steps[:, unit] = known[torch.where(here + 1 < len(known), here + 1, here - 1)] - known[here]
+        for unit, sorted_levels in self.jumps.items():
+            levels = torch.as_tensor(sorted_levels).to(values)
+            # The nearest level, as values in single precision may differ from the level by rounding.
+            index = (values[:, unit, None] - levels).abs().argmin(dim=1)
+            steps[:, unit] = levels[torch.where(index + 1 < len(levels), index + 1, index - 1)] - levels[index]
         return steps
 
 
 def outputs_after_moves(
-    cut: Cut, rows: Rows, steps: Tensor, first: Tensor, second: Tensor, at_once: int | None = None
+    cut: Cut, rows: Rows, steps: Tensor, first: Tensor, second: Tensor, moves_at_once: int | None = None
 ) -> Tensor:
-    """Return the outputs (k, n) with units ``first[k]`` and ``second[k]`` moved by ``steps`` (n, D).
+    """Return the outputs (k, n) after each of k moves of one or two units.
 
-    ``at_once`` moves go into one call, None for as many as keep the model busy.
+    Parameters
+    ----------
+    cut
+        The model as a function of the units' shifts.
+    rows
+        The n rows that are moved.
+    steps
+        Step (n, D) of each unit of each row.
+    first, second
+        Indices (k,) of the units of each move; equal for a move of a single unit.
+    moves_at_once
+        Moves per call of the model; None for as many as fit into one call of about 8,000 rows.
     """
-    at_once = at_once or max(1, _CALL_ROWS // len(rows))
+    moves_at_once = moves_at_once or max(1, _CALL_ROWS // len(rows))
     parts = []
-    for i, j in zip(torch.split(first, at_once), torch.split(second, at_once), strict=True):
+    for i, j in zip(torch.split(first, moves_at_once), torch.split(second, moves_at_once), strict=True):
+        # Row n of move k is row k * n_rows + n of one large batch.
         move = torch.arange(len(i), device=steps.device)
         shifts = steps.new_zeros(len(i), len(rows), cut.n_units)
         shifts[move, :, i] = steps.T[i]
@@ -212,5 +248,5 @@ def outputs_after_moves(
 
 
 def _quotient(difference: Tensor, step: Tensor) -> Tensor:
-    """Return the difference by the step; a unit that is where it should go already makes none."""
+    """Return ``difference / step``, and 0 where the step is 0 because a unit is at its baseline already."""
     return torch.where(step == 0, 0.0, difference / torch.where(step == 0, 1.0, step))

@@ -1,8 +1,4 @@
-"""Exact Hessians by two backward passes, for everything autograd can differentiate twice.
-
-Rows are independent, so the gradient of a sum over rows holds every row's gradient: D backward passes
-serve all points of a chunk.
-"""
+"""Exact Hessians by double backward."""
 
 from __future__ import annotations
 
@@ -14,32 +10,54 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geh_explain._memory import chunk_bytes
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
-from geh_explain.engines.base import Engine, EngineRun, Limits, refuse_not_finite
+from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.model.cut import Cut
 
-#: More rows than this in a chunk only spill the caches.
+#: Rows of a chunk at most: with more, tensors no longer fit into the caches, and nothing is gained.
 _MAX_ROWS = 2048
-#: Below this many rows times directions, vectorising over directions pays for its overhead ...
-_VECTOR_ROWS = 8192
-#: ... unless rows are large images, and more than a few of these bytes: then it never does.
-_IMAGE_BYTES, _FEW_BYTES = 64 * 1024, 2 * 2**20
+#: Rows times directions at most in one vectorised backward pass; with more, vectorising costs more than it saves.
+_MAX_VECTOR_ROWS = 8192
+#: Directions at most in one vectorised backward pass.
+_MAX_DIRECTIONS = 32
+#: Rows that take more bytes than this are large images, for which vectorising over directions does not pay ...
+_IMAGE_BYTES = 64 * 1024
+#: ... unless all rows of the chunk together take no more than this.
+_SMALL_CHUNK_BYTES = 2 * 2**20
 
 
 class NoSecondDerivative(GEHRuntimeError):
-    """Something inside the model cannot be differentiated twice."""
+    """An operator inside the model cannot be differentiated twice."""
 
 
 class Exact(Engine):
-    """Double backward, chunked over points and directions.
+    """Local Hessians by double backward, chunked over points and directions.
 
+    With f(x, t) the explained number of each row as a function of the units' shifts t (n, D), row i of the local
+    Hessians of all n rows is::
+
+        H[:, i, :] = d/dt sum_n g_ni,    g = d/dt sum_n f(x_n, t_n)    at t = 0.
+
+    Rows are independent, so the gradient of a sum over rows holds the gradient of every row, and no loop over points is
+    needed.
+
+    *Cost*: one forward pass, one backward pass, and D - 1 second backward passes per chunk (the last unit has no
+    partner left). Second passes are vectorised over directions where the rows are small. Memory: the graph of the
+    forward and the first backward pass.
+
+    *Right* for everything that autograd differentiates twice, to rounding. *Not* for black boxes, for operators without
+    a second derivative (:class:`NoSecondDerivative`), and for kinked functions such as ReLU, whose second derivative is
+    0 almost everywhere: these are smoothed while explaining, see ``smooth``. The structured engine gives the same
+    Hessians faster where it supports the network.
+
+    Examples
+    --------
     >>> import torch, geh_explain as geh
-    >>> one = geh.posterior.PointEstimate()
-    >>> explainer = geh.GEHExplainer(lambda x: x.prod(1), engine=geh.engines.Exact(), posterior=one)
+    >>> point = geh.posterior.PointEstimate()
+    >>> explainer = geh.GEHExplainer(lambda x: x.prod(1), engine=geh.engines.Exact(), posterior=point)
     >>> explainer.explain(torch.ones(5, 2), groups=1, progress=False).geh.mean.tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
@@ -52,19 +70,26 @@ class Exact(Engine):
 
 
 class ExactRun(EngineRun):
-    """Double backward passes of one run, with the memory that a row takes."""
+    """Double backward passes of one run, with the measured memory per row."""
 
     batches_draws = True
 
     def __init__(self, engine: Engine, cut: Cut, limits: Limits) -> None:
         super().__init__(engine, cut, limits)
+        #: Bytes that the graph takes per row; 0 before it is measured.
         self._row_bytes = 0
+        #: Whether all operators of the model support a backward pass vectorised over directions.
         self._vectorise = True
 
     def probe(self, rows: Rows) -> tuple[Tensor, Tensor] | None:
-        """Return one direction (D,) and the local Hessians times it (n, D).
+        """Return one random direction v (D,) and the products H v (n, D) of the local Hessians with it.
 
-        Returns None if the outputs have no gradients; raises :class:`NoSecondDerivative` if those have none.
+        Other engines are checked against it. Returns None if the outputs have no gradients.
+
+        Raises
+        ------
+        NoSecondDerivative
+            If the gradients cannot be differentiated.
         """
         cut = self.cut
         t, gradient, _ = _gradient(cut, rows)
@@ -80,18 +105,19 @@ class ExactRun(EngineRun):
         sums.add_slopes(slopes, members)
         if gradient is None:
             return
-        pair, units = 0, self.cut.n_units
-        step = self._directions(len(rows))
-        # The last unit has no partner left, so its row of the Hessian is never asked for.
-        for first in range(0, units - 1, step):
-            hessian = self._second(gradient, t, range(first, min(first + step, units - 1)))
-            local = torch.cat([row[:, unit + 1 :] for unit, row in enumerate(hessian, start=first)], dim=1)
+        pair = 0
+        last = self.cut.n_units - 1
+        step = self._directions_at_once(len(rows))
+        # Each row of the Hessian gives the pairs with later units, so the last unit needs no row.
+        for first in range(0, last, step):
+            hessian_rows = self._hessian_rows(gradient, t, range(first, min(first + step, last)))
+            local = torch.cat([row[:, unit + 1 :] for unit, row in enumerate(hessian_rows, start=first)], dim=1)
             sums.add(pair, local, members)
             pair += local.shape[1]
-        refuse_not_finite(sums.absolute, rows)
+        check_finite(sums.absolute, rows)
 
-    def _second(self, gradient: Tensor, t: Tensor, units: range) -> Tensor:
-        """Return the rows (directions, n, D) of the Hessian that belong to ``units``."""
+    def _hessian_rows(self, gradient: Tensor, t: Tensor, units: range) -> Tensor:
+        """Return the rows (len(units), n, D) of the local Hessians that belong to ``units``."""
         if self._vectorise and len(units) > 1:
             directions = torch.zeros(len(units), 1, t.shape[1], device=t.device, dtype=t.dtype)
             directions[torch.arange(len(units)), 0, torch.arange(units.start, units.stop)] = 1
@@ -99,40 +125,46 @@ class ExactRun(EngineRun):
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", message="There is a performance drop")
                     return _backward(gradient, t, directions.expand(-1, len(t), -1), batched=True)
-            except RuntimeError:  # an operator that cannot be vectorised; one by one it may work
+            except RuntimeError:
+                # The operator has no batching rule. If the error has another cause, the loop below raises it again.
                 self._vectorise = False
         return torch.stack([_backward(gradient[:, unit].sum(), t) for unit in units])
 
-    def _directions(self, rows: int) -> int:
-        if not self._vectorise or (self._row_bytes > _IMAGE_BYTES and rows * self._row_bytes > _FEW_BYTES):
+    def _directions_at_once(self, n_rows: int) -> int:
+        """Return how many rows of the Hessian one vectorised backward pass computes, for a chunk of ``n_rows``."""
+        large_images = self._row_bytes > _IMAGE_BYTES and n_rows * self._row_bytes > _SMALL_CHUNK_BYTES
+        if not self._vectorise or large_images:
             return 1
-        return max(1, min(32, _VECTOR_ROWS // rows))
+        return max(1, min(_MAX_DIRECTIONS, _MAX_VECTOR_ROWS // n_rows))
 
     def chunk_rows(self, rows: Rows) -> int:
-        """Return the batch size asked for, else what the memory allows."""
+        """Return ``batch_size``, else the number of rows that the memory allows."""
         if not self._row_bytes:
             self._row_bytes = _graph_bytes(self.cut, rows[:4])
         if self.limits.batch_size is not None:
             return self.limits.batch_size
-        # Twice: the second backward holds about as much again as the graph it walks.
-        memory = chunk_bytes(self.cut.device, self.limits.memory)
-        return max(1, min(_MAX_ROWS, memory // (2 * self._row_bytes)))
+        # Twice: the second backward pass holds about as much again as the graph that it traverses.
+        return max(1, min(_MAX_ROWS, self.chunk_bytes // (2 * self._row_bytes)))
 
 
 def _gradient(cut: Cut, rows: Rows) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Return shifts (n, D), the differentiable gradient at them, None where it is constant, and its values."""
+    """Return the shifts t (n, D), the gradient at them with its graph, and its values.
+
+    The second is None where the gradient is constant in t, so that all second derivatives are 0.
+    """
     t = cut.zeros(rows).requires_grad_()
     value = cut.outputs(rows, t)
     if not value.requires_grad:
         return t, None, torch.zeros_like(t)
     gradient = _backward(value.sum(), t, create_graph=True)
-    _refuse_once_differentiable(gradient)
+    _check_twice_differentiable(gradient)
     return t, gradient if gradient.requires_grad else None, gradient.detach()
 
 
-def _refuse_once_differentiable(gradient: Tensor) -> None:
-    """Raise where autograd would pass over a function that forbids a second derivative, as if it were flat."""
-    if any(node.name().endswith("Error") for node in _graph(gradient)):
+def _check_twice_differentiable(gradient: Tensor) -> None:
+    """Raise if a function forbids a second derivative, which autograd would silently take for 0."""
+    # @once_differentiable puts a node of this name into the graph.
+    if any(node.name().endswith("Error") for node in _graph_nodes(gradient)):
         raise NoSecondDerivative(
             "a function inside the model has no second derivative: it may be differentiated once only "
             "(@once_differentiable). Replace it while explaining, or explain a layer above it."
@@ -142,6 +174,26 @@ def _refuse_once_differentiable(gradient: Tensor) -> None:
 def _backward(
     value: Tensor, t: Tensor, weights: Tensor | None = None, *, batched: bool = False, create_graph: bool = False
 ) -> Tensor:
+    """Return the gradient of ``value`` at ``t`` as :func:`torch.autograd.grad` does, 0 where there is no dependence.
+
+    Parameters
+    ----------
+    value
+        A number, or a tensor (n, D) with ``weights``.
+    t
+        The shifts (n, D).
+    weights
+        Weights of the entries of ``value``, (k, n, D) for k directions at once if ``batched``.
+    batched
+        Whether to vectorise over the first dimension of ``weights``.
+    create_graph
+        Whether the gradient is to be differentiated again.
+
+    Raises
+    ------
+    NoSecondDerivative
+        If an operator has no derivative, or a tensor that it needs was changed in place.
+    """
     try:
         (gradient,) = torch.autograd.grad(
             value,
@@ -165,42 +217,46 @@ def _backward(
             f"the operator {missing[1]} inside the model has no second derivative in torch; replace it while "
             "explaining (for instance by its plain Python form), or explain a layer above it."
         ) from error
-    if gradient is None:  # the value does not depend on t; materialize_grads would forget the batch of directions
+    if gradient is None:
+        # Not by materialize_grads=True, which drops the dimension of the batched directions.
         return torch.zeros_like(t if weights is None or not batched else weights)
     return gradient
 
 
 def _graph_bytes(cut: Cut, rows: Rows) -> int:
-    """Return the bytes per row that autograd keeps for the forward and the first backward pass."""
+    """Return the bytes per row that autograd holds for the forward and the first backward pass.
+
+    Counts each storage once and leaves out parameters, which do not grow with the rows.
+    """
     _, gradient, _ = _gradient(cut, rows)
-    kept: dict[int, int] = {}
-    # Hooks on saved tensors would tell the same, but what they hand out keeps its own graph alive for ever.
-    for node in () if gradient is None else _graph(gradient):
-        for tensor in _saved(node):
+    bytes_by_pointer: dict[int, int] = {}
+    # Not by torch.autograd.graph.saved_tensors_hooks: the tensors that it passes keep their own graph alive.
+    for node in () if gradient is None else _graph_nodes(gradient):
+        for tensor in _saved_tensors(node):
             if tensor.ndim and not isinstance(tensor, torch.nn.Parameter):
-                kept[tensor.data_ptr()] = tensor.nbytes
-    return max(1, sum(kept.values()) // len(rows), cut.n_units * 8)
+                bytes_by_pointer[tensor.data_ptr()] = tensor.nbytes
+    return max(1, sum(bytes_by_pointer.values()) // len(rows), cut.n_units * 8)
 
 
-def _graph(value: Tensor) -> Iterator[Any]:
-    """Yield all nodes of the graph that leads to ``value``."""
-    waiting, seen = [value.grad_fn], set()
+def _graph_nodes(value: Tensor) -> Iterator[Any]:
+    """Yield all nodes of the autograd graph that leads to ``value``."""
+    waiting, visited = [value.grad_fn], set()
     while waiting:
         node = waiting.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
+        if node is not None and node not in visited:
+            visited.add(node)
             yield node
             waiting += [child for child, _ in node.next_functions]
 
 
-def _saved(node: Any) -> Iterator[Tensor]:
-    """Yield the tensors that a node of the graph keeps."""
+def _saved_tensors(node: Any) -> Iterator[Tensor]:
+    """Yield the tensors that a node of the autograd graph holds."""
     for name in dir(node):
         if name == "saved_tensors" or name.startswith("_saved_"):
             try:
                 value = getattr(node, name)
-            except RuntimeError:  # it was freed, or is no plain tensor
+            except RuntimeError:  # freed, or no plain tensor
                 continue
-            for each in value if isinstance(value, (tuple, list)) else (value,):
-                if isinstance(each, Tensor):
-                    yield each
+            for item in value if isinstance(value, (tuple, list)) else (value,):
+                if isinstance(item, Tensor):
+                    yield item

@@ -1,4 +1,4 @@
-"""Why a Hessian is zero: in words, with the remedy."""
+"""The warning for interactions that are all exactly 0: the cause, and the way out."""
 
 from __future__ import annotations
 
@@ -13,32 +13,51 @@ from geh_explain.model.cut import Cut
 from geh_explain.model.view import View
 
 
-class _Kinks(View):
-    """Notes the kinked functions that are called above the cut."""
+class _KinkNames(View):
+    """Collects the names of the kinked functions that are called above the cut, without changing them.
+
+    Attributes
+    ----------
+    names
+        Keys of ``FORMS``, one per call, in the order of the calls.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[str] = []
+        self.names: list[str] = []
 
     def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         name = getattr(func, "__name__", "").strip("_")
         if name in FORMS:
-            self.seen.append(name)
+            self.names.append(name)
         return func(*args, **kwargs)
 
 
-def why_zero(cut: Cut, rows: Rows) -> str:
-    """Say why all local interactions of ``cut`` are exactly 0."""
-    pairs = cut.n_units * (cut.n_units - 1) // 2
-    zero = f"all {pairs} pairs are exactly 0" if pairs > 1 else "the only pair is exactly 0"
+def explain_zero(cut: Cut, rows: Rows) -> str:
+    """Return a warning that says why all local interactions of ``cut`` are exactly 0.
+
+    The causes are checked in this order: the output does not depend on the units; the network above the cut is
+    piecewise linear, as ReLU networks are, and was not smoothed; at the inputs, the model is additive; at a layer, the
+    path from it to the output is linear or elementwise. One forward and one backward pass of ``rows`` suffice.
+
+    Parameters
+    ----------
+    cut
+        The model as a function of the units' shifts. It runs without the view of the run, so as it is.
+    rows
+        A few rows.
+    """
+    n_pairs = cut.n_units * (cut.n_units - 1) // 2
+    zero = f"all {n_pairs} pairs are exactly 0" if n_pairs > 1 else "the only pair is exactly 0"
     t = cut.zeros(rows).requires_grad_()
-    kinks = _Kinks()
+    kinks = _KinkNames()
     with cut.viewed(kinks):
         value = cut.outputs(rows, t)
     if not value.requires_grad or torch.autograd.grad(value.sum(), t, allow_unused=True)[0] is None:
         return f"{zero}: the output does not depend on {cut.place}; choose a layer that leads to the explained output."
-    if kinks.seen:
-        names = ", ".join(dict.fromkeys(kinks.seen))
+    if kinks.names:
+        # dict.fromkeys drops repeated names and keeps the order of the calls.
+        names = ", ".join(dict.fromkeys(kinks.names))
         return (
             f"{zero}: above {cut.place} the network is piecewise linear ({names}), so its second derivatives vanish "
             "almost everywhere. Use smooth='auto', or output='probability' if it is a classifier."
@@ -46,10 +65,10 @@ def why_zero(cut: Cut, rows: Rows) -> str:
     if cut.layer is None:
         return (
             f"{zero}: the model is additive in the inputs, so that none of them act together; or it is flat at these "
-            "points, or bends at kinks that are not seen, such as comparisons (engine='difference' sees those), or the "
-            "directions of the units cancel."
+            "points, or its kinks cannot be smoothed, such as comparisons (use engine='difference'), or the directions "
+            "of the units cancel."
         )
     return (
-        f"{zero}: the path from {cut.name!r} to the output is linear, or bends each unit on its own; choose an earlier "
-        "layer or output='probability'."
+        f"{zero}: the path from {cut.name!r} to the output is linear, or a function of each unit alone; choose an "
+        "earlier layer or output='probability'."
     )

@@ -2,6 +2,6 @@
 
 Reading order: ``preserve`` (use a model and restore all of its state), ``layers`` (which tensor of which layer),
 ``outputs`` (which tensor of what the model returns), ``view`` (interception of torch calls above the layer), ``cut``
-(the model as a function of the shifts ``t`` of the units) and ``unit_values`` (means and standard deviations of the
-units).
+(the model as a function of the shifts ``t`` of the units), ``row_independence`` (the check that rows do not influence
+each other), ``unit_values`` (means and standard deviations of the units) and ``unit_names`` (their names).
 """

@@ -1,9 +1,8 @@
-"""The model seen from one layer: one number per row, as a function of the units' shifts."""
+"""The model as a function of shifts of the units of one layer."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,9 +11,10 @@ from torch import Tensor, nn
 
 from geh_explain.data.rows import Rows
 from geh_explain.data.targets import select
-from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
+from geh_explain.errors import GEHRuntimeError, GEHTypeError
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output, read_output
+from geh_explain.model.unit_names import check_unit_names
 from geh_explain.model.view import View
 from geh_explain.units.base import Units
 from geh_explain.units.channels import Channels
@@ -23,26 +23,84 @@ from geh_explain.units.layout import layout_reference
 from geh_explain.units.subset import Subset
 
 
-def _guesses_layout(units: Units | None) -> bool:
-    """Tell whether ``units`` leave it open which dimension of a layer holds its channels."""
-    if isinstance(units, Subset):
-        return _guesses_layout(units.of)
-    return units is None or (isinstance(units, Channels) and units.dim is None)
-
-
-def _is_text(name: str) -> bool:
-    """Tell whether a name can be written to a file."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in name)
-
-
-class _Reached(BaseException):
-    """Ends a forward pass at the layer. Not an Exception, so that no model swallows it."""
+class _LayerReached(BaseException):
+    """Ends a forward pass at the layer. Not an Exception, so that no ``except Exception`` in a model catches it."""
 
 
 class Cut:
-    """A borrowed model seen from one layer: one number per row, as a function of the units' shifts.
+    """The model as a function of shifts of the units of one layer, one number per row.
 
-    At the inputs several input tensors count as one, flattened and side by side.
+    Let a(x) of shape ``(n, *shape)`` be the output of the layer for n rows x, g the part of the model above the layer,
+    followed by ``output`` and the choice of the target, and B the linear map of the units from shifts (n, D) to
+    ``(n, *shape)``. The cut is the function::
+
+        f(x, t) = g(a(x) + B t),    t of shape (n, D),  f of shape (n,).
+
+    The local interaction of the units i and j at a row is d2 f / dt_i dt_j at t = 0; computing it is the task of an
+    engine. f of a row depends on that row of x and t only, so the gradient of the sum over rows holds the gradients of
+    all rows. At the inputs a(x) = x; several input tensors are flattened and concatenated to one.
+
+    An engine uses :meth:`outputs`, :meth:`zeros`, :meth:`activations`, :meth:`viewed` and the attributes below. Layers,
+    targets and posteriors do not concern it: within a draw f is one fixed function.
+
+    Parameters
+    ----------
+    model
+        The model, in eval mode, see :func:`~geh_explain.model.preserve.preserved`.
+    layer_ref
+        The layer, or the inputs.
+    units
+        The units; None for features, neurons or channels, depending on the layer.
+    output
+        ``"raw"``, ``"probability"``, the key of a tensor in the model's output, or a callable.
+    rows
+        A few rows, from which shapes are read by running the model up to the layer.
+    columns
+        Names of the columns of the inputs, if they have any.
+
+    Attributes
+    ----------
+    n_units
+        Number of units D.
+    shape
+        Shape of one row of the layer's output, without the batch dimension.
+    units
+        The units, bound to the layer: ``units.shift(t, shape)`` is B t, ``units.values(a)`` the values (n, D).
+    device, dtype
+        Those of the layer's output, and of the shifts.
+    view
+        Intercepts the torch calls above the layer, see :meth:`viewed`.
+    model, layer_ref, output
+        As passed.
+    layout
+        The module from which the position of the layer's channels is read; None where no module determines it.
+    layout_is_guessed
+        Whether the units are channels whose dimension is guessed from the rank of the layer's output.
+    calls
+        How many times the last forward pass called the layer.
+
+    Examples
+    --------
+    An engine that computes the first row of each local Hessian by double backward, enough for two units:
+
+    >>> import torch, geh_explain as geh
+    >>> class FirstRow(geh.engines.EngineRun):
+    ...     def chunk_rows(self, rows):
+    ...         return 100
+    ...     def add(self, sums, rows, labels):
+    ...         t = self.cut.zeros(rows).requires_grad_()  # (n, 2)
+    ...         value = self.cut.outputs(rows, t)  # (n,)
+    ...         (slopes,) = torch.autograd.grad(value.sum(), t, create_graph=True)
+    ...         (hessian_row,) = torch.autograd.grad(slopes[:, 0].sum(), t)
+    ...         sums.add(0, hessian_row[:, 1:], sums.one_hot(labels, self.cut.device))
+    >>> class TwoUnits(geh.engines.Engine):
+    ...     name = "two units"
+    ...     def start(self, cut, limits):
+    ...         return FirstRow(self, cut, limits)
+    >>> point = geh.posterior.PointEstimate()
+    >>> explainer = geh.GEHExplainer(lambda x: 3 * x[:, 0] * x[:, 1], engine=TwoUnits(), posterior=point)
+    >>> explainer.explain(torch.randn(20, 2), groups=1, progress=False).geh.mean.tolist()
+    [[0.0, 3.0], [3.0, 0.0]]
     """
 
     def __init__(
@@ -57,21 +115,22 @@ class Cut:
         self.model = model
         self.layer_ref = layer_ref
         self.output = output
-        seen = self.activations(rows)
+        activations = self.activations(rows)
         if layer_ref.module is not None and len(rows) > 1:
-            self.activations(rows[:1])  # a dimension of tokens may be as long as the batch, but never as it shrinks
-        self.shape = tuple(seen.shape[1:])
-        self.device, self.dtype = seen.device, seen.dtype
+            # A dimension of tokens may happen to be as long as the batch, but not for one row as well.
+            self.activations(rows[:1])
+        self.shape = tuple(activations.shape[1:])
+        self.device = activations.device
+        self.dtype = activations.dtype
         self.layout = layout_reference(model, layer_ref.module, self.shape)
-        #: Whether nothing told which dimension of the layer holds its channels.
-        self.guessed = (
-            len(self.shape) > 1 and layer_ref.module is not None and self.layout is None and _guesses_layout(units)
+        self.layout_is_guessed = (
+            len(self.shape) > 1 and layer_ref.module is not None and self.layout is None and _needs_layout(units)
         )
         like = self.layout or layer_ref.module
         self.units = (units or default_units(self.shape, layer_ref.module)).bind(self.shape, like, columns)
         self.n_units = self.units.count(self.shape)
         self._columns = columns
-        #: Answers the torch calls above the cut; set it with :meth:`viewed`.
+        # Changed by viewed() only, for the time of a context.
         self.view = View()
         self.calls = 0
 
@@ -87,36 +146,42 @@ class Cut:
 
     @property
     def place(self) -> str:
-        """Where the cut is, in words."""
+        """Position of the cut for messages: ``"the inputs"`` or ``"layer 'conv2'"``."""
         return self.layer_ref.place
 
     def unit_names(self, names: Any = None) -> list[str]:
-        """Return one name per unit: those given, else the inputs' columns or numbers at the layer."""
+        """Return one distinct name per unit: ``names``, else the inputs' columns, else numbers at the layer."""
         if names is None:
-            given = self.units.names(self.shape, self.name or "x", self._columns)
-        elif isinstance(names, str) or not isinstance(names, Iterable):
-            raise GEHTypeError(f"names={names!r} is not a list; give one name for each of the {self.n_units} units.")
-        else:
-            given = [str(name) for name in names]
-        if len(given) != self.n_units:
-            raise GEHValueError(
-                f"names has {len(given)} entries for {self.n_units} units of {self.place}; give one for each."
-            )
-        twice = sorted(name for name, count in Counter(given).items() if count > 1)
-        if twice:
-            raise GEHValueError(f"names: {twice[:5]} are there twice; pass names= that tell units apart.")
-        broken = [name for name in given if not _is_text(name)]
-        if broken:
-            raise GEHValueError(f"names: {broken[:5]} hold half of a surrogate pair, which is no text.")
-        return given
+            names = self.units.names(self.shape, self.name or "x", self._columns)
+        return check_unit_names(names, self.n_units, self.place)
+
+    # For engines.
 
     def zeros(self, rows: Rows) -> Tensor:
-        """Return the shifts (n, D) at which the Hessian is taken."""
+        """Return shifts (n, D) of 0, where second derivatives are taken."""
         return torch.zeros(len(rows), self.n_units, device=self.device, dtype=self.dtype)
+
+    def outputs(self, rows: Rows, t: Tensor | None = None) -> Tensor:
+        """Return the explained number of each row (n,), with the units shifted by ``t`` (n, D).
+
+        Without ``t`` the model runs unchanged. With it, ``view`` intercepts the torch calls above the layer, and the
+        result is differentiable in ``t`` if ``t`` requires gradients. The part below the layer runs without gradients.
+
+        Raises
+        ------
+        GEHRuntimeError
+            If an output is NaN or infinite.
+        """
+        return self.selected(self.all_outputs(rows, t), rows)
+
+    @torch.no_grad()
+    def activations(self, rows: Rows) -> Tensor:
+        """Return the layer's output ``(n, *shape)`` without gradients; the part above the layer does not run."""
+        return self.activations_with_grad(rows)
 
     @contextmanager
     def viewed(self, view: View) -> Iterator[None]:
-        """Let ``view`` answer the torch calls above the cut within the context."""
+        """Let ``view`` intercept the torch calls above the layer within the context."""
         before = self.view
         self.view = view
         try:
@@ -124,56 +189,55 @@ class Cut:
         finally:
             self.view = before
 
-    @torch.no_grad()
-    def activations(self, rows: Rows) -> Tensor:
-        """Return what the layer puts out (n, *shape), without gradients and without the upper half."""
-        return self.reached(rows)
+    # For everything else.
 
-    def reached(self, rows: Rows) -> Tensor:
-        """Return the same, with gradients where the inputs want them."""
+    def activations_with_grad(self, rows: Rows) -> Tensor:
+        """Return the layer's output ``(n, *shape)``, differentiable in inputs that require gradients.
+
+        Raises
+        ------
+        GEHRuntimeError
+            If the forward pass does not call the layer, or not as often as ``Layer(call=...)`` says.
+        """
         if self.layer is None:
             inputs = rows.inputs
             return inputs[0] if len(inputs) == 1 else torch.cat([x.flatten(1) for x in inputs], dim=1)
-        found: list[Tensor] = []
+        captured: list[Tensor] = []
         calls = 0
 
         def stop(module: nn.Module, args: Any, out: Any) -> None:
             nonlocal calls
             calls += 1
             if calls > (self.layer_ref.call or 0):
-                found.append(self._tensor(out, rows))
-                raise _Reached
+                captured.append(self._layer_tensor(out, rows))
+                raise _LayerReached
 
         handle = self.layer.register_forward_hook(stop)
         try:
             self._call(rows)
-        except _Reached:
-            return found[0]
+        except _LayerReached:
+            return captured[0]
         finally:
             handle.remove()
+        raise GEHRuntimeError(self._why_not_reached(calls))
+
+    def _why_not_reached(self, calls: int) -> str:
+        """Return the error message for a layer that was called ``calls`` times, fewer than required."""
         if calls:
-            raise GEHRuntimeError(
-                f"layer={self.name!r}, call={self.layer_ref.call}: it is called {calls} time(s) in a forward; take 0 to "
-                f"{calls - 1}."
+            return (
+                f"layer={self.name!r}, call={self.layer_ref.call}: it is called {calls} time(s) in a forward; take 0 "
+                f"to {calls - 1}."
             )
         parent = self.name.rpartition(".")[0]
         if parent and isinstance(self.model.get_submodule(parent), nn.MultiheadAttention):
-            raise GEHRuntimeError(
+            return (
                 f"layer={self.name!r} was never reached: nn.MultiheadAttention uses its weights without calling it; "
                 f"take layer={parent!r}, whose output is the same."
             )
-        raise GEHRuntimeError(
+        return (
             f"layer={self.name!r} was never reached in the model's forward; choose a layer that these inputs pass "
             "through (auxiliary heads and unused modules are skipped in eval mode)."
         )
-
-    def outputs(self, rows: Rows, t: Tensor | None = None) -> Tensor:
-        """Return the explained number of each row (n,), with the units shifted by ``t`` (n, D).
-
-        Without ``t`` this is the plain model. With it, the part above the layer is seen through ``view``, if
-        there is one, and is differentiable if ``t`` is; the part below never is.
-        """
-        return self.selected(self.all_outputs(rows, t), rows)
 
     def selected(self, outputs: Tensor, rows: Rows) -> Tensor:
         """Return the explained number of each row (n,) out of all ``outputs`` (n, ...); it must be finite."""
@@ -181,52 +245,59 @@ class Cut:
         if not bool(torch.isfinite(value).all()):
             row = rows.index_of(int((~torch.isfinite(value)).nonzero()[0]))
             raise GEHRuntimeError(
-                f"the model's output is NaN or infinite (the first time at row {row} of the inputs); look at "
+                f"the model's output is NaN or infinite (the first time at row {row} of the inputs); check "
                 "model(inputs) there, and leave such rows out."
             )
         return value
 
-    def traced_outputs(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return the layer's output (n, *shape) and all outputs (n, ...) of one forward pass, without gradients.
-
-        The part above the layer is seen through ``view``.
-        """
-        if self.layer is None:
-            return self.activations(rows), self.all_outputs(rows, self.zeros(rows))
-        trace: list[Tensor] = []
-        outputs = self.all_outputs(rows, self.zeros(rows), trace)
-        return trace[0], outputs
-
-    def all_outputs(self, rows: Rows, t: Tensor | None = None, trace: list[Tensor] | None = None) -> Tensor:
-        """Return all outputs of each row (n, ...), from which the target selects one.
-
-        ``trace`` collects what the layer outputs in each of its calls, before the shift.
-        """
+    def all_outputs(self, rows: Rows, t: Tensor | None = None) -> Tensor:
+        """Return all outputs of each row (n, ...), from which the target selects one; ``t`` as in :meth:`outputs`."""
         if t is None:
             return read_output(self._call(rows), self.output, len(rows))
+        return self._shifted_outputs(rows, t)[0]
+
+    def traced_outputs(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Return the layer's output ``(n, *shape)`` and all outputs (n, ...) of one forward pass, without gradients.
+
+        ``view`` intercepts the torch calls above the layer.
+        """
+        outputs, activations = self._shifted_outputs(rows, self.zeros(rows), keep_activations=True)
+        return self.activations(rows) if activations is None else activations, outputs
+
+    # The forward pass.
+
+    def _shifted_outputs(
+        self, rows: Rows, t: Tensor, *, keep_activations: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return all outputs (n, ...) with the units shifted by ``t``, and the layer's output before the shift.
+
+        The latter is that of the layer's first call; it is None at the inputs, or without ``keep_activations``.
+        """
         view = self.view
         view.begin()
         with view, torch.set_grad_enabled(t.requires_grad):
+            activations = None
             if self.layer is None:
-                shifted = self._shifted(rows.inputs, t)
+                shifted = self._shifted_inputs(rows.inputs, t)
                 view.enter(rows.inputs, shifted)
                 raw = self._call(rows, shifted)
             else:
-                raw = self._run_above(rows, t, trace)
-            return read_output(raw, self.output, len(rows))
+                raw, activations = self._run_with_hook(self.layer, rows, t, keep_activations)
+            return read_output(raw, self.output, len(rows)), activations
 
     def _call(self, rows: Rows, inputs: tuple[Tensor, ...] | None = None) -> Any:
         """Call the model on copies: one that works in place must not change the user's data."""
-        given = inputs or tuple(x.clone() for x in rows.inputs)
+        inputs = inputs or tuple(x.clone() for x in rows.inputs)
         extra = tuple(value.clone() if isinstance(value, Tensor) else value for value in rows.additional_forward_args)
-        names = rows.input_names
-        positional = (*(() if names else given), *extra[: len(extra) - len(rows.forward_args.keywords)])
-        keywords = dict(
-            zip(rows.forward_args.keywords, extra[len(extra) - len(rows.forward_args.keywords) :], strict=True)
-        )
+        n_positional = len(extra) - len(rows.forward_args.keywords)
+        keywords = dict(zip(rows.forward_args.keywords, extra[n_positional:], strict=True))
+        # Inputs that came as a dict are passed by name.
+        named_inputs = dict(zip(rows.input_names, inputs, strict=True)) if rows.input_names else {}
+        positional = (*(() if rows.input_names else inputs), *extra[:n_positional])
         try:
-            return self.model(*positional, **dict(zip(names, given, strict=True) if names else ()), **keywords)
+            return self.model(*positional, **named_inputs, **keywords)
         except ValueError as error:
+            # Torch's message for batch statistics of a single row.
             if "more than 1 value per channel" not in str(error):
                 raise
             raise GEHRuntimeError(
@@ -234,74 +305,68 @@ class Cut:
                 "callable into eval mode, and give BatchNorm running statistics."
             ) from error
 
-    def _shifted(self, inputs: tuple[Tensor, ...], t: Tensor) -> tuple[Tensor, ...]:
+    def _shifted_inputs(self, inputs: tuple[Tensor, ...], t: Tensor) -> tuple[Tensor, ...]:
+        """Return the inputs with the units shifted by ``t`` (n, D); the units span all of them side by side."""
         shift = self.units.shift(t, self.shape)
         if len(inputs) == 1:
             return (inputs[0] + shift,)
         parts = torch.split(shift, [x[0].numel() for x in inputs], dim=1)
         return tuple(x + part.reshape(x.shape) for x, part in zip(inputs, parts, strict=True))
 
-    def _run_above(self, rows: Rows, t: Tensor, trace: list[Tensor] | None) -> Any:
-        assert self.layer is not None
+    def _run_with_hook(
+        self, layer: nn.Module, rows: Rows, t: Tensor, keep_activations: bool
+    ) -> tuple[Any, Tensor | None]:
+        """Run the model with a hook that shifts the output of ``layer`` in each call that :class:`Layer` chooses.
+
+        Gradients are off until the first of these calls, which builds no graph for the part below.
+        """
         view = self.view
         calls = 0
+        first: Tensor | None = None
 
         def enter(module: nn.Module, args: Any, out: Any) -> Any:
-            nonlocal calls
+            nonlocal calls, first
             calls += 1
             if self.layer_ref.call is not None and calls != self.layer_ref.call + 1:
                 return None
-            activations = self._tensor(out, rows)
+            activations = self._layer_tensor(out, rows)
             if tuple(activations.shape[1:]) != self.shape:
                 raise GEHRuntimeError(
-                    f"layer={self.name!r} puts out {self.shape} and {tuple(activations.shape[1:])} per row in its "
+                    f"layer={self.name!r} returns {self.shape} and {tuple(activations.shape[1:])} per row in its "
                     f"calls; choose one of them, layer=Layer({self.name!r}, call=0)."
                 )
+            # The rest of the forward pass is above the cut; no_grad() around the call restores the mode after it.
             torch.set_grad_enabled(t.requires_grad)
-            view.live = False
-            if trace is not None:
-                trace.append(activations)
+            view.pause()
+            if keep_activations and first is None:
+                first = activations
             shifted = activations + self.units.shift(t, self.shape)
             view.enter((activations,), (shifted,))
             return self.layer_ref.replaced(out, shifted)
 
-        handle = self.layer.register_forward_hook(enter)
+        handle = layer.register_forward_hook(enter)
         try:
             with torch.no_grad():
-                return self._call(rows)
+                return self._call(rows), first
         finally:
             handle.remove()
             self.calls = calls
 
-    def _tensor(self, out: Any, rows: Rows) -> Tensor:
-        """Check that the layer puts out a floating-point tensor with a row per row."""
+    def _layer_tensor(self, out: Any, rows: Rows) -> Tensor:
+        """Return the tensor in the layer's output, which must be floating-point with one row per row."""
         tensor = self.layer_ref.tensor(out)
         if not tensor.is_floating_point():
-            raise GEHTypeError(f"layer={self.name!r} puts out {tensor.dtype}, which has no derivatives; take another.")
+            raise GEHTypeError(f"layer={self.name!r} returns {tensor.dtype}, which has no derivatives; take another.")
         if tensor.ndim < 2 or len(tensor) != len(rows):
             raise GEHRuntimeError(
-                f"layer={self.name!r} puts out shape {tuple(tensor.shape)} for {len(rows)} rows; the first dimension "
+                f"layer={self.name!r} returns shape {tuple(tensor.shape)} for {len(rows)} rows; the first dimension "
                 "must be the rows of the batch (batch_first=True in recurrent and attention layers)."
             )
         return tensor
 
-    def check_rows(self, rows: Rows) -> None:
-        """Refuse a model that is random or mixes rows: then a row has no Hessian of its own."""
-        with torch.no_grad():
-            first, again, alone = self.outputs(rows), self.outputs(rows), self.outputs(rows[:1])
-            backwards = self.outputs(rows.flip()).flip(0)
-        room = 1e-3 * first.abs() + 1e-5 * first.abs().max() + 10 * torch.finfo(first.dtype).eps
-        if bool(((first - again).abs() > room).any()):
-            raise GEHRuntimeError(
-                "model: the same rows gave different outputs twice, so it is not one function; put the networks inside "
-                "a callable into eval mode, or pass posterior=geh_explain.posterior.Stochastic()."
-            )
-        for others, how in ((alone, "alone"), (backwards, "in a batch in reverse order")):
-            apart = (first[: len(others)] - others).abs() > room[: len(others)]
-            if bool(apart.any()):
-                row = int(apart.nonzero()[0])
-                raise GEHRuntimeError(
-                    f"model: it mixes rows: row {row} gives {float(first[row]):.6g} in a batch of {len(rows)} and "
-                    f"{float(others[row]):.6g} {how}, so it has no Hessian of its own. Remove what computes over the "
-                    "batch (batch statistics, softmax or sum over dimension 0, noise per row)."
-                )
+
+def _needs_layout(units: Units | None) -> bool:
+    """Return whether ``units`` leave open which dimension of a layer holds its channels."""
+    if isinstance(units, Subset):
+        return _needs_layout(units.of)
+    return units is None or (isinstance(units, Channels) and units.dim is None)

@@ -1,4 +1,4 @@
-"""Values of the units over the points: their moments, and the factors that ``scale`` asks for."""
+"""Values of the units over the points: their moments, and the factors of ``scale``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,27 @@ from geh_explain.model.cut import Cut
 class UnitMoments:
     """Mean and standard deviation (D,) of the units' values, accumulated over batches of rows.
 
-    Chan's update: the result does not depend on the order of magnitude of the means, and hardly on the batches.
+    Chan's update of the mean m and of the sum of squared deviations S by a batch of k rows, with mean m' and sum S',
+    after n rows::
+
+        S <- S + S' + (m' - m)^2 n k / (n + k),    m <- m + (m' - m) k / (n + k).
+
+    Unlike sums of squares it loses no digits where the mean is large against the standard deviation, and the result
+    depends on the batches by rounding only.
+
+    Attributes
+    ----------
+    mean
+        Mean (D,) over the rows added so far.
+
+    Examples
+    --------
+    >>> import torch
+    >>> moments = UnitMoments(n_units=1)
+    >>> moments.add(torch.tensor([[1.0], [2.0]]))
+    >>> moments.add(torch.tensor([[6.0]]))
+    >>> moments.mean.tolist(), (moments.std**2).round(12).tolist()
+    ([3.0], [4.666666666667])
     """
 
     def __init__(self, n_units: int) -> None:
@@ -25,9 +45,10 @@ class UnitMoments:
         self._count = 0
 
     def add(self, values: Tensor) -> None:
-        """Add the values (n, D) of some rows."""
+        """Add the values (n, D) of further rows."""
         batch = values.double().cpu().numpy()
-        total, delta = self._count + len(batch), batch.mean(axis=0) - self.mean
+        total = self._count + len(batch)
+        delta = batch.mean(axis=0) - self.mean
         spread = ((batch - batch.mean(axis=0)) ** 2).sum(axis=0)
         self._squares += spread + delta**2 * self._count * len(batch) / total
         self.mean = self.mean + delta * len(batch) / total
@@ -35,7 +56,7 @@ class UnitMoments:
 
     @property
     def std(self) -> Floats:
-        """Standard deviation (D,) over all rows (divided by their number)."""
+        """Standard deviation (D,) over the rows added so far (divided by their number)."""
         return np.asarray(np.sqrt(self._squares / self._count))
 
 
@@ -48,7 +69,27 @@ def unit_moments(cut: Cut, points: Points, batch_size: int | None) -> UnitMoment
 
 
 def check_scale(scale: Any, cut: Cut) -> Floats | None:
-    """Return the factors (D,) of the units that ``scale`` gives, None where it asks for standard deviations."""
+    """Return the factors (D,) by which ``scale`` multiplies the units.
+
+    Parameters
+    ----------
+    scale
+        None for factors of 1, ``"std"`` for the units' standard deviations, or one finite number per unit.
+    cut
+        Gives the number of units.
+
+    Returns
+    -------
+    Floats or None
+        The factors; None for ``"std"``, which needs a pass over the data.
+
+    Raises
+    ------
+    GEHTypeError
+        If ``scale`` cannot be converted to an array of numbers.
+    GEHValueError
+        If it is another word, has another shape than (D,), or is not finite.
+    """
     if scale is None:
         return np.ones(cut.n_units)
     if isinstance(scale, str):

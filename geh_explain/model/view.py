@@ -1,4 +1,4 @@
-"""TODO."""
+"""Interception of the torch calls above a cut."""
 
 from __future__ import annotations
 
@@ -10,25 +10,57 @@ from torch.overrides import TorchFunctionMode
 
 
 class View(TorchFunctionMode):
-    """Sees every torch call above the cut, and may answer it in torch's place."""
+    """Intercepts the torch calls above a cut, and by default executes them unchanged.
+
+    A :class:`~geh_explain.model.cut.Cut` activates its view for one forward pass at a time. Below the cut calls pass
+    through; from the cut on each call goes to :meth:`handle`, which a subclass overrides to replace a function (smooth
+    forms of kinked ones) or to record it (the structured engine). Modules are covered too, as they call functions.
+
+    The order of calls in a forward pass is :meth:`begin`, :meth:`enter` at the cut, :meth:`handle` for each call above
+    it. Where the layer is called several times, :meth:`pause` and :meth:`enter` come again at each of its calls.
+
+    Attributes
+    ----------
+    active
+        Whether calls go to :meth:`handle`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> class Names(View):
+    ...     def handle(self, func, args, kwargs):
+    ...         print(func.__name__)
+    ...         return super().handle(func, args, kwargs)
+    >>> x, view = torch.zeros(1, 2), Names()
+    >>> view.begin()
+    >>> with view:
+    ...     below = torch.tanh(x)
+    ...     view.enter((below,), (below,))
+    ...     above = torch.exp(below)
+    exp
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.live = False
+        self.active = False
 
     def begin(self) -> None:
         """Start a forward pass, below the cut."""
-        self.live = False
+        self.active = False
+
+    def pause(self) -> None:
+        """Let calls pass through until the next :meth:`enter`, while the units are shifted."""
+        self.active = False
 
     def enter(self, before: tuple[Tensor, ...], after: tuple[Tensor, ...]) -> None:
-        """Cross the cut: the tensors ``before`` it go on as ``after``, with the units shifted."""
-        self.live = True
+        """Cross the cut: the tensors ``before`` continue as ``after``, with the units shifted."""
+        self.active = True
 
     def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Answer one call."""
+        """Return the result of one torch call above the cut."""
         return func(*args, **kwargs)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return self.handle(func, args, kwargs or {}) if self.live else func(*args, **(kwargs or {}))
+        return self.handle(func, args, kwargs or {}) if self.active else func(*args, **(kwargs or {}))

@@ -10,11 +10,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from time import monotonic
 
+import torch
 from tqdm.auto import tqdm
 
 from geh_explain._memory import reuse_heap, trim_heap
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
+from geh_explain.model.row_independence import check_row_independence
 from geh_explain.posterior import PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, seed_of_draw
 from geh_explain.run.accumulate import DrawAccumulator
@@ -91,6 +93,8 @@ class _DrawLoop:
             leave=False,
         )
         self._trimmed = monotonic()
+        #: Output (1,) of the first row in the current draw.
+        self._first_output = torch.zeros(1)
 
     def run(self) -> None:
         """Compute the draws one by one; after the first one several at a time, where that is possible."""
@@ -124,16 +128,17 @@ class _DrawLoop:
         elif current is not None:  # the posterior had fewer draws than it said
             self._finish_round(current)
 
+    @torch.no_grad()
     def _first_forward(self) -> None:
         """Run the forward pass with one row that posteriors require, see Posterior."""
-        self.plan.cut.outputs(self.plan.points.first[:1])
+        self._first_output = self.plan.cut.outputs(self.plan.points.first[:1])
 
     def _begin_draw(self, number: int) -> None:
         """Prepare the engine for a draw; at the first one check the rows and the network of the draw."""
         plan = self.plan
         plan.engine.begin_draw(seed_of_draw(plan.options.seed, number))
         if number == 0:
-            plan.cut.check_rows(plan.points.first)
+            check_row_independence(plan.cut, plan.points.first, self._first_output)
             if plan.member_view is None and not isinstance(plan.posterior, PointEstimate):
                 plan.engine.adapt(plan.points.first)
 

@@ -11,9 +11,11 @@ from geh_explain._memory import budget_bytes
 from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
-from geh_explain.engines.default import choose_engine, wants_smoothing
-from geh_explain.engines.smoothing.kernels import Kernels
-from geh_explain.engines.smoothing.view import Smoothing, SmoothingChange, smoothing_for, survey_kinks
+from geh_explain.engines.selection import choose_engine, needs_smoothing
+from geh_explain.engines.smoothing.change import SmoothingChange
+from geh_explain.engines.smoothing.kernels import DoubleBackwardView
+from geh_explain.engines.smoothing.survey import smoothing_for, survey_kinks
+from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.assignment import cluster, given_groups, grow_groups, is_table
 from geh_explain.groups.grouping import Grouping, from_tree
@@ -165,7 +167,7 @@ def _first_pass(setup: ModelSetup, cut: Cut, points: Points, options: RunOptions
     """Collect what groups, scale and smoothing need from all points."""
     needs_positions = given_groups(options.groups, points) is None
     needs_moments = check_scale(options.scale, cut) is None
-    smooths = setup.smooth is not None and wants_smoothing(setup.engine)
+    smooths = setup.smooth is not None and needs_smoothing(setup.engine)
     sample_bytes = min(MAX_SAMPLE_BYTES, max(MIN_SAMPLE_BYTES, budget // 16))
     profile = FirstPass(
         positions=PositionSample(options.seed, sample_bytes) if needs_positions else None,
@@ -224,7 +226,7 @@ def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPas
     """Choose the sharpness of smoothing and the engine."""
     smooth = setup.smooth
     smoothing = None if profile.kinks is None or smooth is None else profile.kinks.smoothing(smooth)
-    view = smoothing or Kernels()
+    view = smoothing or DoubleBackwardView()
     with cut.viewed(view):
         run, reason = choose_engine(setup.engine, cut, points.first, limits)
     if not run.engine.differentiates:
@@ -233,7 +235,7 @@ def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPas
 
 
 def _member_view(cut: Cut, points: Points, smooth: str | float | None, batch_size: int | None) -> View:
-    return smoothing_for(cut, points, smooth, batch_size) or Kernels()
+    return smoothing_for(cut, points, smooth, batch_size) or DoubleBackwardView()
 
 
 def _n_pairs(cut: Cut) -> int:

@@ -13,7 +13,9 @@ import numpy as np
 from geh_explain._types import Ints
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun
-from geh_explain.engines.smoothing.view import KinkSurvey, Smoothing, SmoothingChange
+from geh_explain.engines.smoothing.change import SmoothingChange
+from geh_explain.engines.smoothing.survey import KinkSurvey
+from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.groups.positions import PositionSample, positions_of
 from geh_explain.groups.tree import GroupTree
 from geh_explain.model.cut import Cut

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from geh_explain.engines.difference import DifferenceRun
-from geh_explain.engines.smoothing.view import doubt
-from geh_explain.engines.zero import why_zero
+from geh_explain.engines.selection import REQUESTED
+from geh_explain.engines.smoothing.change import smoothing_warning
+from geh_explain.engines.zero import explain_zero
 from geh_explain.posterior import MCDropout, PointEstimate
 from geh_explain.run.loop import DrawsDone
 from geh_explain.run.plan import RunPlan
@@ -37,7 +38,7 @@ def collect_warnings(
     default_posterior = setup.posterior is None
     messages = [
         _interrupted(plan, done),
-        None if plan.smoothed is None else doubt(plan.smoothed),
+        None if plan.smoothed is None else smoothing_warning(plan.smoothed),
         _engine(plan),
         _jumping_units(plan),
         _recurrent_dropout(plan, default_posterior),
@@ -67,7 +68,7 @@ def _interrupted(plan: RunPlan, done: DrawsDone) -> str | None:
 
 def _engine(plan: RunPlan) -> str | None:
     """Warn that there are no second derivatives, and mixed differences were used instead."""
-    if not isinstance(plan.engine, DifferenceRun) or plan.engine_reason == "asked for":
+    if not isinstance(plan.engine, DifferenceRun) or plan.engine_reason == REQUESTED:
         return None
     return f"engine='auto' takes mixed differences: {plan.engine_reason}"
 
@@ -157,7 +158,7 @@ def _several_calls(plan: RunPlan) -> str | None:
 def _guessed_channels(plan: RunPlan) -> str | None:
     """Warn that neither the layer nor its neighbours tell which dimension holds the channels."""
     cut = plan.cut
-    if not cut.guessed:
+    if not cut.layout_is_guessed:
         return None
     return (
         f"units: nothing tells which dimension of layer {cut.name!r}, (batch, {', '.join(map(str, cut.shape))}), holds "
@@ -179,7 +180,7 @@ def _no_scores_or_spread(plan: RunPlan, done: DrawsDone) -> str | None:
     """Warn that all scores are exactly 0, or all draws are equal."""
     largest, spread = done.spread
     if largest == 0:
-        return why_zero(plan.cut, plan.points.first)
+        return explain_zero(plan.cut, plan.points.first)
     if done.accumulator.n_draws < 2 or spread > 0:
         return None
     return (

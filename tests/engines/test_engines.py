@@ -1,4 +1,4 @@
-"""Mixed differences and Stein's identity agree with known interactions, without second derivatives."""
+"""Mixed differences and Stein's identity against known interactions."""
 
 import numpy as np
 import pytest
@@ -80,17 +80,17 @@ def test_small_steps_approach_the_derivative():
 
 
 def test_no_more_evaluations_than_pairs_and_units_need():
-    seen = 0
+    evaluated = 0
 
     def counting(x: Tensor) -> Tensor:
-        nonlocal seen
-        seen += len(x)
+        nonlocal evaluated
+        evaluated += len(x)
         return x.prod(1)
 
     rows, units = 40, 6
     explain(counting, normal(rows, units), "difference")
-    looks = 200  # rows spent on looking at the model, which do not grow with the data
-    assert seen <= rows * (units * (units - 1) // 2 + units + 1) + looks
+    checks = 200  # rows on which the model is checked before the run, which do not grow with the data
+    assert evaluated <= rows * (units * (units - 1) // 2 + units + 1) + checks
 
 
 def test_binary_columns_jump_to_their_other_value():
@@ -153,16 +153,16 @@ def test_a_unit_that_is_at_its_baseline_makes_no_difference():
     assert result.geh.mean[0, 1] == 0
 
 
-@pytest.mark.parametrize("engine", ["difference", "stein"])
+@pytest.mark.parametrize("engine", [Difference(), Stein(samples=2)], ids=["difference", "stein"])
 def test_batch_sizes_and_batches_of_a_loader_do_not_matter(engine):
     x = normal(300, 3)
 
     def model(x: Tensor) -> Tensor:
         return torch.sin(x[:, 0] * x[:, 1]) * x[:, 2]
 
-    check_int = explain(model, x, engine, groups=3)
+    expected = explain(model, x, engine, groups=3)
     for size in (1, 7, 128):
-        assert explain(model, x, engine, groups=3, batch_size=size).signed == pytest.approx(check_int.signed, abs=1e-9)
+        assert explain(model, x, engine, groups=3, batch_size=size).signed == pytest.approx(expected.signed, abs=1e-9)
 
 
 @pytest.mark.parametrize("engine", ["difference", "stein"])

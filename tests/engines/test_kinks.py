@@ -8,16 +8,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 from kinked import (
-    KINKS,
+    ESSENTIAL,
     Kink,
     Net,
     Way,
     assert_scores,
+    check_auto_sharpness,
+    check_call,
+    check_zero_unsmoothed,
     doubles,
     explain,
     explain_in_silence,
-    for_every_kink,
-    for_every_way,
+    for_calls,
+    for_kinks,
 )
 from reference import hidden_hessians, local_hessians
 from scoring import CLOSE, mlp, points
@@ -25,35 +28,22 @@ from torch import Tensor, nn
 
 import geh_explain as geh
 
+# One set of arguments per function; the others are in the long tests.
 
-@for_every_way
+
+@for_calls(ESSENTIAL)
 def test_however_it_is_called_its_smooth_form_is_explained(kink: Kink, way: Way) -> None:
-    net, x = Net(kink, way).eval(), points(kink.rows, 3)
-    before = net(x)
-    result = explain_in_silence(net, x, smooth=1.5)
-    assert_scores(result, net.smooth_hessians(kink, 1.5, x))
-    smoothed = result.settings["smoothed"]
-    assert smoothed["functions"] == {kink.reported: 1}
-    assert smoothed["beta"] == [1.5, 1.5]
-    assert torch.equal(net(x), before)
+    check_call(kink, way)
 
 
-@for_every_kink
+@for_kinks(ESSENTIAL)
 def test_auto_is_ten_over_the_standard_deviation_of_what_enters(kink: Kink) -> None:
-    net, x = Net(kink, next(kink.ways())[1]).eval(), points(kink.rows, 3)
-    result = explain_in_silence(net, x)
-    beta = 10 / float(kink.entering(net.below(x).detach()).std(correction=0))
-    np.testing.assert_allclose(result.settings["smoothed"]["beta"], [beta, beta], rtol=1e-13)
-    assert_scores(result, net.smooth_hessians(kink, beta, x))
+    check_auto_sharpness(kink)
 
 
-@pytest.mark.parametrize("kink", [kink for kink in KINKS if kink.linear], ids=str)
+@for_kinks([kink for kink in ESSENTIAL if kink.linear])
 def test_unsmoothed_it_has_no_curvature_and_the_warning_names_it(kink: Kink) -> None:
-    net = Net(kink, next(kink.ways())[1]).eval()
-    with pytest.warns(geh.GEHWarning, match=rf"piecewise linear \({kink.reported}\)"):
-        result = explain(net, points(kink.rows, 3), smooth=None)
-    assert not result.eah.mean.any()
-    assert result.settings["smoothed"] is None
+    check_zero_unsmoothed(kink)
 
 
 @pytest.mark.parametrize("kink", [Kink("elu", (1.7,)), Kink("selu"), Kink("hardswish")], ids=str)
@@ -73,8 +63,8 @@ def test_a_relu_network_is_explained_as_the_softplus_network_of_that_beta(inplac
         np.testing.assert_allclose(scores.mean, truth.mean, rtol=0, atol=CLOSE)
     assert_scores(result, local_hessians(lambda x: smooth(x)[:, 0], x))
     assert expected.settings["smoothed"] is None
-    check_int = explain(kinked, x, smooth=7, groups=groups)  # an int will do
-    np.testing.assert_array_equal(check_int.geh.mean, result.geh.mean)
+    by_int = explain(kinked, x, smooth=7, groups=groups)
+    np.testing.assert_array_equal(by_int.geh.mean, result.geh.mean)
 
 
 def test_a_hidden_layer_of_a_relu_network_is_explained_as_that_of_the_softplus_network() -> None:
@@ -123,7 +113,7 @@ def test_a_probability_has_curvature_of_its_own_without_smoothing() -> None:
     )
 
 
-# Values that must not confuse it
+# Infinite values, single points, vmap, parts of tensors.
 
 
 @pytest.mark.parametrize(
@@ -179,7 +169,7 @@ def test_part_of_a_tensor_changed_in_place_is_smoothed() -> None:
     assert_scores(explain_in_silence(model, x, smooth=3.0), local_hessians(smooth, x))
 
 
-# Wrong values
+# Wrong values.
 
 
 @pytest.mark.parametrize(
@@ -190,6 +180,6 @@ def test_part_of_a_tensor_changed_in_place_is_smoothed() -> None:
     ],
     ids=repr,
 )
-def test_a_wrong_smooth_is_refused_in_words(smooth: Any) -> None:
+def test_a_wrong_smooth_is_refused(smooth: Any) -> None:
     with pytest.raises(geh.GEHError, match="smooth="):
         geh.GEHExplainer(nn.ReLU(), smooth=smooth)

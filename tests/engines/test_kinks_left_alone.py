@@ -1,4 +1,4 @@
-"""Smoothing leaves alone what is not kinked, what is below the cut, and everything afterwards."""
+"""Smoothing does not change functions without kinks, calls below the cut, or anything after the run."""
 
 import warnings
 from typing import Any
@@ -32,7 +32,8 @@ def test_functions_modules_and_outputs_are_the_same_afterwards(fails: bool) -> N
     x = torch.randn(10, 1, 6, 6, generator=torch.Generator().manual_seed(0), dtype=torch.double)
     net.eval()
     output = net(x).detach()
-    known, modules = functions(), [(name, module, dict(vars(module))) for name, module in net.named_modules()]
+    before = functions()
+    modules = [(name, module, dict(vars(module))) for name, module in net.named_modules()]
 
     def read(raw: Tensor) -> Tensor:
         calls.append(raw.requires_grad)
@@ -49,7 +50,7 @@ def test_functions_modules_and_outputs_are_the_same_afterwards(fails: bool) -> N
             warnings.simplefilter("ignore", geh.GEHWarning)
             assert explainer.explain(x, 1, groups=1, progress=False).eah.mean.any()
     assert any(calls)
-    assert all(found is known[key] for key, found in functions().items())
+    assert all(function is before[key] for key, function in functions().items())
     assert _get_current_function_mode_stack() == []
     assert float(F.relu(torch.tensor(-1.0))) == 0.0
     for (name, module, state), (name_after, module_after) in zip(modules, net.named_modules(), strict=True):

@@ -1,4 +1,4 @@
-"""What is reported of smoothing, and that neither batches nor the order of rows change it."""
+"""The report of smoothing in ``result.settings["smoothed"]``, which batches and the order of rows do not change."""
 
 import warnings
 from itertools import product
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import geh_explain as geh
 
-# What is reported
+# The report.
 
 
 def test_the_report_is_what_a_hand_computation_gives() -> None:
@@ -91,21 +91,21 @@ def test_a_beta_too_small_to_keep_the_function_warns_and_a_large_one_does_not() 
         assert fine.settings["warnings"] == []
 
 
-# The same result however the rows come
+# Batches and order of rows.
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 40])
 def test_the_size_of_batches_changes_nothing(batch_size: int) -> None:
     net = image_net()
     x = torch.randn(40, 1, 6, 6, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-    check_int = explain_in_silence(net, x, 1, layer="0")
+    expected = explain_in_silence(net, x, 1, layer="0")
     parts = explain_in_silence(net, x, 1, layer="0", batch_size=batch_size)
-    assert check_int.eah.mean.max() > 1e-4
-    np.testing.assert_allclose(parts.geh.mean, check_int.geh.mean, rtol=1e-10, atol=1e-14)
-    np.testing.assert_allclose(parts.eah.mean, check_int.eah.mean, rtol=1e-10, atol=1e-14)
+    assert expected.eah.mean.max() > 1e-4
+    np.testing.assert_allclose(parts.geh.mean, expected.geh.mean, rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(parts.eah.mean, expected.eah.mean, rtol=1e-10, atol=1e-14)
     for key in ("beta", "mean_change", "relative_change"):
-        np.testing.assert_allclose(parts.settings["smoothed"][key], check_int.settings["smoothed"][key], rtol=1e-12)
-    assert parts.settings["smoothed"]["functions"] == check_int.settings["smoothed"]["functions"]
+        np.testing.assert_allclose(parts.settings["smoothed"][key], expected.settings["smoothed"][key], rtol=1e-12)
+    assert parts.settings["smoothed"]["functions"] == expected.settings["smoothed"]["functions"]
 
 
 def test_a_loader_gives_the_same_as_its_tensor() -> None:

@@ -1,13 +1,18 @@
-"""The same statement about random networks as in the short tests, for a thousand of them."""
+"""Random networks, as in tests/engines/test_random_networks.py: the other parts, and a thousand networks."""
 
 from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from random_networks import Case, cases, check
+from random_networks import ESSENTIAL_PARTS, PARTS, Case, cases, check, check_part, for_parts
 
-#: What became of each network: the engine that took it, or that it was refused.
+#: How many networks each engine explained, or were refused.
 outcomes: Counter[str] = Counter()
+
+
+@for_parts([part for part in PARTS if part not in ESSENTIAL_PARTS])
+def test_each_other_part_alone_has_the_hessians_of_two_plain_backward_passes(kind: str, name: str) -> None:
+    check_part(kind, name)
 
 
 @pytest.mark.timeout(3600)

@@ -1,4 +1,8 @@
-"""Every kinked function, with arguments that matter and every way to call it, and networks that have kinks."""
+"""Every kinked function, with arguments that matter and every way to call it, networks with kinks, and their checks.
+
+``ESSENTIAL`` has one set of arguments per function, for the tests of each change; ``VARIANTS`` the other ones, for the
+long tests.
+"""
 
 import inspect
 import math
@@ -14,8 +18,9 @@ import reference
 import torch
 import torch.nn.functional as F
 from reference import local_hessians
-from scoring import CLOSE
+from scoring import CLOSE, points
 from torch import Tensor, nn
+from torch.autograd import gradgradcheck
 
 import geh_explain as geh
 from geh_explain.engines.smoothing.kinks import FORMS
@@ -26,7 +31,10 @@ Way = Callable[[Tensor], Any]
 
 @dataclass(frozen=True)
 class Kink:
-    """One kinked function. On a tie or a kink its smooth form is off by at most ``bound`` / beta."""
+    """A call of a kinked function. On a tie or a kink its smooth form is off by at most ``bound`` / beta.
+
+    ``also`` are further ways to call it, ``linear`` is whether it is piecewise linear, ``rows`` how many rows it takes.
+    """
 
     name: str
     args: tuple[Any, ...] = ()
@@ -60,7 +68,7 @@ class Kink:
         return way(x.clone())
 
     def entering(self, x: Tensor) -> Tensor:
-        """What is held against the kink: the difference where two tensors are compared."""
+        """Return what meets the kink: the difference where two tensors are compared."""
         others = [value for value in (*self.args, *self.kwargs.values()) if isinstance(value, Tensor)]
         return x - others[0] if others and self.name in ("max", "min", "maximum", "minimum") else x
 
@@ -196,14 +204,24 @@ ADAPTIVE_POOLS = [
 ]
 
 KINKS = [*ELEMENTWISE, *REDUCTIONS, *MAX_POOLS, *ADAPTIVE_POOLS]
-for_every_kink = pytest.mark.parametrize("kink", KINKS, ids=str)
-for_every_way = pytest.mark.parametrize(
-    ("kink", "way"),
-    [pytest.param(kink, way, id=f"{kink} by {name}") for kink in KINKS for name, way in kink.ways()],
-)
+#: Index of the first entry of each function.
+_FIRST = {kink.name: number for number, kink in reversed(list(enumerate(KINKS)))}
+ESSENTIAL = [kink for number, kink in enumerate(KINKS) if _FIRST[kink.name] == number]
+VARIANTS = [kink for number, kink in enumerate(KINKS) if _FIRST[kink.name] != number]
 
 
-# Networks with kinks, and what is made of them
+def for_kinks(kinks: list[Kink]) -> pytest.MarkDecorator:
+    """Parametrise a test by ``kink``."""
+    return pytest.mark.parametrize("kink", kinks, ids=str)
+
+
+def for_calls(kinks: list[Kink]) -> pytest.MarkDecorator:
+    """Parametrise a test by ``kink`` and each ``way`` to call it."""
+    ways = [pytest.param(kink, way, id=f"{kink} by {name}") for kink in kinks for name, way in kink.ways()]
+    return pytest.mark.parametrize(("kink", "way"), ways)
+
+
+# Networks with kinks.
 
 
 def values_of(out: Any) -> Tensor:
@@ -212,7 +230,7 @@ def values_of(out: Any) -> Tensor:
 
 
 class Net(nn.Module):
-    """A linear map, the kinked function, and a weighted sum of what it puts out."""
+    """A linear map, the kinked function, and a weighted sum of its output."""
 
     def __init__(self, kink: Kink, way: Way) -> None:
         super().__init__()
@@ -254,7 +272,7 @@ def explain(
 
 
 def explain_in_silence(*args: Any, **options: Any) -> geh.Interactions:
-    """As above, for networks that smoothing may well change beyond recognition."""
+    """Explain without warnings, for networks whose output smoothing changes much."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", geh.GEHWarning)
         return explain(*args, **options)
@@ -264,3 +282,44 @@ def assert_scores(result: geh.Interactions, local: np.ndarray, close: float = CL
     np.testing.assert_allclose(result.aeh.mean, reference.aeh(local), rtol=0, atol=close)
     np.testing.assert_allclose(result.eah.mean, reference.eah(local), rtol=0, atol=close)
     assert (result.eah.mean[np.triu_indices(len(result.names), 1)] > 1e3 * close).all()
+
+
+# Checks of one kinked call.
+
+
+def check_call(kink: Kink, way: Way) -> None:
+    """Check that a call is explained by the Hessian of its smooth form and reported, and the network left unchanged."""
+    net, x = Net(kink, way).eval(), points(kink.rows, 3)
+    before = net(x)
+    result = explain_in_silence(net, x, smooth=1.5)
+    assert_scores(result, net.smooth_hessians(kink, 1.5, x))
+    smoothed = result.settings["smoothed"]
+    assert smoothed["functions"] == {kink.reported: 1}
+    assert smoothed["beta"] == [1.5, 1.5]
+    assert torch.equal(net(x), before)
+
+
+def check_auto_sharpness(kink: Kink) -> None:
+    """Check that ``smooth="auto"`` is a sharpness of 10 over the standard deviation of what enters the call."""
+    net, x = Net(kink, next(kink.ways())[1]).eval(), points(kink.rows, 3)
+    result = explain_in_silence(net, x)
+    beta = 10 / float(kink.entering(net.below(x).detach()).std(correction=0))
+    np.testing.assert_allclose(result.settings["smoothed"]["beta"], [beta, beta], rtol=1e-13)
+    assert_scores(result, net.smooth_hessians(kink, beta, x))
+
+
+def check_zero_unsmoothed(kink: Kink) -> None:
+    """Check that without smoothing all interactions are 0, and that the warning names the function."""
+    net = Net(kink, next(kink.ways())[1]).eval()
+    with pytest.warns(geh.GEHWarning, match=rf"piecewise linear \({kink.reported}\)"):
+        result = explain(net, points(kink.rows, 3), smooth=None)
+    assert not result.eah.mean.any()
+    assert result.settings["smoothed"] is None
+
+
+def check_second_derivative(kink: Kink) -> None:
+    """Check the second derivative of the smooth form by finite differences of the first."""
+    rows = 1 if math.prod(kink.shape) > 8 else 2
+    generator = torch.Generator().manual_seed(2)
+    x = (2 * torch.randn(rows, *kink.shape, generator=generator, dtype=torch.double)).requires_grad_()
+    assert gradgradcheck(lambda x: values_of(kink.soft(3.0, x)), (x,))

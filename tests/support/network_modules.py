@@ -1,4 +1,4 @@
-"""Modules and functions of many kinds, to build random networks of."""
+"""Modules and functions of many kinds, from which random networks are built."""
 
 from __future__ import annotations
 
@@ -9,30 +9,24 @@ import torch
 import torch.nn.functional as F
 from hypothesis import HealthCheck, settings
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 #: Largest difference from the reference, over the reference's largest entry ...
 CLOSE = 1e-8
-
-
-#: ... and what rounding may leave of numbers of size 1 that cancel.
+#: ... and the rounding error of numbers of size 1 that cancel.
 ROUNDING = 1e-12
-
-
+#: Rows of each case.
 ROWS = 4
-
-
-#: No more units than this, for the sake of the reference.
-MOST_UNITS = 40
-
-
-#: The only refusals that such networks may meet with: the layer is one that nothing can be said about.
-FAIR = (
+#: Units at most, as the reference is slow.
+MAX_UNITS = 40
+#: The only errors that such networks may raise: those about a layer that cannot be explained.
+ALLOWED_ERRORS = (
     r"never reached",
     r"only 1 unit",
     r"first dimension must be the rows",
     r"output is NaN or infinite",
     r"NaN or infinite",
-    r"puts out .* per row in its calls",
+    r"returns .* per row in its calls",
 )
 
 
@@ -136,7 +130,7 @@ class Unrolled(nn.Module):
 
 
 class Embedded(nn.Module):
-    """Features in bins, each bin with a vector of its own that scales the feature."""
+    """Features in bins, each with a vector that scales the feature."""
 
     def __init__(self, bins: int = 5) -> None:
         super().__init__()
@@ -222,11 +216,9 @@ def _solved(x: Tensor) -> Tensor:
 
 
 def _checkpointed(x: Tensor) -> Tensor:
-    from torch.utils.checkpoint import checkpoint
-
     return checkpoint(lambda x: torch.tanh(x) * x, x, use_reentrant=False)
 
 
 def _branched(x: Tensor) -> Tensor:
-    """Python's own if, on what is in the rows."""
+    """A Python branch on the values of each row."""
     return torch.stack([row.tanh() if bool(row.sum() > 0) else row.sin() * 2 for row in x])

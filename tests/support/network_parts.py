@@ -1,4 +1,4 @@
-"""Parts of which random networks are made, of many kinds."""
+"""Parts from which random networks are built, by kind of tensor."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
 }
 
 
-#: What a few makers change the kind to.
+#: The kind of tensor after parts that change it.
 BECOMES = {
     "a vector as tokens": "tokens",
     "mean of tokens": "vector",
@@ -322,6 +322,31 @@ BECOMES = {
     "a signal as tokens": "tokens",
     "unfold": "signal",
 }
+
+
+#: Parts that the structured engine does not support. The exact engine, which is double backward, explains them.
+EXACT = frozenset(
+    (
+        *("logsigmoid", "atan2", "logit", "xlogy", "logaddexp", "hypot", "addcmul", "lerp", "sinc", "complex"),
+        *("by hand", "in place", "clamp by tensors", "maximum", "minimum", "fmax", "sign", "fraction", "remainder"),
+        *("copysign", "nan_to_num", "masked", "branch", "softmin", "softmax by hand", "normalize", "standardise"),
+        *("rms norm", "cumsum", "cumprod", "logcumsumexp", "cummax", "sort", "sorted products", "largest", "least"),
+        *("median", "norm", "logsumexp", "product", "spread", "difference", "outer", "einsum", "self product"),
+        *("scatter", "repeat", "spectrum", "solve", "cosine", "AlphaDropout", "maximum with a weight", "RMSNorm"),
+        *("GLU", "Bilinear", "MultiheadAttention", "MultiheadAttention, weights", "MultiheadAttention, rows second"),
+        *("scaled attention", "causal attention", "TransformerEncoderLayer", "GRU", "GRU, both ways", "LSTM", "RNN"),
+        *("GRUCell", "largest of tokens", "InstanceNorm1d", "MaxPool1d", "GroupNorm of a vector", "GroupNorm"),
+        *("InstanceNorm2d", "LocalResponseNorm", "LPPool2d", "AdaptiveMaxPool2d", "unfold", "grid sample"),
+    )
+)
+#: Those of them that are tested at each change: one of each way in which double backward may go wrong.
+ESSENTIAL_EXACT = frozenset(
+    (
+        *("by hand", "in place", "branch", "complex", "sort", "scatter", "solve", "einsum", "AlphaDropout"),
+        *("MultiheadAttention", "MultiheadAttention, rows second", "scaled attention", "TransformerEncoderLayer"),
+        *("GRU", "LSTM", "GRUCell", "GroupNorm", "AdaptiveMaxPool2d", "grid sample", "clamp by tensors"),
+    )
+)
 
 
 class _Square(nn.Module):

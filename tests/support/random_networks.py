@@ -1,4 +1,4 @@
-"""Random small networks out of many kinds of parts, and their plain second derivatives."""
+"""Random small networks of many kinds of parts, and their Hessians by two plain backward passes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import torch
 from borrowing import untouched
 from hypothesis import note
 from hypothesis import strategies as st
-from network_modules import CLOSE, FAIR, MOST_UNITS, ROUNDING, ROWS, Call
-from network_parts import ANYWHERE, BECOMES, BY_KIND, SHAPES, Shape
+from network_modules import ALLOWED_ERRORS, CLOSE, MAX_UNITS, ROUNDING, ROWS, Call
+from network_parts import ANYWHERE, BECOMES, BY_KIND, ESSENTIAL_EXACT, EXACT, LAST, SHAPES, Shape
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -38,7 +38,7 @@ class Case:
 
 
 def build(kind: str, shape: Shape, names: list[str], outputs: int, seed: int, training: bool = False) -> nn.Sequential:
-    """Put the named parts one after the other, with a bent head, and give them weights that depend on the seed."""
+    """Return the named parts in sequence with a curved head, and weights that depend on the seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         parts: list[nn.Module] = []
@@ -91,25 +91,27 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def units_for(model: nn.Module, x: Tensor, layer: str | None) -> st.SearchStrategy[Any]:
-    """Units that fit the layer, and are not too many."""
+    """Units that fit the layer, ``MAX_UNITS`` of them at most."""
     shape = seen_shape(model, x, layer)
     if shape is None:
         return st.none()
     total = math.prod(shape)
     usual = total if layer is None or len(shape) == 1 else min(shape)
-    few = min(usual, 6)
+    largest_subset = min(usual, 6)
     fitting: list[st.SearchStrategy[Any]] = []
-    if (total if layer is None or len(shape) == 1 else max(shape)) <= MOST_UNITS:
+    if (total if layer is None or len(shape) == 1 else max(shape)) <= MAX_UNITS:
         fitting.append(st.none())
-    if few > 1:
-        fitting.append(st.lists(st.integers(0, usual - 1), min_size=2, max_size=few, unique=True).map(geh.units.Subset))
+    if largest_subset > 1:
+        fitting.append(
+            st.lists(st.integers(0, usual - 1), min_size=2, max_size=largest_subset, unique=True).map(geh.units.Subset)
+        )
     if len(shape) > 1:
         fitting.append(st.sampled_from([1, -1]).map(geh.units.Channels))
     if len(shape) == 2:
         fitting.append(st.just(geh.units.Tokens()))
     if len(shape) in (2, 3):
         fitting.append(st.sampled_from([2, (1, 2)]).map(geh.units.Patches))
-    if 1 < total <= MOST_UNITS:
+    if 1 < total <= MAX_UNITS:
         fitting.append(st.just(geh.units.Neurons()))
     if total > 2:
         fitting.append(st.just(geh.units.FeatureGroups({"first": [0], "others": list(range(1, total))})))
@@ -145,11 +147,11 @@ def _plain_kernels() -> Iterator[None]:
 
 
 def directions(shape: Shape, units: str) -> Tensor:
-    """Directions (D, *shape) of the units that a result says it has explained."""
+    """Directions (D, *shape) of the units in ``result.settings["units"]``."""
     total = math.prod(shape)
     single = torch.eye(total).reshape(total, *shape)
-    if some := re.fullmatch(r"Subset\((\[.*?\]), of=(.*)\)", units):
-        return directions(shape, some[2])[[int(i) for i in some[1].strip("[]").split(",")]]
+    if subset := re.fullmatch(r"Subset\((\[.*?\]), of=(.*)\)", units):
+        return directions(shape, subset[2])[[int(i) for i in subset[1].strip("[]").split(",")]]
     if units == "Neurons()":
         return single
     if channels := re.fullmatch(r"Channels\(dim=(-?\d)\)", units):
@@ -169,20 +171,22 @@ def directions(shape: Shape, units: str) -> Tensor:
     return torch.stack(squares)
 
 
-#: What torch differentiates once only, in operations that it differentiates twice.
-IN_PLAIN_WORDS: dict[str, Callable[[Tensor], Tensor]] = {
+#: Functions that torch differentiates once only, written with functions that it differentiates twice.
+TWICE_DIFFERENTIABLE: dict[str, Callable[[Tensor], Tensor]] = {
     "hardsigmoid": lambda x: (x + 3).clamp(0, 6) / 6,
     "hardswish": lambda x: x * (x + 3).clamp(0, 6) / 6,
 }
 
 
-def plain_hessians(case: Case, units: str, words: dict[str, Callable[[Tensor], Tensor]] = IN_PLAIN_WORDS) -> np.ndarray:
+def plain_hessians(
+    case: Case, units: str, replacements: dict[str, Callable[[Tensor], Tensor]] = TWICE_DIFFERENTIABLE
+) -> np.ndarray:
     """Local Hessians (n, D, D): a hook that moves the units, and two backward passes."""
     model, shape = copy.deepcopy(case.model).eval(), seen_shape(case.model, case.x, case.layer)
     assert shape is not None
     for module in model.modules():
         if isinstance(module, Call):
-            module.function = words.get(module.name, module.function)
+            module.function = replacements.get(module.name, module.function)
     along = directions(shape, units).double()
     t = torch.zeros(ROWS, len(along), dtype=torch.double, requires_grad=True)
     shift = torch.einsum("nd,d...->n...", t, along)
@@ -207,7 +211,7 @@ def plain_hessians(case: Case, units: str, words: dict[str, Callable[[Tensor], T
 
 
 def check(case: Case) -> str:
-    """Explain a case and compare; return which engine did it, or that it was refused."""
+    """Explain a case and compare with the reference; return the name of the engine, or "refused"."""
     labels = np.arange(ROWS) % 2
     with untouched(case.model), warnings.catch_warnings():
         warnings.simplefilter("ignore", geh.GEHWarning)
@@ -222,12 +226,12 @@ def check(case: Case) -> str:
                 engine=case.engine,
             ).explain(case.x, case.target, groups=labels, draws=1, progress=False)
         except geh.GEHError as error:
-            if not any(re.search(words, str(error)) for words in FAIR):
+            if not any(re.search(pattern, str(error)) for pattern in ALLOWED_ERRORS):
                 raise
             return "refused"
     if result.settings["engine"] == "difference":
         with pytest.raises(RuntimeError, match=r"derivative for .* is not implemented"):
-            plain_hessians(case, result.settings["units"], words={})
+            plain_hessians(case, result.settings["units"], replacements={})
         return "difference"
     local = plain_hessians(case, result.settings["units"])
     largest = np.abs(local).max()
@@ -240,7 +244,25 @@ def check(case: Case) -> str:
     return str(result.settings["engine"])
 
 
+#: All parts; those that fit anywhere for tokens only.
 PARTS = [(kind, name) for kind, parts in BY_KIND.items() for name in parts if kind == "tokens" or name not in ANYWHERE]
+#: Parts that are tested at each change: each part that the structured engine supports once, and a few others.
+ESSENTIAL_PARTS = [
+    (kind, name)
+    for kind, name in PARTS
+    if (kind == "tokens" or name not in LAST) and (name not in EXACT or name in ESSENTIAL_EXACT)
+]
+
+
+def check_part(kind: str, name: str) -> None:
+    """Check a network of one part and a curved head against the reference."""
+    shape = SHAPES[kind][0]
+    assert check(Case(build(kind, shape, [name], 2, 0), data(shape, 0), target=1)) != "refused"
+
+
+def for_parts(parts: list[tuple[str, str]]) -> pytest.MarkDecorator:
+    """Parametrise a test by ``kind`` and ``name`` of a part."""
+    return pytest.mark.parametrize(("kind", "name"), parts, ids=[f"{name}, {kind}" for kind, name in parts])
 
 
 class RowsSecond(nn.Module):

@@ -1,1 +1,12 @@
-"""TODO."""
+"""Smoothing of kinked functions while explaining.
+
+A network of ReLUs is piecewise linear: its Hessian is 0 almost everywhere, and all curvature sits on the kinks. While
+explaining, each kinked function above the cut is replaced by a smooth one of sharpness beta, softplus(beta x) / beta
+for ReLU. Averaged over points that cross a kink, its second derivative is a kernel estimate of the curvature on the
+kink, with bandwidth 1 / beta. By default beta = 10 / (standard deviation of what enters the function). The model itself
+is not changed.
+
+``kinks`` and ``pooling`` hold the smooth forms, ``sharpness`` the rule for beta, ``survey`` measures what enters the
+kinked functions, ``view`` replaces them, ``change`` compares the outputs before and after. ``kernels`` holds functions
+that torch cannot differentiate twice, or only slowly, in forms that it can.
+"""

@@ -1,7 +1,7 @@
-"""Functions that torch differentiates twice slowly, or not at all, in forms that it does.
+"""Functions that torch differentiates twice slowly, or not at all, in forms with an efficient double backward.
 
-Values and first derivatives are torch's own to the last bit or two; what changes is how autograd gets from
-there to the second derivative.
+Values and first derivatives agree with torch's own up to the last bit or two; only the way from there to the second
+derivative changes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ from torch import Tensor
 
 from geh_explain.model.view import View
 
+#: From beta x = 17 on, a sigmoid rounds to 1 in single precision.
+_SINGLE_PRECISION_LIMIT = 17.0
+
 
 class _Softplus(torch.autograd.Function):
-    """Softplus whose derivative is written as a sigmoid, so that the second one reuses it."""
+    """Softplus log(1 + exp(beta x)) / beta, with its derivative written as sigmoid(beta x).
+
+    Its second derivative beta s (1 - s) then reuses the sigmoid s instead of evaluating exponentials again.
+    """
 
     generate_vmap_rule = True
 
@@ -33,36 +39,38 @@ class _Softplus(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
-        return gradients[0] * _slope(ctx), None, None
+        (x,) = ctx.saved_tensors
+        return gradients[0] * softplus_slope(x, ctx.beta, ctx.threshold), None, None
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        tangent: Tensor = tangents[0] * _slope(ctx)
+        (x,) = ctx.saved_tensors
+        tangent: Tensor = tangents[0] * softplus_slope(x, ctx.beta, ctx.threshold)
         return tangent
 
 
-def _slope(ctx: Any) -> Tensor:
-    (x,) = ctx.saved_tensors
-    slope = torch.sigmoid(ctx.beta * x)
-    # Beyond the threshold torch continues in a straight line, which single precision cannot tell apart.
-    if x.dtype == torch.float64 or ctx.threshold < 17:
-        slope = torch.where(ctx.beta * x > ctx.threshold, 1.0, slope)
+def softplus_slope(x: Tensor, beta: float, threshold: float) -> Tensor:
+    """Return the derivative sigmoid(beta x) of torch's softplus, which is exactly 1 where beta x > ``threshold``."""
+    slope = torch.sigmoid(beta * x)
+    # Above the threshold torch continues in a straight line. In single precision the sigmoid is 1 there by itself.
+    if x.dtype == torch.float64 or threshold < _SINGLE_PRECISION_LIMIT:
+        slope = torch.where(beta * x > threshold, 1.0, slope)
     return slope
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """Return the softplus of ``input``, as torch does."""
+    """Return log(1 + exp(beta x)) / beta, and x where beta x > ``threshold``, as torch does."""
     result: Tensor = _Softplus.apply(input, beta, threshold)  # type: ignore[no-untyped-call]
     return result
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return the hard sigmoid, whose own kernel cannot be differentiated twice."""
+    """Return clamp(x + 3, 0, 6) / 6, by a kernel that has a second derivative; ``inplace`` is ignored."""
     return F.hardtanh(input + 3, 0.0, 6.0) / 6
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return the hard swish, whose own kernel cannot be differentiated twice."""
+    """Return x clamp(x + 3, 0, 6) / 6, by a kernel that has a second derivative; ``inplace`` is ignored."""
     return input * hardsigmoid(input)
 
 
@@ -73,11 +81,17 @@ _FORMS: dict[Callable[..., Any], Callable[..., Tensor]] = {
 }
 
 
-class Kernels(View):
-    """Lets calls above the cut use the forms of this page."""
+class DoubleBackwardView(View):
+    """Replaces calls above the cut by the forms of this module, in place where the call is in place.
+
+    The view of all engines that differentiate, and the base of smoothing: also a network without kinks calls softplus,
+    and a user who turns smoothing off still needs second derivatives of hardswish.
+    """
 
     def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return the result of one torch call, by a form with an efficient double backward if there is one."""
         form: Callable[..., Any] = _FORMS.get(func, func)
         if kwargs.get("inplace") and form is not func:
+            # On a clone, as the derivative needs the values from before the call.
             return args[0].copy_(form(args[0].clone(), *args[1:], **kwargs))
         return form(*args, **kwargs)

@@ -1,9 +1,4 @@
-"""Hessians of networks made of linear maps and elementwise functions, at about the cost of a forward pass per unit.
-
-See :mod:`geh_explain.engines.program` for how. Where the units enter through a linear map that is narrower than they
-are many, the Hessians at that narrow place are summed by group and pulled back once: the cost of a point does not
-depend on the number of units.
-"""
+"""The structured engine: Hessians of networks of linear maps and elementwise functions."""
 
 from __future__ import annotations
 
@@ -14,36 +9,66 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geh_explain._memory import chunk_bytes
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
-from geh_explain.engines.base import Engine, EngineRun, Limits, refuse_not_finite
+from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
 from geh_explain.engines.exact import Exact
-from geh_explain.engines.structured.program import Jacobian, Local, Program, Recorder, Scaled, UnsupportedOp
+from geh_explain.engines.structured.jacobians import DiagonalJacobian, Jacobian
+from geh_explain.engines.structured.program import LocalHessians, Program
+from geh_explain.engines.structured.pull_back import add_absolute, add_pulled_back
+from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
+from geh_explain.engines.structured.rules.table import apply_rule
 from geh_explain.engines.sums import GroupSums
 from geh_explain.model.cut import Cut
 from geh_explain.units.neurons import Neurons
 
-#: Rows of a chunk: more only spill the caches.
+#: Rows of a chunk at most.
 _MAX_ROWS = 16384
+#: Bytes of directions or Hessians of a chunk at most, so that they stay in the caches.
 _CACHE_BYTES = 8 * 2**20
-#: An accumulated pair of directions costs this much of a multiplication that carries a direction through a layer.
+#: Cost of one product of two directions, in units of one multiplication that pushes a direction through a linear map.
 _PAIR_COST = 0.5
-#: How far the Hessian may be from one that autograd gives, along a random direction.
+#: Up to this many units the engine pays whatever the products cost.
+_MAX_CHEAP_UNITS = 32
+#: Largest relative difference from the Hessian by autograd, along a random direction.
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-8}
 #: Rows on which an engine is tried.
 PROBE_ROWS = 2
-#: Absolute interactions need a pulled-back Hessian per point: of as many points as this many multiplications allow per
-#: draw, and never fewer than a few.
+#: Multiplications per draw for absolute interactions, each of which needs the pull-back of one point's Hessian ...
 _ABSOLUTE_WORK = 1e9
+#: ... which are measured at this many points at least.
 _MIN_ABSOLUTE = 4
-#: How many Hessians, how many rows of each, and how many numbers are pulled back at a time.
-_POINTS, _BLOCK, _AT_ONCE = 64, 256, 2**20
 
 
 class Structured(Engine):
     """One forward pass of directions and one backward pass, for linear maps and elementwise functions.
 
+    With z_l the input of an elementwise function s_l, J_l = dz_l / dt its Jacobian (width of l, D) and g_l the gradient
+    of the output at s_l(z_l), the local Hessian is::
+
+        H = sum over curved steps l of J_l^T diag(g_l * s_l''(z_l)) J_l.
+
+    One backward pass gives all g_l, one pass of D directions through the network all J_l, and one batched matrix
+    product per step adds its term for all points of a chunk. Products of tensors, quotients, softmax, layer
+    normalisation and smoothed pooling contribute terms of the same form.
+
+    If the units enter through a linear map W (d, D) with D >= 2 d, as many inputs into few hidden units do, the
+    Hessians are taken at z = W t (d, d), summed over the points of each group, and pulled back once per group::
+
+        sum over points of H = W^T (sum over points of H_z) W.
+
+    The cost per point then does not depend on D. Absolute interactions need W^T H_z W of each point; where that is much
+    work they are measured at a random part of the points, see ``eah_points``.
+
+    *Cost*: about half of double backward, much less through a narrow layer. *Right* to rounding for the functions in
+    :mod:`geh_explain.engines.structured.rules.table`: feed-forward and convolutional networks. The network is checked
+    once against double backward along a random direction. *Not* for attention, recurrent layers, matrix products of two
+    tensors that depend on the units, operations that mix rows, layers that are called several times, and wide
+    convolutions over many units, where products of directions cost more than autograd: these go to the exact engine,
+    and ``result.settings["engine_reason"]`` says why.
+
+    Examples
+    --------
     >>> import torch, geh_explain as geh
     >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
     >>> explainer = geh.GEHExplainer(net, engine=geh.engines.Structured(), posterior=geh.posterior.PointEstimate())
@@ -59,24 +84,35 @@ class Structured(Engine):
 
 
 class StructuredRun(EngineRun):
-    """Recorded forward passes of one run; draws that the record does not support are handed to the exact engine."""
+    """Recorded forward passes of one run; the exact engine computes draws and chunks that are not supported.
+
+    Attributes
+    ----------
+    exact
+        The exact engine for this run.
+    unsupported
+        What the network has that is not supported, as a noun phrase; None where everything is supported.
+    """
 
     batches_draws = True
 
     def __init__(self, engine: Engine, cut: Cut, limits: Limits) -> None:
         super().__init__(engine, cut, limits)
         self.exact = Exact().start(cut, limits)
-        #: What the network has that is not supported, None where everything is.
         self.unsupported: str | None = None
+        #: Bytes that a row takes, and rows whose directions fit into the caches, measured by _check_cost().
         self._row_bytes = 0
-        self._narrow = 0
-        #: Which points the absolute interactions of this draw are measured at, None for all.
-        self._absolute: NDArray[np.bool_] | None = None
-        self._via: Tensor | None = None
-        self._absolute_hessians: list[Tensor] = []
-        self._sums: Tensor | None = None
+        self._cache_rows = 1
+        #: Number of entries d of a narrow layer, 0 if the Hessians are taken at the units.
+        self._narrow_width = 0
+        #: Whether absolute interactions are measured at each point (n_points,) of this draw; None for all points.
+        self._measured: NDArray[np.bool_] | None = None
+        #: At a narrow layer: the map W (d, D), the sums of Hessians (B, M, d * d) and those for absolute values.
+        self._linear_map: Tensor | None = None
+        self._narrow_sums: Tensor | None = None
+        self._measured_hessians: list[Tensor] = []
 
-    # Is the network supported?
+    # Support and cost.
 
     def adapt(self, rows: Rows) -> None:
         """Check the network of this draw; if it is not supported, the exact engine computes the draw."""
@@ -85,197 +121,198 @@ class StructuredRun(EngineRun):
         self.check(rows, probe or (self.cut.zeros(rows)[0], self.cut.zeros(rows)))
 
     def check(self, rows: Rows, probe: tuple[Tensor, Tensor]) -> None:
-        """Check that the network is supported, gains by it, and agrees with autograd along one direction.
+        """Set ``unsupported`` unless the network is supported, gains by it, and agrees with autograd.
 
-        ``probe`` holds a direction (D,) and the exact local Hessians times it (n, D).
+        Parameters
+        ----------
+        rows
+            A few rows.
+        probe
+            A direction v (D,) and the products H v (n, D) of the exact local Hessians with it.
         """
         direction, expected = probe
         self.unsupported = None
         try:
-            product = _along(self._local(rows, judge_cost=True)[0], direction, expected)
+            product = _hessian_product(self._local_hessians(rows, check_cost=True)[0], direction, expected)
         except UnsupportedOp as unsupported:
             self.unsupported = str(unsupported)
             return
         tolerance = _TOLERANCE.get(expected.dtype, 1e-3) * float(expected.abs().max())
         if not bool(((product - expected).abs() <= tolerance).all()):
-            self.unsupported = "something that it does not see (its check against autograd failed)"
+            self.unsupported = "a function that it cannot record (its Hessian differs from that of autograd)"
 
-    def _local(self, rows: Rows, judge_cost: bool = False) -> tuple[Local | None, Tensor]:
-        """Return the local Hessians of some rows, and their slopes (n, D).
+    def _local_hessians(self, rows: Rows, check_cost: bool = False) -> tuple[LocalHessians | None, Tensor]:
+        """Return the local Hessians of ``rows``, None where all are 0, and the slopes (n, D).
 
-        ``judge_cost`` measures what rows cost, and raises UnsupportedOp where autograd is cheaper.
+        ``check_cost`` measures what rows cost, and raises UnsupportedOp where autograd is cheaper.
         """
         cut = self.cut
-        recorder = Recorder(cut.view)
+        recorder = Recorder(cut.view, apply_rule)
         t = cut.zeros(rows).requires_grad_()
         with cut.viewed(recorder):
             value = cut.outputs(rows, t)
         with torch._C.DisableTorchFunction():
             program = Program(recorder, value, t)
-            judge = partial(self._judge, program, recorder.work) if judge_cost else None
-            return program.run(_basis(cut, rows), judge), program.slopes
+            check = partial(self._check_cost, program, recorder.work) if check_cost else None
+            return program.local_hessians(_unit_directions(cut, rows), check), program.slopes
 
-    def _judge(self, program: Program, work: int, narrow: int) -> None:
-        """Measure what rows cost, and raise where autograd is cheaper, before the costly part is done."""
+    def _check_cost(self, program: Program, work: int, narrow_width: int) -> None:
+        """Measure what rows cost, and raise UnsupportedOp where autograd is cheaper.
+
+        Double backward carries a direction through the network twice at ``work`` multiplications each; here it is
+        carried once, and multiplied with every other direction at all curved entries.
+        """
         cut = self.cut
-        units = narrow or cut.n_units
-        # Two backward passes carry a direction twice; here it goes once, and is multiplied with every other.
-        if units * program.width * _PAIR_COST > max(work, 1) and units > 32:
+        n_directions = narrow_width or cut.n_units
+        if n_directions * program.n_curved * _PAIR_COST > max(work, 1) and n_directions > _MAX_CHEAP_UNITS:
             raise UnsupportedOp(
-                f"{units} units, whose products over {program.width} curved numbers cost more than autograd"
+                f"{n_directions} units, whose products over {program.n_curved} curved numbers cost more than autograd"
             )
         item = torch.finfo(cut.dtype).bits // 8
-        self._row_bytes = item * (units * (4 * program.widest + 2 * units) + 8 * program.size) + 8 * units**2
-        self._cache_rows = max(1, _CACHE_BYTES // (item * units * max(units, program.widest)))
-        self._narrow = narrow
+        per_direction = 4 * program.largest_step + 2 * n_directions
+        self._row_bytes = item * (n_directions * per_direction + 8 * program.n_entries) + 8 * n_directions**2
+        widest = max(n_directions, program.largest_step)
+        self._cache_rows = max(1, _CACHE_BYTES // (item * n_directions * widest))
+        self._narrow_width = narrow_width
 
     @property
     def name(self) -> str:
-        """Name of the engine that does the work."""
+        """Name of the engine that computes the interactions: ``"exact"`` after a fallback."""
         return self.engine.name if self.unsupported is None else self.exact.name
 
     @property
     def fallback_reason(self) -> str | None:
-        """Why the exact engine does the work, None where it does not."""
-        return None if self.unsupported is None else why_not(self.unsupported)
-
-    # What it costs
+        """Why the exact engine computes the interactions; None where it does not."""
+        return None if self.unsupported is None else unsupported_reason(self.unsupported)
 
     @cached_property
     def n_eah_points(self) -> int:
         """Number of points per draw at which absolute interactions are measured.
 
-        Through a narrow layer every point needs a product with all pairs of units, which the signed sums do not.
+        Through a narrow layer each of these points needs a pull-back to all pairs of units, which signed sums do not.
         """
         n_points, n_units = self.limits.n_points, self.cut.n_units
-        if not self._narrow:
+        if not self._narrow_width:
             return n_points
         if self.limits.eah_points is not None:
             return min(n_points, self.limits.eah_points)
-        work = n_units * self._narrow * (self._narrow + n_units / 2)
+        work = n_units * self._narrow_width * (self._narrow_width + n_units / 2)
         return min(n_points, max(_MIN_ABSOLUTE, int(_ABSOLUTE_WORK / work)))
+
+    def chunk_rows(self, rows: Rows) -> int:
+        """Return ``batch_size``, else the number of rows that the caches and the memory allow."""
+        if self.limits.batch_size is not None or self.unsupported:
+            return self.exact.chunk_rows(rows)
+        return max(1, min(_MAX_ROWS, self._cache_rows, self.chunk_bytes // max(1, self._row_bytes)))
+
+    # Sums.
 
     def begin_draw(self, seed: int) -> None:
         """Start a draw: choose the points at which absolute interactions are measured."""
-        self._via = None
-        self._sums = None
-        self._absolute_hessians = []
+        self._reset_narrow_sums()
         n_points = self.limits.n_points
         if self.n_eah_points < n_points:
             chosen = np.random.default_rng(seed).choice(n_points, self.n_eah_points, replace=False)
-            self._absolute = np.zeros(n_points, dtype=bool)
-            self._absolute[chosen] = True
+            self._measured = np.zeros(n_points, dtype=bool)
+            self._measured[chosen] = True
 
-    def chunk_rows(self, rows: Rows) -> int:
-        """Return the batch size asked for, else what the caches and the memory allow."""
-        if self.limits.batch_size is not None or self.unsupported:
-            return self.exact.chunk_rows(rows)
-        memory = chunk_bytes(self.cut.device, self.limits.memory)
-        return max(1, min(_MAX_ROWS, self._cache_rows, memory // max(1, self._row_bytes)))
-
-    # The sums
+    def _reset_narrow_sums(self) -> None:
+        self._linear_map = None
+        self._narrow_sums = None
+        self._measured_hessians = []
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
-        """Add the local interactions of a chunk of rows to ``sums``."""
+        """Add the local interactions of a chunk of rows to ``sums``; at a narrow layer they follow in end_draw()."""
         if self.unsupported:
             self.exact.add(sums, rows, labels)
             return
         try:
-            local, slopes = self._local(rows)
-        except UnsupportedOp:  # a path that only these rows take
+            local, slopes = self._local_hessians(rows)
+        except UnsupportedOp:
+            # A branch of the forward that only these rows take.
             self.exact.add(sums, rows, labels)
             return
         members = sums.one_hot(labels, self.cut.device)
         sums.add_slopes(slopes, members)
         if local is None:
             return
-        if local.via is None:
-            _add_all(sums, local.hessians, members)
-            refuse_not_finite(sums.absolute, rows)
+        if local.linear_map is None:
+            _add_hessians(sums, local.hessians, members)
+            check_finite(sums.absolute, rows)
         else:
-            self._add_narrow(sums, local, members, rows.start)
-            refuse_not_finite(self._sums, rows)
+            self._add_narrow(sums, local.hessians, local.linear_map, members, rows.start)
+            check_finite(self._narrow_sums, rows)
 
-    def _add_narrow(self, sums: GroupSums, local: Local, members: Tensor, start: int) -> None:
-        """Add up at the narrow layer; :meth:`end_draw` pulls the sums back."""
-        assert local.via is not None
-        draws, count = len(sums.signed), members.shape[1]
-        total = (members.to(local.hessians.dtype) @ local.hessians.reshape(draws, count, -1)).double()
-        self._sums = total if self._sums is None else self._sums + total
-        self._via = local.via
-        for draw, hessians in enumerate(local.hessians.reshape(draws, count, *local.hessians.shape[1:])):
-            if self._absolute is None:
-                for few in torch.split(hessians, _POINTS):
-                    _pull_back(sums.absolute[draw], local.via, few, absolute=True)
+    def _add_narrow(self, sums: GroupSums, hessians: Tensor, linear_map: Tensor, members: Tensor, start: int) -> None:
+        """Add Hessians (B * n, d, d) at a narrow layer to its sums by group; :meth:`end_draw` pulls them back.
+
+        ``start`` is the index of the first of the n points.
+        """
+        n_draws, n_rows = len(sums.signed), members.shape[1]
+        total = (members.to(hessians.dtype) @ hessians.reshape(n_draws, n_rows, -1)).double()
+        self._narrow_sums = total if self._narrow_sums is None else self._narrow_sums + total
+        self._linear_map = linear_map
+        for draw, of_draw in enumerate(hessians.reshape(n_draws, n_rows, *hessians.shape[1:])):
+            if self._measured is None:
+                add_absolute(sums.absolute[draw], linear_map, of_draw)
             else:
-                taken = torch.as_tensor(self._absolute[start : start + count], device=hessians.device)
-                sums.skipped += int((~taken).sum())
-                self._absolute_hessians.append(hessians[taken])
+                measured = torch.as_tensor(self._measured[start : start + n_rows], device=of_draw.device)
+                sums.skipped += int((~measured).sum())
+                self._measured_hessians.append(of_draw[measured])
 
     def end_draw(self, sums: GroupSums) -> None:
-        """Finish a draw: pull the sums at the narrow layer back to the units."""
-        if self._via is None or self._sums is None:
+        """Finish a draw: pull the sums at a narrow layer back to the units."""
+        if self._linear_map is None or self._narrow_sums is None:
             return
-        width = len(self._via)
-        for few in torch.split(torch.cat(self._absolute_hessians), _POINTS) if self._absolute_hessians else ():
-            _pull_back(sums.absolute[0], self._via, few, absolute=True)
-        for draw, groups in enumerate(self._sums):
+        width = len(self._linear_map)
+        if self._measured_hessians:
+            add_absolute(sums.absolute[0], self._linear_map, torch.cat(self._measured_hessians))
+        for draw, groups in enumerate(self._narrow_sums):
             for group, total in enumerate(groups):
-                _pull_back(sums.signed[draw, group], self._via, total.reshape(1, width, width).to(self._via))
-        self._via = None
-        self._sums = None
-        self._absolute_hessians = []
+                hessian = total.reshape(1, width, width).to(self._linear_map)
+                add_pulled_back(sums.signed[draw, group], self._linear_map, hessian)
+        self._reset_narrow_sums()
 
 
-def why_not(unsupported: str) -> str:
-    """Say why the structured engine is not used."""
+def unsupported_reason(unsupported: str) -> str:
+    """Return the reason not to use the structured engine; ``unsupported`` is a noun phrase."""
     return f"engine='structured' does not take {unsupported}"
 
 
-def _basis(cut: Cut, rows: Rows) -> list[Jacobian]:
-    """Return the units' directions at the cut, one entry per tensor that crosses it."""
-    units = cut.n_units
+def _unit_directions(cut: Cut, rows: Rows) -> list[Jacobian]:
+    """Return the units' directions at the cut, ``(D, 1, *shape)`` for each tensor that crosses it.
+
+    Direction i is what a shift t_i = 1 adds: column i of the units' map B. It is the same for all rows, and for neurons
+    the identity.
+    """
+    n_units = cut.n_units
+    # Neurons are the entries of the tensor themselves: a diagonal Jacobian costs D numbers instead of D^2.
     if isinstance(cut.units, Neurons) and (cut.layer is not None or len(rows.inputs) == 1):
-        return [Scaled(torch.ones(1, units, device=cut.device, dtype=cut.dtype), cut.shape)]
-    eye = torch.eye(units, device=cut.device, dtype=cut.dtype)
-    basis = cut.units.shift(eye, cut.shape).expand(units, *cut.shape)
+        return [DiagonalJacobian(torch.ones(1, n_units, device=cut.device, dtype=cut.dtype), cut.shape)]
+    eye = torch.eye(n_units, device=cut.device, dtype=cut.dtype)
+    basis = cut.units.shift(eye, cut.shape).expand(n_units, *cut.shape)
     if cut.layer is not None or len(rows.inputs) == 1:
         return [basis[:, None]]
     parts = torch.split(basis, [x[0].numel() for x in rows.inputs], dim=1)
-    return [part.reshape(units, 1, *x.shape[1:]) for x, part in zip(rows.inputs, parts, strict=True)]
+    return [part.reshape(n_units, 1, *x.shape[1:]) for x, part in zip(rows.inputs, parts, strict=True)]
 
 
-def _along(local: Local | None, direction: Tensor, like: Tensor) -> Tensor:
-    """Return the local Hessians times one direction, (n, D)."""
+def _hessian_product(local: LocalHessians | None, direction: Tensor, like: Tensor) -> Tensor:
+    """Return the products H v (n, D) of the local Hessians with a direction v (D,), shaped as ``like``."""
     if local is None:
         return torch.zeros_like(like)
-    if local.via is None:
+    if local.linear_map is None:
         return local.hessians @ direction
-    return (local.hessians @ (local.via @ direction)) @ local.via
+    return (local.hessians @ (local.linear_map @ direction)) @ local.linear_map
 
 
-def _add_all(sums: GroupSums, hessians: Tensor, members: Tensor) -> None:
-    """Add local Hessians (B * n, D, D), which are overwritten, over all points first: picking pairs is slow."""
-    units = hessians.shape[1]
-    i, j = torch.triu_indices(units, units, 1, device=hessians.device)
+def _add_hessians(sums: GroupSums, hessians: Tensor, members: Tensor) -> None:
+    """Add local Hessians (B * n, D, D) to ``sums``; they are overwritten.
+
+    Whole matrices are summed over the points before the pairs are picked: picking them for each point is slow.
+    """
+    n_units = hessians.shape[1]
+    i, j = torch.triu_indices(n_units, n_units, 1, device=hessians.device)
     flat = hessians.reshape(len(sums.signed), members.shape[1], -1)
-    sums.signed += (members.to(flat.dtype) @ flat)[:, :, i * units + j].double().cpu()
-    sums.absolute += flat.abs_().sum(dim=1)[:, i * units + j].double().cpu()
-
-
-def _pull_back(pairs: Tensor, via: Tensor, hessians: Tensor, absolute: bool = False) -> None:
-    """Add the sum over ``hessians`` (n, d, d) of via^T hessian via, or of its absolute values, to ``pairs`` (P,)."""
-    units = via.shape[1]
-    halves = via.T @ hessians
-    start = 0
-    for first in range(0, units - 1, _BLOCK):
-        block = via.new_zeros(min(_BLOCK, units - first), units - first)
-        for some in torch.split(halves[:, first : first + _BLOCK], max(1, _AT_ONCE // block.numel())):
-            part = some @ via[:, first:]
-            part = part.abs_() if absolute else part
-            block += part[0] if part.shape[0] == 1 else part.sum(dim=0)
-        block = block.double().cpu()
-        for row in range(len(block)):
-            stop = start + units - first - row - 1
-            pairs[start:stop] += block[row, row + 1 :]
-            start = stop
+    sums.signed += (members.to(flat.dtype) @ flat)[:, :, i * n_units + j].double().cpu()
+    sums.absolute += flat.abs_().sum(dim=1)[:, i * n_units + j].double().cpu()

@@ -1,12 +1,12 @@
-"""What happens above the cut, step by step, and how directions go through it.
+"""Local Hessians from a recorded forward pass.
 
-A forward pass is recorded as steps: linear maps, which carry directions as they are, and curved ones, each of
-which adds its part to the Hessian. For a network of linear maps and elementwise functions s that is
+For a network of linear maps and elementwise functions s_l with inputs z_l the Hessian in the units' shifts is::
 
-    H = sum over curved steps of J^T diag(g * s''(z)) J,
+    H = sum over curved steps l of J_l^T diag(g_l * s_l''(z_l)) J_l,
 
-with J the Jacobian of what enters the step and g the output's gradient at what leaves it: one backward pass gives
-all g, one forward pass of directions all J.
+with J_l the Jacobian of z_l and g_l the gradient of the output at s_l(z_l). One backward pass gives all g_l, one
+forward pass of D directions all J_l. Products, softmax and pooling contribute similar terms, see
+:mod:`geh_explain.engines.structured.rules`.
 """
 
 from __future__ import annotations
@@ -14,284 +14,183 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import get_gradient_edge
 
-from geh_explain.model.view import View
+from geh_explain.engines.structured.jacobians import (
+    DeferredProduct,
+    DiagonalJacobian,
+    Jacobian,
+    is_shared,
+    to_tensor,
+)
+from geh_explain.engines.structured.recorder import HessianTerm, Recorder, Step, UnsupportedOp
 
-#: Products of two directions are tabled, if they are the same for all rows, up to this many numbers.
-_MOST_PRODUCTS = 2**22
-
-
-#: A place is narrow if the units are this many times as many.
-_NARROW = 2
-
-
-class UnsupportedOp(Exception):
-    """Something above the cut is no step that is known here. The message says what."""
+#: Products of two shared directions are tabulated up to this many numbers.
+_MAX_TABLE = 2**22
+#: A layer is narrow if there are at least this many times as many units as entries.
+_NARROW_RATIO = 2
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """A Jacobian that is diagonal: the numbers at this place are the units, each times its ``scale`` (rows or 1, D)."""
+class LocalHessians:
+    """Local Hessians of n rows at the units, or at a narrow layer that is a linear map of them.
 
-    scale: Tensor
-    shape: tuple[int, ...]
-
-    def full(self) -> Tensor:
-        """Return it as a tensor (D, rows or 1, *shape)."""
-        return torch.diag_embed(self.scale).transpose(0, 1).reshape(self.scale.shape[1], -1, *self.shape)
-
-
-@dataclass
-class Weighted:
-    """Directions ``base`` (D, rows or 1, ...) that are yet to be multiplied by ``factor`` (rows, ...).
-
-    Factors that follow each other are cheaper multiplied first, as they have no directions.
+    Attributes
+    ----------
+    hessians
+        Hessians (n, D, D) at the units, or (n, d, d) at d entries z = W t of a narrow layer.
+    linear_map
+        The map W (d, D), for the pull-back W^T H W; None where the Hessians are at the units.
     """
-
-    base: Tensor
-    factor: Tensor | None
-
-    def full(self) -> Tensor:
-        """Return them multiplied."""
-        if self.factor is not None:
-            self.base, self.factor = self.base * self.factor, None
-        return self.base
-
-
-#: Directions at one place: (D, rows, ...), with 1 in place of the rows where all rows share them.
-Jacobian = Tensor | Scaled | Weighted
-
-
-def full(jacobian: Jacobian) -> Tensor:
-    """Return directions as a tensor."""
-    return jacobian if isinstance(jacobian, Tensor) else jacobian.full()
-
-
-def shared(jacobian: Jacobian) -> bool:
-    """Tell whether all rows share the directions."""
-    if isinstance(jacobian, Scaled):
-        return jacobian.scale.shape[0] == 1
-    return isinstance(jacobian, Tensor) and jacobian.shape[1] == 1
-
-
-@dataclass(frozen=True)
-class Term:
-    """A part of the Hessian: left^T diag(weight) right, plus its transpose where ``right`` is not ``left`` (None)."""
-
-    left: Jacobian
-    weight: Tensor
-    right: Jacobian | None = None
-
-
-@dataclass(frozen=True)
-class Step:
-    """One call of the forward pass.
-
-    ``move`` takes directions through it. ``curve`` is there if it bends: given the gradient at the output and the
-    directions that enter, it returns the step's parts of the Hessian.
-    """
-
-    sources: tuple[int, ...]
-    out: int
-    move: Callable[..., Jacobian]
-    curve: Callable[..., list[Term]] | None = None
-    edge: GradientEdge | None = None
-    size: int = 0
-
-
-class Recorder(View):
-    """Records the steps above the cut, as another view answers them."""
-
-    def __init__(self, inner: View) -> None:
-        super().__init__()
-        self.answers = inner
-        self.begin()
-
-    def begin(self) -> None:
-        super().begin()
-        self.answers.begin()
-        self.steps: list[Step] = []
-        self.entries: list[tuple[int, ...]] = []
-        self.slots: dict[int, int] = {}
-        self.work = 0
-        # Numbers of tensors stand for them only as long as they live.
-        self._alive: list[Tensor] = []
-        self._count = 0
-
-    def enter(self, before: tuple[Tensor, ...], after: tuple[Tensor, ...]) -> None:
-        super().enter(before, after)
-        if any(id(tensor) in self.slots for tensor in before):
-            raise UnsupportedOp("a layer that is called several times")
-        self.entries.append(tuple(self.new_slot(tensor) for tensor in after))
-
-    def slot(self, value: Any) -> int | None:
-        """Return the number under which a tensor is followed, None if it does not depend on the units."""
-        return self.slots.get(id(value)) if isinstance(value, Tensor) else None
-
-    def follows(self, value: Any) -> bool:
-        """Tell whether a tensor, or one in a list of them, depends on the units."""
-        if isinstance(value, Tensor):
-            return id(value) in self.slots
-        return isinstance(value, (list, tuple)) and any(self.follows(each) for each in value)
-
-    def new_slot(self, tensor: Tensor) -> int:
-        """Follow a tensor, or the new contents of one that was changed in place."""
-        self._alive.append(tensor)
-        self.slots[id(tensor)] = self._count
-        self._count += 1
-        return self._count - 1
-
-    def note(
-        self,
-        sources: Sequence[Tensor],
-        out: Tensor,
-        move: Callable[..., Jacobian],
-        curve: Callable[..., list[Term]] | None = None,
-    ) -> Tensor:
-        """Record that ``out`` comes from ``sources``."""
-        numbers = tuple(self.slots[id(source)] for source in sources)
-        if out.ndim == 0 or out.shape[0] != sources[0].shape[0]:
-            raise UnsupportedOp("a call that moves or mixes the rows")
-        if curve is not None and not out.requires_grad:
-            curve = None
-        edge = get_gradient_edge(out) if curve is not None else None
-        self.steps.append(Step(numbers, self.new_slot(out), move, curve, edge, math.prod(out.shape[1:])))
-        return out
-
-    def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        from geh_explain.engines.structured.rules.table import record
-
-        if forward_ad._current_level >= 0:
-            raise UnsupportedOp("a network that carries directions of its own (forward-mode derivatives)")
-        if "dropout" in getattr(func, "__name__", ""):
-            return record(self, func, args, kwargs)
-        # Only dropout is answered by others; what is done for the record is nobody's business.
-        with torch._C.DisableTorchFunction():
-            return record(self, func, args, kwargs)
-
-
-@dataclass(frozen=True)
-class Local:
-    """Local Hessians (n, d, d), at the units, or at ``via`` (d, D) linear maps of them."""
 
     hessians: Tensor
-    via: Tensor | None
+    linear_map: Tensor | None
 
 
 class Program:
-    """The recorded steps that matter, ready to take directions through; ``slopes`` (n, D) is the gradient at ``t``."""
+    """The recorded steps that lead to curvature, through which directions are pushed.
+
+    Parameters
+    ----------
+    recorder
+        Record of one forward pass.
+    value
+        The outputs (n,) of that pass.
+    t
+        The units' shifts (n, D) of that pass.
+
+    Attributes
+    ----------
+    slopes
+        Gradient (n, D) of the outputs at ``t``.
+
+    Raises
+    ------
+    UnsupportedOp
+        If the forward pass crossed the cut several times, or not at all.
+    """
 
     def __init__(self, recorder: Recorder, value: Tensor, t: Tensor) -> None:
         if len(recorder.entries) != 1:
             raise UnsupportedOp("a layer that is called several times")
-        self.entry = recorder.entries[0]
-        self.rows = value.shape[0]
-        curved = [step for step in recorder.steps if step.curve is not None]
+        self._entry = recorder.entries[0]
+        self._n_rows = value.shape[0]
+        curved = [step for step in recorder.steps if step.hessian_terms is not None]
         gradients: Sequence[Tensor | None] = ()
         slopes: Tensor | None = None
         if value.requires_grad:
             edges = [step.edge for step in curved if step.edge is not None]
             *gradients, slopes = torch.autograd.grad(value.sum(), [*edges, get_gradient_edge(t)], allow_unused=True)
         self.slopes = torch.zeros_like(t) if slopes is None else slopes
-        self.gradients = {
+        #: The output's gradient at each curved step that the output depends on, by the step's slot.
+        self._gradients = {
             step.out: gradient for step, gradient in zip(curved, gradients, strict=True) if gradient is not None
         }
-        # Backwards: a step matters if it bends, or if a later one that matters takes what it puts out.
+        # From the end: a step is needed if it is curved, or if a later step that is needed takes its result.
         needed: set[int] = set()
-        kept = []
+        steps: list[Step] = []
         for step in reversed(recorder.steps):
-            if step.out in needed or step.out in self.gradients:
-                kept.append(step)
+            if step.out in needed or step.out in self._gradients:
+                steps.append(step)
                 needed.update(step.sources)
-        self.steps = kept[::-1]
-        self.last_use = {source: number for number, step in enumerate(self.steps) for source in step.sources}
+        self._steps = steps[::-1]
+        #: Index of the last step that takes each slot, after which its Jacobian is freed.
+        self._last_use = {source: number for number, step in enumerate(self._steps) for source in step.sources}
 
     @property
-    def width(self) -> int:
-        """How many numbers per row the curved steps put out."""
-        return sum(step.size for step in self.steps if step.out in self.gradients)
+    def n_curved(self) -> int:
+        """Number of entries per row of all curved steps."""
+        return sum(step.size for step in self._steps if step.out in self._gradients)
 
     @property
-    def size(self) -> int:
-        """How many numbers per row all steps put out."""
-        return sum(step.size for step in self.steps)
+    def n_entries(self) -> int:
+        """Number of entries per row of all steps."""
+        return sum(step.size for step in self._steps)
 
     @property
-    def widest(self) -> int:
-        """How many numbers per row the largest step puts out."""
-        return max((step.size for step in self.steps), default=1)
+    def largest_step(self) -> int:
+        """Number of entries per row of the largest step."""
+        return max((step.size for step in self._steps), default=1)
 
     @torch.no_grad()
-    def run(self, basis: Sequence[Jacobian], judge: Callable[[int], None] | None = None) -> Local | None:
-        """Take the units' directions ``basis``, one entry per input, through all steps; None if nothing bends.
+    def local_hessians(
+        self, basis: Sequence[Jacobian], check_cost: Callable[[int], None] | None = None
+    ) -> LocalHessians | None:
+        """Push directions through all steps, and return the sum of the Hessian terms; None if no step is curved.
 
-        ``judge`` is told before the first curved step how many numbers the Hessian is taken at, if those are fewer than
-        the units, else 0. It may raise.
+        Parameters
+        ----------
+        basis
+            The units' directions at the cut, one Jacobian per tensor that crosses it.
+        check_cost
+            Called once before the first Hessian term, with the number of entries d of a narrow layer, 0 if the Hessian
+            is taken at the units. It may raise to stop.
         """
-        jacobians: dict[int, Jacobian] = dict(zip(self.entry, basis, strict=True))
+        jacobians: dict[int, Jacobian] = dict(zip(self._entry, basis, strict=True))
         hessians: Tensor | None = None
-        via: Tensor | None = None
-        for number, step in enumerate(self.steps):
-            if hessians is None and via is None and len(jacobians) == 1:
-                via = self._narrowed(jacobians, step)
+        linear_map: Tensor | None = None
+        for number, step in enumerate(self._steps):
+            if hessians is None and linear_map is None and len(jacobians) == 1:
+                linear_map = self._restart_if_narrow(jacobians, step)
             sources = [jacobians[source] for source in step.sources]
-            gradient = self.gradients.get(step.out)
-            if gradient is not None:
-                assert step.curve is not None
-                if judge is not None and hessians is None:
-                    judge(0 if via is None else len(via))
-                for term in step.curve(gradient, *sources):
-                    hessians = _added(hessians, term, self.rows)
+            gradient = self._gradients.get(step.out)
+            if gradient is not None and step.hessian_terms is not None:
+                if check_cost is not None and hessians is None:
+                    check_cost(0 if linear_map is None else len(linear_map))
+                for term in step.hessian_terms(gradient, *sources):
+                    hessians = _add_term(hessians, term, self._n_rows)
+            # Free directions as soon as no later step takes them: they are the largest tensors here.
             for source in set(step.sources):
-                if self.last_use[source] == number:
+                if self._last_use[source] == number:
                     del jacobians[source]
-            if step.out in self.last_use:
-                jacobians[step.out] = step.move(*sources)
-        if judge is not None and hessians is None:
-            judge(0)
-        return None if hessians is None else Local(hessians, via)
+            if step.out in self._last_use:
+                jacobians[step.out] = step.push_forward(*sources)
+        if check_cost is not None and hessians is None:
+            check_cost(0)
+        return None if hessians is None else LocalHessians(hessians, linear_map)
 
-    def _narrowed(self, jacobians: dict[int, Jacobian], step: Step) -> Tensor | None:
-        """Go on from a place that is narrower than the units and a linear map of them, as if its numbers were units.
+    def _restart_if_narrow(self, jacobians: dict[int, Jacobian], step: Step) -> Tensor | None:
+        """Continue from a narrow layer as if its entries were the units, if ``step`` takes such a layer.
 
-        Returns that map (d, D), or None where there is no such place at this step.
+        The layer must be the only tensor that depends on the units, a linear map of them that all rows share, and the
+        input of a curved step. Its Jacobian in ``jacobians`` is replaced by the identity. Returns the map W (d, D), or
+        None.
         """
         ((slot, jacobian),) = jacobians.items()
-        if not isinstance(jacobian, Tensor) or not shared(jacobian) or step.out not in self.gradients:
+        if not isinstance(jacobian, Tensor) or not is_shared(jacobian) or step.out not in self._gradients:
             return None
-        units, shape = jacobian.shape[0], jacobian.shape[2:]
-        if _NARROW * math.prod(shape) > units:
+        n_units, shape = jacobian.shape[0], jacobian.shape[2:]
+        if _NARROW_RATIO * math.prod(shape) > n_units:
             return None
-        jacobians[slot] = Scaled(jacobian.new_ones(1, math.prod(shape)), tuple(shape))
-        return jacobian.reshape(units, -1).T.contiguous()
+        jacobians[slot] = DiagonalJacobian(jacobian.new_ones(1, math.prod(shape)), tuple(shape))
+        return jacobian.reshape(n_units, -1).T.contiguous()
 
 
-def _added(hessians: Tensor | None, term: Term, rows: int) -> Tensor:
-    """Add one term to local Hessians (n, D, D), which may be overwritten."""
-    weight = term.weight.reshape(rows, -1)
-    if isinstance(term.left, Scaled) and term.right is None:
+def _add_term(hessians: Tensor | None, term: HessianTerm, n_rows: int) -> Tensor:
+    """Return the local Hessians (n, D, D) plus one term; ``hessians`` may be overwritten."""
+    weight = term.weight.reshape(n_rows, -1)
+    if isinstance(term.left, DiagonalJacobian) and term.right is None:
         if hessians is None:
-            hessians = weight.new_zeros(rows, weight.shape[1], weight.shape[1])
+            hessians = weight.new_zeros(n_rows, weight.shape[1], weight.shape[1])
         hessians.diagonal(dim1=1, dim2=2).add_(term.left.scale**2 * weight)
         return hessians
     left = term.left
-    if isinstance(left, Weighted) and left.factor is not None and left.base.shape[1] == 1 and term.right is None:
-        weight, left = weight * left.factor.reshape(rows, -1) ** 2, left.base
-    left = full(left)
+    if isinstance(left, DeferredProduct) and left.factor is not None and left.base.shape[1] == 1 and term.right is None:
+        # (f J)^T diag(w) (f J) = J^T diag(f^2 w) J, and J is shared by all rows.
+        weight, left = weight * left.factor.reshape(n_rows, -1) ** 2, left.base
+    left = to_tensor(left)
     left = left.reshape(*left.shape[:2], -1)
-    right = left if term.right is None else full(term.right).reshape(len(left), -1, left.shape[2])
-    units, width = left.shape[0], left.shape[2]
-    if left.shape[1] == right.shape[1] == 1 and units**2 * width <= _MOST_PRODUCTS:
-        products = (left[:, None, 0] * right[None, :, 0]).reshape(units**2, width)
-        part = (weight @ products.T).reshape(rows, units, units)
+    right = left if term.right is None else to_tensor(term.right).reshape(len(left), -1, left.shape[2])
+    n_units, width = left.shape[0], left.shape[2]
+    if left.shape[1] == right.shape[1] == 1 and n_units**2 * width <= _MAX_TABLE:
+        # Shared directions: one table of their products (D^2, width), and one matrix product for all rows.
+        products = (left[:, None, 0] * right[None, :, 0]).reshape(n_units**2, width)
+        part = (weight @ products.T).reshape(n_rows, n_units, n_units)
     else:
-        first, second = (left * weight).transpose(0, 1), right.expand(-1, rows, -1).permute(1, 2, 0)
+        first, second = (left * weight).transpose(0, 1), right.expand(-1, n_rows, -1).permute(1, 2, 0)
         if hessians is not None and term.right is None:
             return hessians.baddbmm_(first, second)
         part = torch.bmm(first, second)

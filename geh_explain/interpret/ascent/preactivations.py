@@ -37,9 +37,9 @@ def unit_values(cut: Cut, inputs: Tensor, reduce: str, preactivation: bool) -> T
         is 0, so ascent could not start there.
     """
     if not preactivation:
-        return reduce_activations(cut, cut.reached(as_rows(inputs)), reduce).values
+        return reduce_activations(cut, cut.activations_with_grad(as_rows(inputs)), reduce).values
     with PreactivationRecorder() as recorder:
-        activations = cut.reached(as_rows(inputs))
+        activations = cut.activations_with_grad(as_rows(inputs))
     return reduce_activations(cut, recorder.preactivation(activations), reduce).values
 
 

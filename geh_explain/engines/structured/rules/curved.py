@@ -1,4 +1,4 @@
-"""Functions that bend: each adds its part to the Hessian."""
+"""Rules for curved functions: each adds terms to the Hessian."""
 
 from __future__ import annotations
 
@@ -10,15 +10,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geh_explain.engines.smoothing.kinks import pool_windows
+from geh_explain.engines.smoothing.kernels import softplus_slope
+from geh_explain.engines.smoothing.pooling import pool_windows
 from geh_explain.engines.smoothing.view import Smoothing
-from geh_explain.engines.structured.program import Jacobian, Recorder, Term, UnsupportedOp, full
-from geh_explain.engines.structured.rules.calls import argument, in_place, only
-from geh_explain.engines.structured.rules.linear import multiplied
+from geh_explain.engines.structured.jacobians import Jacobian, scale_rows, to_tensor
+from geh_explain.engines.structured.recorder import HessianTerm, Recorder, UnsupportedOp
+from geh_explain.engines.structured.rules.calls import argument, is_in_place, only_tracked, without
+
+#: Torch's default threshold of softplus, above which it is a straight line.
+_SOFTPLUS_THRESHOLD = 20.0
 
 
-class _Linked(torch.autograd.Function):
-    """A value that was computed elsewhere, with its slope for the backward pass."""
+class _KnownDerivative(torch.autograd.Function):
+    """Connects a value that was computed elsewhere to its input z: the backward pass multiplies by a known slope.
+
+    z, value and slope have the same shape. No second derivative is needed, as the Hessian term holds it.
+    """
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, value: Tensor, slope: Tensor) -> Tensor:
@@ -31,51 +38,73 @@ class _Linked(torch.autograd.Function):
 
 
 def elementwise(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Follow a function of each number on its own."""
-    x = only(recorder, args, kwargs)
-    value, slope, bend = _closed_form(recorder, func, x.detach(), args, kwargs) or _derivatives(
+    """Record a function s of each entry: s'(z) J, and the term J^T diag(g * s''(z)) J.
+
+    Value and derivatives come from a closed form for the most common functions, else from autograd. The call itself is
+    executed by the recorder's view, so that a kinked function has the derivatives of its smooth form. The result is
+    connected to its input by the known slope: the backward pass that computes g does not differentiate s again.
+    """
+    x = only_tracked(recorder, args, kwargs)
+    value, slope, second = _closed_form(recorder, func, x.detach(), args, kwargs) or _derivatives(
         recorder, func, x.detach(), args, kwargs
     )
-    out: Tensor = _Linked.apply(x, value, slope)  # type: ignore[no-untyped-call]
-    if in_place(func, kwargs):
+    out: Tensor = _KnownDerivative.apply(x, value, slope)  # type: ignore[no-untyped-call]
+    # The model goes on with the tensor that it passed, which now holds the result.
+    if is_in_place(func, kwargs):
         out = x.copy_(out)
 
-    move = partial(multiplied, factor=slope)
-    if bend is None:
-        return recorder.note([x], out, move)
-    return recorder.note([x], out, move, lambda gradient, jacobian: [Term(jacobian, gradient * bend)])
+    push_forward = partial(scale_rows, factor=slope)
+    if second is None:
+        return recorder.add_step([x], out, push_forward)
+    return recorder.add_step(
+        [x], out, push_forward, lambda gradient, jacobian: [HessianTerm(jacobian, gradient * second)]
+    )
 
 
 def _derivatives(
     recorder: Recorder, func: Callable[..., Any], x: Tensor, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return value, slope and second derivative of an elementwise function, the last None where it is 0."""
-    rest = {key: value for key, value in kwargs.items() if key not in ("input", "inplace")}
+    """Return s(x), s'(x) and s''(x) of an elementwise function by autograd; the last is None where it is 0.
+
+    s acts on each entry alone, so the gradient of the sum over entries holds the derivatives of all of them.
+
+    Raises
+    ------
+    UnsupportedOp
+        If the result has another shape, as a clamp with bounds that broadcast has.
+    """
+    options = without(kwargs, "input", "inplace")
     with torch.enable_grad():
         z = x.requires_grad_()
-        value = recorder.answers.handle(_out_of_place(func), (z, *args[1:]), rest)
+        value = recorder.executor.handle(_out_of_place(func), (z, *args[1:]), options)
         if value.shape != z.shape:
             raise UnsupportedOp(f"{func.__name__}() that changes its shape")
         (slope,) = torch.autograd.grad(value.sum(), z, create_graph=True)
-        bend = None
+        second = None
         if slope.requires_grad:
-            (bend,) = torch.autograd.grad(slope.sum(), z, allow_unused=True)
-    return value.detach(), slope.detach(), bend
+            (second,) = torch.autograd.grad(slope.sum(), z, allow_unused=True)
+    return value.detach(), slope.detach(), second
 
 
 def _closed_form(
     recorder: Recorder, func: Callable[..., Any], z: Tensor, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return the same for the most common functions, at the price of one evaluation."""
-    name, answers = func.__name__.strip("_"), recorder.answers
-    if name == "relu" and isinstance(answers, Smoothing):
-        beta = answers.beta(answers.call + 1)
+    """Return s(z), s'(z) and s''(z) of the most common functions by one evaluation; None for others.
+
+    - softplus, and ReLU where it is smoothed: see :func:`_softplus`;
+    - tanh, with y = tanh(z): 1 - y^2 and -2 y (1 - y^2);
+    - sigmoid, with y = sigmoid(z): y (1 - y) and y (1 - y) (1 - 2 y).
+    """
+    name, executor = func.__name__.strip("_"), recorder.executor
+    if name == "relu" and isinstance(executor, Smoothing):
+        beta = executor.next_beta
         if beta is None:
             return None
-        answers.call += 1
-        return _softplus(z, beta, 20.0)
+        executor.skip_call()
+        return _softplus(z, beta, _SOFTPLUS_THRESHOLD)
     if name == "softplus":
-        return _softplus(z, argument(args, kwargs, 1, "beta", 1.0), argument(args, kwargs, 2, "threshold", 20.0))
+        beta = argument(args, kwargs, 1, "beta", 1.0)
+        return _softplus(z, beta, argument(args, kwargs, 2, "threshold", _SOFTPLUS_THRESHOLD))
     if name == "tanh":
         value = torch.tanh(z)
         slope = 1 - value * value
@@ -88,26 +117,38 @@ def _closed_form(
 
 
 def _softplus(z: Tensor, beta: float, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
-    slope = torch.sigmoid(beta * z)
-    if z.dtype == torch.float64 or threshold < 17:  # beyond it torch continues in a straight line
-        slope = torch.where(beta * z > threshold, 1.0, slope)
+    """Return the softplus, its slope s and its second derivative beta (s - s^2)."""
+    slope = softplus_slope(z, beta, threshold)
     return F.softplus(z, beta, threshold), slope, torch.addcmul(slope, slope, slope, value=-1).mul_(beta)
 
 
 def _out_of_place(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the out-of-place form of a function such as ``relu_``, whose input autograd can differentiate."""
     name = func.__name__
     if not name.endswith("_") or name.endswith("__"):
         return func
-    for home in (F, torch, Tensor):
-        if hasattr(home, name[:-1]):
-            found: Callable[..., Any] = getattr(home, name[:-1])
-            return found
+    for namespace in (F, torch, Tensor):
+        if hasattr(namespace, name[:-1]):
+            plain: Callable[..., Any] = getattr(namespace, name[:-1])
+            return plain
     raise UnsupportedOp(f"{name}()")
 
 
 def softmax(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Follow a softmax or its logarithm, over any dimension but the rows."""
-    x, dim = only(recorder, args, kwargs), argument(args, kwargs, 1, "dim")
+    """Record a softmax p or its logarithm, over any dimension but the rows.
+
+    With v = sum_k p_k J_k the directions are p (J - v) for the softmax, J - v for its logarithm. Terms of the Hessian,
+    sums over the entries k of the dimension, with q = g p and G = sum_k q_k:
+
+    - softmax: J^T diag(q - G p) J, and -(u - G v)^T v plus its transpose, with u = sum_k q_k J_k;
+    - logarithm, with G = sum_k g_k: -J^T diag(G p) J + G v^T v.
+
+    Raises
+    ------
+    UnsupportedOp
+        If the softmax is over the rows, or converts to another dtype.
+    """
+    x, dim = only_tracked(recorder, args, kwargs), argument(args, kwargs, 1, "dim")
     if dim is None or dim % x.ndim == 0 or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
         raise UnsupportedOp("a softmax over the rows")
     dim, logarithm = dim % x.ndim, "log" in func.__name__
@@ -117,56 +158,70 @@ def softmax(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], k
     def mean(jacobian: Tensor) -> Tensor:
         return (jacobian * p).sum(dim + 1, keepdim=True)
 
-    def move(jacobian: Jacobian) -> Tensor:
-        j = full(jacobian)
+    def push_forward(jacobian: Jacobian) -> Tensor:
+        j = to_tensor(jacobian)
         return j - mean(j) if logarithm else p * (j - mean(j))
 
-    def curve(gradient: Tensor, jacobian: Jacobian) -> list[Term]:
-        j = full(jacobian)
+    def hessian_terms(gradient: Tensor, jacobian: Jacobian) -> list[HessianTerm]:
+        j = to_tensor(jacobian)
         v = mean(j)
         if logarithm:
             total = gradient.sum(dim, keepdim=True)
-            return [Term(j, -total * p), Term(v, total)]
+            return [HessianTerm(j, -total * p), HessianTerm(v, total)]
         q = gradient * p
         total = q.sum(dim, keepdim=True)
         u = (j * q).sum(dim + 1, keepdim=True)
-        return [Term(j, q - total * p), Term(u - total * v, torch.full_like(total, -1.0), v)]
+        return [HessianTerm(j, q - total * p), HessianTerm(u - total * v, torch.full_like(total, -1.0), v)]
 
-    return recorder.note([x], out, move, curve)
+    return recorder.add_step([x], out, push_forward, hessian_terms)
 
 
 def max_pool(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Follow a maximum over windows, or the soft one that stands for it: weights p in each window, that sum to 1."""
-    x = only(recorder, args, kwargs)
+    """Record a maximum over windows, or its smooth form log(sum exp(beta x)) / beta.
+
+    Its gradient in a window are weights p that sum to 1: softmax(beta x), or one-hot without smoothing. Directions are
+    v = sum_k p_k J_k per window; smoothed, the terms of the Hessian are beta g (sum_k p_k J_k^T J_k - v^T v).
+
+    Raises
+    ------
+    UnsupportedOp
+        If the call returns indices too.
+    """
+    x = only_tracked(recorder, args, kwargs)
     if argument(args, kwargs, 6, "return_indices", False):
         raise UnsupportedOp("max pooling with indices")
-    beta = recorder.answers.beta(recorder.answers.call + 1) if isinstance(recorder.answers, Smoothing) else None
-    out: Tensor = recorder.answers.handle(func, args, kwargs)
-    rest = {key: value for key, value in kwargs.items() if key not in ("input", "return_indices")}
+    beta = recorder.executor.next_beta if isinstance(recorder.executor, Smoothing) else None
+    out: Tensor = recorder.executor.handle(func, args, kwargs)
     dimensions = int(func.__name__.removesuffix("d")[-1])
-    windows = partial(pool_windows, dimensions, like=out, settings=(args[1:6], rest))
+    settings = (args[1:6], without(kwargs, "input", "return_indices"))
+    windows = partial(pool_windows, dimensions, like=out, settings=settings)
+    # Padding has value -inf, and therefore weight 0.
     with torch.no_grad():
-        seen = windows(x.detach(), outside=-float("inf"))
+        values = windows(x.detach(), outside=-float("inf"))
         if beta is None:
-            p = F.one_hot(seen.argmax(0), len(seen)).movedim(-1, 0).to(x.dtype)
+            p = F.one_hot(values.argmax(0), len(values)).movedim(-1, 0).to(x.dtype)
         else:
-            p = torch.softmax(beta * seen, dim=0)
+            p = torch.softmax(beta * values, dim=0)
 
-    def move(jacobian: Jacobian) -> Tensor:
-        return _weighted(windows(full(jacobian)), p)
+    def push_forward(jacobian: Jacobian) -> Tensor:
+        return _weighted_sum(windows(to_tensor(jacobian)), p)
 
-    def curve(gradient: Tensor, jacobian: Jacobian) -> list[Term]:
-        assert beta is not None
+    if beta is None:
+        return recorder.add_step([x], out, push_forward)
+
+    def hessian_terms(gradient: Tensor, jacobian: Jacobian) -> list[HessianTerm]:
+        # Windows overlap: the weights of an entry are summed over the windows that hold it, by a backward pass.
         with torch.enable_grad():
             place = torch.zeros_like(x, requires_grad=True)
             (scattered,) = torch.autograd.grad(windows(place), place, beta * gradient * p)
-        return [Term(jacobian, scattered), Term(_weighted(windows(full(jacobian)), p), -beta * gradient)]
+        mean = _weighted_sum(windows(to_tensor(jacobian)), p)
+        return [HessianTerm(jacobian, scattered), HessianTerm(mean, -beta * gradient)]
 
-    return recorder.note([x], out, move, None if beta is None else curve)
+    return recorder.add_step([x], out, push_forward, hessian_terms)
 
 
-def _weighted(windows: Tensor, p: Tensor) -> Tensor:
-    """Return the mean over windows (w, D, r, ...) with weights (w, n, ...)."""
+def _weighted_sum(windows: Tensor, p: Tensor) -> Tensor:
+    """Return the sum over the positions of windows (k, D, n or 1, ...) with weights (k, n, ...)."""
     total = windows[0] * p[0]
     for window, weight in zip(windows[1:], p[1:], strict=True):
         total.addcmul_(window, weight) if window.shape == total.shape else total.add_(window * weight)

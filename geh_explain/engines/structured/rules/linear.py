@@ -1,4 +1,4 @@
-"""Linear maps: they carry directions on as they are."""
+"""Rules for linear maps: they act on directions as on values, and add nothing to the Hessian."""
 
 from __future__ import annotations
 
@@ -12,77 +12,98 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from geh_explain.engines.structured.program import Jacobian, Recorder, Scaled, UnsupportedOp, Weighted, full, shared
-from geh_explain.engines.structured.rules.calls import argument, in_place, only
+from geh_explain.engines.structured.jacobians import (
+    DeferredProduct,
+    DiagonalJacobian,
+    Jacobian,
+    scale_rows,
+    to_tensor,
+)
+from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
+from geh_explain.engines.structured.rules.calls import argument, is_in_place, only_tracked, without
 
 
-def linear(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Follow a linear layer."""
-    x, weight = only(recorder, args, kwargs), argument(args, kwargs, 1, "weight")
+def linear_layer(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
+    """Record x W^T + b: J W^T.
+
+    A diagonal Jacobian of a vector needs no matrix product: its directions are the columns of W, times the factors.
+    """
+    x, weight = only_tracked(recorder, args, kwargs), argument(args, kwargs, 1, "weight")
     out: Tensor = func(*args, **kwargs)
-    recorder.work += math.prod(out.shape[1:]) * x.shape[-1]
+    recorder.add_work(math.prod(out.shape[1:]) * x.shape[-1])
 
-    def move(jacobian: Jacobian) -> Tensor:
-        if isinstance(jacobian, Scaled) and len(jacobian.shape) == 1:
-            moved: Tensor = jacobian.scale.T[:, :, None] * weight.T.contiguous()[:, None]
-            return moved
-        if isinstance(jacobian, Weighted):
-            quick = _product_of_shared(jacobian, weight)
-            if quick is not None:
-                return quick
-        directions = full(jacobian)
-        if directions.stride(0) < directions.stride(1):  # rows first, as that product leaves them
+    def push_forward(jacobian: Jacobian) -> Tensor:
+        if isinstance(jacobian, DiagonalJacobian) and len(jacobian.shape) == 1:
+            directions: Tensor = jacobian.scale.T[:, :, None] * weight.T.contiguous()[:, None]
+            return directions
+        if isinstance(jacobian, DeferredProduct):
+            tabulated = _product_by_table(jacobian, weight)
+            if tabulated is not None:
+                return tabulated
+        directions = to_tensor(jacobian)
+        if directions.stride(0) < directions.stride(1):  # rows first in memory, as _product_by_table() leaves them
             return F.linear(directions.transpose(0, 1), weight).transpose(0, 1)
         return F.linear(directions, weight)
 
-    return recorder.note([x], out, move)
+    return recorder.add_step([x], out, push_forward)
 
 
-def _product_of_shared(jacobian: Weighted, weight: Tensor) -> Tensor | None:
-    """Take directions that rows share but for their factors through a linear map, without multiplying them out.
+def _product_by_table(jacobian: DeferredProduct, weight: Tensor) -> Tensor | None:
+    """Return (f J) W^T for directions J that all rows share and factors f per row, without forming f J.
 
-    The map's products with the directions are tabled, which pays where rows are many (None where they are not).
+    The products of J and W are tabulated, (width, D * outputs), and one matrix product with f (n, width) does the rest.
+    Returns None where there are too few rows for that to pay, or where J or f has another form.
     """
     base, factor = jacobian.base, jacobian.factor
     if factor is None or base.shape[1] != 1 or base.ndim != 3 or factor.shape[0] < 2 * weight.shape[0]:
         return None
     table = base[:, 0].T[:, :, None] * weight.T[:, None]
-    moved = factor @ table.reshape(table.shape[0], -1)
-    return moved.reshape(-1, *table.shape[1:]).transpose(0, 1)
+    product = factor @ table.reshape(table.shape[0], -1)
+    return product.reshape(-1, *table.shape[1:]).transpose(0, 1)
 
 
 def convolution(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Follow a convolution, or a transposed one."""
-    x, weight = only(recorder, args, kwargs), argument(args, kwargs, 1, "weight")
+    """Record a convolution, or a transposed one: the same convolution of J, without the bias.
+
+    Directions and rows form one batch.
+    """
+    x, weight = only_tracked(recorder, args, kwargs), argument(args, kwargs, 1, "weight")
     out: Tensor = func(*args, **kwargs)
+    # Each output entry takes one product per kernel weight; in a transposed convolution each input entry does.
     transposed = "transpose" in func.__name__
-    recorder.work += (x if transposed else out)[0].numel() * weight[0].numel()
-    rest = {key: value for key, value in kwargs.items() if key not in ("input", "weight", "bias")}
-    return recorder.note([x], out, _batched(lambda j: func(j, weight, None, *args[3:], **rest)))
+    recorder.add_work((x if transposed else out)[0].numel() * weight[0].numel())
+    options = without(kwargs, "input", "weight", "bias")
+    return recorder.add_step([x], out, _over_batch(lambda j: func(j, weight, None, *args[3:], **options)))
 
 
 def pooling(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Follow a function that is linear, and takes the rows one by one."""
-    x = only(recorder, args, kwargs)
+    """Record a linear function of each row, such as average pooling or interpolation: the same function of J."""
+    x = only_tracked(recorder, args, kwargs)
     out: Tensor = func(*args, **kwargs)
-    rest = {key: value for key, value in kwargs.items() if key != "input"}
-    return recorder.note([x], out, _batched(lambda j: func(j, *args[1:], **rest)))
+    options = without(kwargs, "input")
+    return recorder.add_step([x], out, _over_batch(lambda j: func(j, *args[1:], **options)))
 
 
-def _batched(function: Callable[[Tensor], Tensor]) -> Callable[..., Jacobian]:
-    """Let directions be rows of a batch."""
+def _over_batch(function: Callable[[Tensor], Tensor]) -> Callable[..., Jacobian]:
+    """Return a function of Jacobians ``(D, n, *shape)`` that applies ``function`` to the D * n rows of a batch."""
 
-    def move(jacobian: Jacobian) -> Tensor:
-        value = full(jacobian)
-        out = function(value.flatten(0, 1))
-        return out.reshape(*value.shape[:2], *out.shape[1:])
+    def push_forward(jacobian: Jacobian) -> Tensor:
+        directions = to_tensor(jacobian)
+        out = function(directions.flatten(0, 1))
+        return out.reshape(*directions.shape[:2], *out.shape[1:])
 
-    return move
+    return push_forward
 
 
 def batch_norm(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Follow a normalisation with running statistics."""
-    x = only(recorder, args, kwargs)
+    """Record a batch normalisation with running statistics: J weight / sqrt(variance + eps).
+
+    Raises
+    ------
+    UnsupportedOp
+        If it uses the statistics of the batch, which mix the rows.
+    """
+    x = only_tracked(recorder, args, kwargs)
     out: Tensor = func(*args, **kwargs)
     variance = argument(args, kwargs, 2, "running_var")
     if argument(args, kwargs, 5, "training", False) or variance is None:
@@ -90,78 +111,108 @@ def batch_norm(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any]
     scale = torch.rsqrt(variance + argument(args, kwargs, 7, "eps", 1e-5))
     weight = argument(args, kwargs, 3, "weight")
     scale = (scale if weight is None else scale * weight).reshape(-1, *(1 for _ in x.shape[2:]))
-    return recorder.note([x], out, partial(multiplied, factor=scale))
+    return recorder.add_step([x], out, partial(scale_rows, factor=scale))
 
 
-def reshaped(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Follow a call that leaves the numbers of a row in their order."""
+def reshape(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
+    """Record a call that keeps the entries of a row in their order, such as a view, a copy or a change of dtype."""
     x: Tensor = args[0] if args else kwargs["input"]
     out: Tensor = func(*args, **kwargs)
-    if out is x or recorder.slot(x) is None:  # a constant made like something that is followed
+    if out is x or not recorder.is_tracked(x):  # not tracked: a constant, shaped by view_as(tracked tensor)
         return out
     shape = tuple(out.shape[1:])
 
-    def move(jacobian: Jacobian) -> Jacobian:
-        if isinstance(jacobian, Scaled):
-            return Scaled(jacobian.scale.to(out.dtype), shape)
-        directions = full(jacobian)
+    def push_forward(jacobian: Jacobian) -> Jacobian:
+        if isinstance(jacobian, DiagonalJacobian):
+            return DiagonalJacobian(jacobian.scale.to(out.dtype), shape)
+        directions = to_tensor(jacobian)
         return directions.to(out.dtype).reshape(*directions.shape[:2], *shape)
 
-    return recorder.note([x], out, move)
+    return recorder.add_step([x], out, push_forward)
 
 
-def rearranged(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Follow a linear function of one tensor that may put out several, such as indexing or a mean."""
-    x = only(recorder, args, kwargs)
+def rearrange(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Record a linear function of one tensor with one or several results, such as indexing or a mean.
+
+    The function is applied to each direction by ``vmap``. Rows may not be moved or mixed, which is tested by
+    :func:`_check_rows_stay_apart`, as indices and dimensions come in too many forms to be read.
+    """
+    x = only_tracked(recorder, args, kwargs)
     out = func(*args, **kwargs)
-    rest = {key: value for key, value in kwargs.items() if key != "input"}
-    function = _homogeneous(func, args, rest)
-    _check_rows(function, [x])
+    function = _linear_part(func, args, without(kwargs, "input"))
+    _check_rows_stay_apart(function, [x])
     if isinstance(out, Tensor):
-        return recorder.note([x], out, lambda jacobian: _mapped(function, [full(jacobian)], x))
+        return recorder.add_step([x], out, lambda jacobian: _over_directions(function, [to_tensor(jacobian)], x))
     for number, part in enumerate(out):
-        recorder.note(
-            [x], part, lambda jacobian, number=number: _mapped(lambda j: function(j)[number], [full(jacobian)], x)
+        recorder.add_step(
+            [x],
+            part,
+            lambda jacobian, number=number: _over_directions(lambda j: function(j)[number], [to_tensor(jacobian)], x),
         )
     return out
 
 
-def _homogeneous(func: Callable[..., Any], args: Sequence[Any], rest: dict[str, Any]) -> Callable[[Tensor], Any]:
-    """Return the function of the first argument alone, without what it adds by itself."""
-    if func.__name__ == "pad" and argument(args, rest, 2, "mode", "constant") == "constant":
-        widths = argument(args, rest, 1, "pad")
+def _linear_part(func: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) -> Callable[[Tensor], Any]:
+    """Return the function of the first argument alone, without constants that it adds: the value of a padding."""
+    if func.__name__ == "pad" and argument(args, options, 2, "mode", "constant") == "constant":
+        widths = argument(args, options, 1, "pad")
         return lambda x: F.pad(x, widths)
-    return lambda x: func(x, *args[1:], **rest)
+    return lambda x: func(x, *args[1:], **options)
 
 
-def joined(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Follow the concatenation of several tensors, some of which may be constant."""
+def concatenate(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
+    """Record the concatenation of several tensors; constant ones contribute directions of 0."""
     parts: list[Tensor] = list(args[0] if args else kwargs["tensors"])
-    rest = {key: value for key, value in kwargs.items() if key != "tensors"}
-    out: Tensor = func(parts, *args[1:], **rest)
-    sources = [part for part in parts if recorder.slot(part) is not None]
-    followed = [recorder.slot(part) is not None for part in parts]
+    options = without(kwargs, "tensors")
+    out: Tensor = func(parts, *args[1:], **options)
+    tracked = [recorder.is_tracked(part) for part in parts]
+    sources = [part for part, is_tracked in zip(parts, tracked, strict=True) if is_tracked]
 
     def function(*values: Tensor) -> Tensor:
-        given = iter(values)
-        joined = [next(given) if known else torch.zeros_like(part) for part, known in zip(parts, followed, strict=True)]
-        result: Tensor = func(joined, *args[1:], **rest)
+        remaining = iter(values)
+        joined = [
+            next(remaining) if is_tracked else torch.zeros_like(part)
+            for part, is_tracked in zip(parts, tracked, strict=True)
+        ]
+        result: Tensor = func(joined, *args[1:], **options)
         return result
 
-    _check_rows(function, sources)
-    return recorder.note(sources, out, lambda *jacobians: _mapped(function, [full(j) for j in jacobians], *sources))
+    _check_rows_stay_apart(function, sources)
+    return recorder.add_step(
+        sources, out, lambda *jacobians: _over_directions(function, [to_tensor(j) for j in jacobians], *sources)
+    )
 
 
-def _mapped(function: Callable[..., Tensor], jacobians: list[Tensor], *like: Tensor) -> Tensor:
-    """Apply a linear function to every direction."""
+def _over_directions(function: Callable[..., Tensor], jacobians: list[Tensor], *like: Tensor) -> Tensor:
+    """Return a linear function of each direction, (D, n or 1, ...).
+
+    Parameters
+    ----------
+    function
+        Takes tensors ``(n, *shape)`` as the network does, and returns one.
+    jacobians
+        Directions ``(D, n or 1, *shape)`` of each of its arguments.
+    like
+        The arguments themselves, for their shapes.
+    """
+    # The function may use the number of rows, so shared directions are expanded, and cut to one row again.
     shared = all(jacobian.shape[1] == 1 for jacobian in jacobians)
-    given = [jacobian.expand(-1, len(x), *x.shape[1:]) for jacobian, x in zip(jacobians, like, strict=True)]
-    out: Tensor = torch.func.vmap(function)(*given)
+    directions = [jacobian.expand(-1, len(x), *x.shape[1:]) for jacobian, x in zip(jacobians, like, strict=True)]
+    out: Tensor = torch.func.vmap(function)(*directions)
     return out[:, :1] if shared else out
 
 
-def _check_rows(function: Callable[..., Any], sources: list[Tensor]) -> None:
-    """Refuse a linear function whose rows depend on other rows than their own, by trying it."""
+def _check_rows_stay_apart(function: Callable[..., Any], sources: list[Tensor]) -> None:
+    """Refuse a linear function whose rows depend on other rows, by trying it.
+
+    If row k of the result depends on row k of the input only, then ones times k in row k become the result for ones,
+    times k in row k.
+
+    Raises
+    ------
+    UnsupportedOp
+        If that is not so.
+    """
     with torch.no_grad():
         ones = [torch.ones_like(x) for x in sources]
         number = torch.arange(1.0, len(ones[0]) + 1, device=ones[0].device, dtype=ones[0].dtype)
@@ -174,64 +225,48 @@ def _check_rows(function: Callable[..., Any], sources: list[Tensor]) -> None:
 
 
 def dropout(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Follow dropout: a product with its mask."""
-    x = only(recorder, args, kwargs)
-    rest = {key: value for key, value in kwargs.items() if key not in ("input", "inplace")}
-    # What dropout makes of ones is what it multiplies by.
+    """Record dropout as a product with its mask: J mask.
+
+    The mask is that of the draw, as posteriors intercept dropout; a mask that all rows share keeps directions shared.
+    """
+    x = only_tracked(recorder, args, kwargs)
+    options = without(kwargs, "input", "inplace")
+    # Dropout of ones is the mask, with its factor 1 / (1 - p).
     ones = torch.ones_like(x)
-    mask = func(ones, *args[1:], **rest).detach()
-    if mask.data_ptr() == ones.data_ptr() and not in_place(func, kwargs):  # switched off
+    mask = func(ones, *args[1:], **options).detach()
+    is_off = mask.data_ptr() == ones.data_ptr()
+    if is_off and not is_in_place(func, kwargs):
         return x
-    return times(recorder, x, mask, in_place(func, kwargs))
+    return times(recorder, x, mask, is_in_place(func, kwargs))
 
 
 def times(recorder: Recorder, x: Tensor, factor: float | Tensor, in_place: bool) -> Tensor:
-    """Follow a product with something that does not depend on the units."""
+    """Record x * factor with a factor that does not depend on the units: J factor.
+
+    The factor is a number or a tensor that broadcasts to x, such as a dropout mask.
+    """
     out = x.mul_(factor) if in_place else x * factor
     if out.ndim != x.ndim:
         raise UnsupportedOp("a product that adds dimensions")
-    return recorder.note([x], out, partial(multiplied, factor=factor))
-
-
-def multiplied(jacobian: Jacobian, factor: float | Tensor) -> Jacobian:
-    """Return directions times a number, or times a tensor that broadcasts to (rows, ...) from the right."""
-    if isinstance(jacobian, Weighted) and jacobian.factor is not None:
-        product = jacobian.factor * factor
-        if product.shape == jacobian.factor.shape:
-            return Weighted(jacobian.base, product)
-    if isinstance(factor, Tensor) and shared(jacobian):
-        factor = _one_row(factor, len(jacobian.shape) + 1 if isinstance(jacobian, Scaled) else full(jacobian).ndim - 1)
-    if isinstance(jacobian, Scaled):
-        scale = jacobian.scale.reshape(-1, *jacobian.shape) * factor
-        if scale.shape[1:] == jacobian.shape:
-            return Scaled(scale.reshape(len(scale), -1), jacobian.shape)
-    directions = full(jacobian)
-    if isinstance(factor, Tensor) and factor.ndim and factor.shape[0] > 1 and factor.shape[1:] == directions.shape[2:]:
-        return Weighted(directions, factor)
-    return directions * factor
-
-
-def _one_row(factor: Tensor, ndim: int) -> Tensor:
-    """Return a factor that is the same for all rows, such as a dropout mask, as one row."""
-    if factor.ndim < ndim or len(factor) == 1:
-        return factor
-    first = factor[:1]
-    return first if torch.equal(factor, first.expand_as(factor)) else factor
+    return recorder.add_step([x], out, partial(scale_rows, factor=factor))
 
 
 def where(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Follow a choice by a condition, which is itself a constant almost everywhere."""
+    """Record a choice by a condition, which is constant almost everywhere: J_a where it holds, J_b elsewhere.
+
+    Jumps and kinks at the edge of the condition have no second derivative; they are not smoothed.
+    """
     condition, a = argument(args, kwargs, 0, "condition"), argument(args, kwargs, 1, "input")
     b = argument(args, kwargs, 2, "other")
     if isinstance(a, Tensor) and a.dtype == torch.bool:  # x.where(condition, other)
         condition, a = a, condition
     out: Tensor = func(*args, **kwargs)
-    parts = [(x, where) for x, where in ((a, condition), (b, ~condition)) if recorder.slot(x) is not None]
+    parts = [(x, mask) for x, mask in ((a, condition), (b, ~condition)) if recorder.is_tracked(x)]
     if any(x.ndim != out.ndim for x, _ in parts) or condition.ndim != out.ndim:
         raise UnsupportedOp("a choice that adds dimensions")
 
-    def move(*jacobians: Jacobian) -> Tensor:
-        moved = [torch.where(where, full(j), 0.0) for j, (_, where) in zip(jacobians, parts, strict=True)]
-        return moved[0] if len(moved) == 1 else moved[0] + moved[1]
+    def push_forward(*jacobians: Jacobian) -> Tensor:
+        masked = [torch.where(mask, to_tensor(j), 0.0) for j, (_, mask) in zip(jacobians, parts, strict=True)]
+        return masked[0] if len(masked) == 1 else masked[0] + masked[1]
 
-    return recorder.note([x for x, _ in parts], out, move)
+    return recorder.add_step([x for x, _ in parts], out, push_forward)

@@ -1,6 +1,7 @@
-"""How directions go through the functions of torch, one rule per kind of function.
+"""The table of rules: which rule handles which torch function.
 
-To teach a function, add its name, as torch calls it without underscores around it, to the table below.
+To support another function, add its name in torch, without underscores around it, to ``_RULES``. In-place forms
+(``add_``) and operators (``__add__``) share the entry of the plain name.
 """
 
 from __future__ import annotations
@@ -12,34 +13,39 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from geh_explain.engines.structured.program import Recorder, UnsupportedOp
+from geh_explain.engines.structured.recorder import Recorder, Rule, UnsupportedOp
 from geh_explain.engines.structured.rules.arithmetic import add, divide, multiply, negative
-from geh_explain.engines.structured.rules.calls import argument, only
+from geh_explain.engines.structured.rules.calls import argument, only_tracked
 from geh_explain.engines.structured.rules.curved import elementwise, max_pool, softmax
 from geh_explain.engines.structured.rules.linear import (
     batch_norm,
+    concatenate,
     convolution,
     dropout,
-    joined,
-    linear,
+    linear_layer,
     pooling,
-    rearranged,
-    reshaped,
+    rearrange,
+    reshape,
     where,
 )
 
-Rule = Callable[[Recorder, Callable[..., Any], Sequence[Any], dict[str, Any]], Any]
 
+def apply_rule(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Execute one torch call by the rule of its function, which records it; calls on constants are executed only.
 
-def record(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Answer one call, and note what it does to directions."""
-    if not any(recorder.follows(value) for value in (*args, *kwargs.values())):
-        return recorder.answers.handle(func, args, kwargs)
+    Raises
+    ------
+    UnsupportedOp
+        If the call depends on the units, returns floating-point numbers, and has no rule.
+    """
+    if not any(recorder.contains_tracked(value) for value in (*args, *kwargs.values())):
+        return recorder.executor.handle(func, args, kwargs)
+    # __add__, add_ and add share one rule.
     name = getattr(func, "__name__", "").strip("_")
     rule = _RULES.get(name)
     if rule is not None:
         return rule(recorder, func, args, kwargs)
-    out = recorder.answers.handle(func, args, kwargs)
+    out = recorder.executor.handle(func, args, kwargs)
     # Shapes, sizes and comparisons have no derivative.
     if any(isinstance(value, Tensor) and value.is_floating_point() for value in tree_leaves(out)):
         raise UnsupportedOp(f"{name}()")
@@ -47,14 +53,17 @@ def record(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kw
 
 
 def _layer_norm(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Follow a layer normalisation as what it is made of."""
-    x = only(recorder, args, kwargs)
+    """Record a layer normalisation by its parts: c = x - mean(x), then c / sqrt(mean(c^2) + eps) weight + bias.
+
+    Each part has a rule, so that no second derivative of the whole is needed.
+    """
+    x = only_tracked(recorder, args, kwargs)
     shape, weight = argument(args, kwargs, 1, "normalized_shape"), argument(args, kwargs, 2, "weight")
     bias, eps = argument(args, kwargs, 3, "bias"), argument(args, kwargs, 4, "eps", 1e-5)
     dims = tuple(range(-len(shape), 0))
 
     def call(function: Callable[..., Tensor], *values: Any, **options: Any) -> Tensor:
-        result: Tensor = record(recorder, function, values, options)
+        result: Tensor = apply_rule(recorder, function, values, options)
         return result
 
     centred = call(torch.sub, x, call(torch.mean, x, dims, keepdim=True))
@@ -65,25 +74,30 @@ def _layer_norm(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any
 
 
 def _constant(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Execute a call whose result does not depend on the units, such as ``detach`` or ``zeros_like``.
+
+    Its result is not tracked, so that it is a constant for all further calls.
+    """
     return func(*args, **kwargs)
 
 
 def _named(rule: Rule, names: str) -> dict[str, Rule]:
+    """Return table entries with one rule for several names, separated by spaces."""
     return dict.fromkeys(names.split(), rule)
 
 
 _RULES: dict[str, Rule] = {
-    "linear": linear,
+    "linear": linear_layer,
     **_named(convolution, "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"),
     **_named(pooling, "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"),
     **_named(pooling, "interpolate pixel_shuffle pixel_unshuffle"),
     "batch_norm": batch_norm,
     **_named(dropout, "dropout dropout1d dropout2d dropout3d feature_dropout"),
-    **_named(reshaped, "view reshape flatten squeeze unsqueeze unflatten view_as reshape_as contiguous clone"),
-    **_named(reshaped, "to float double type_as type pos positive"),
-    **_named(rearranged, "getitem permute transpose swapaxes movedim narrow select index_select chunk split"),
-    **_named(rearranged, "tensor_split unbind flip roll pad mean sum"),
-    **_named(joined, "cat concat concatenate stack"),
+    **_named(reshape, "view reshape flatten squeeze unsqueeze unflatten view_as reshape_as contiguous clone"),
+    **_named(reshape, "to float double type_as type pos positive"),
+    **_named(rearrange, "getitem permute transpose swapaxes movedim narrow select index_select chunk split"),
+    **_named(rearrange, "tensor_split unbind flip roll pad mean sum"),
+    **_named(concatenate, "cat concat concatenate stack"),
     **_named(add, "add radd iadd sub subtract rsub isub"),
     **_named(multiply, "mul multiply rmul imul"),
     **_named(divide, "div divide true_divide truediv rtruediv itruediv rdiv idiv"),

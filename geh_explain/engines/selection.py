@@ -1,4 +1,4 @@
-"""The choice between engines."""
+"""The choice of the engine of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.difference import Difference
 from geh_explain.engines.exact import Exact, NoSecondDerivative
 from geh_explain.engines.stein import Stein
-from geh_explain.engines.structured.engine import PROBE_ROWS, Structured, why_not
+from geh_explain.engines.structured.engine import PROBE_ROWS, Structured, unsupported_reason
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.cut import Cut
 
@@ -21,34 +21,62 @@ _BY_NAME: dict[str, type[Engine]] = {
     "difference": Difference,
     "stein": Stein,
 }
+#: The reason of an engine that the user chose.
+REQUESTED = "requested"
 
 
 def check_engine(engine: Any) -> None:
-    """Refuse what is neither a known word nor an engine."""
+    """Refuse what is neither the name of an engine, nor ``"auto"``, nor an instance of :class:`Engine`.
+
+    Raises
+    ------
+    GEHValueError
+        For another name.
+    GEHTypeError
+        For anything else, such as the class of an engine.
+    """
     if isinstance(engine, str):
         if engine != "auto" and engine not in _BY_NAME:
             raise GEHValueError(f"engine={engine!r} is unknown; use 'auto', {', '.join(map(repr, _BY_NAME))}.")
     elif not isinstance(engine, Engine):
         raise GEHTypeError(
-            f"engine={engine!r} is not an engine; use a word such as 'auto', or an instance from geh_explain.engines, "
+            f"engine={engine!r} is not an engine; use a name such as 'auto', or an instance from geh_explain.engines, "
             "such as Difference(step=0.5)."
         )
 
 
-def wants_smoothing(engine: str | Engine) -> bool:
-    """Return whether ``engine`` takes second derivatives, or may turn out to."""
+def needs_smoothing(engine: str | Engine) -> bool:
+    """Return whether ``engine`` takes second derivatives, or may choose one that does."""
     return engine.differentiates if isinstance(engine, Engine) else engine == "auto" or _BY_NAME[engine].differentiates
 
 
 def choose_engine(engine: str | Engine, cut: Cut, rows: Rows, limits: Limits) -> tuple[EngineRun, str]:
-    """Start the engine of a run and return it with the reason of the choice.
+    """Start the engine of a run, and return it with the reason of the choice.
 
-    ``"auto"`` tries second derivatives on a few rows: structured if the network is supported, else exact, else mixed
-    differences.
+    ``"auto"`` and ``"structured"`` try second derivatives on a few rows: structured if it supports the network and
+    agrees with autograd, else exact, else mixed differences if there are no second derivatives.
+
+    Parameters
+    ----------
+    engine
+        A name or an instance that passed :func:`check_engine`.
+    cut
+        The model as a function of the units' shifts, with the view of the run.
+    rows
+        A few rows.
+    limits
+        Resources of the run.
+
+    Returns
+    -------
+    run
+        The engine's object for this run.
+    reason
+        A sentence for ``result.settings["engine_reason"]``; :data:`REQUESTED` if there was no choice.
     """
     if not isinstance(engine, Structured) and engine not in ("auto", "structured"):
-        asked = _BY_NAME[engine]() if isinstance(engine, str) else engine
-        return asked.start(cut, limits), "asked for"
+        requested = _BY_NAME[engine]() if isinstance(engine, str) else engine
+        return requested.start(cut, limits), REQUESTED
     structured = (engine if isinstance(engine, Structured) else Structured()).start(cut, limits)
     probe_rows = rows[:PROBE_ROWS]
     try:
@@ -56,21 +84,23 @@ def choose_engine(engine: str | Engine, cut: Cut, rows: Rows, limits: Limits) ->
     except NoSecondDerivative as error:
         return Difference().start(cut, limits), str(error)
     except RuntimeError as error:
+        # A model that calls x.numpy() fails for tensors that require gradients: a black box.
         if "numpy()" not in str(error):
             raise
         probe = None
-    if probe is None and _depends(cut, rows):
+    if probe is None and _depends_on_units(cut, rows):
         return Difference().start(cut, limits), "the model's output has no gradients"
     if probe is None:
+        # All second derivatives are 0, which any engine finds.
         return structured.exact, "the output does not depend on the units"
     structured.check(probe_rows, probe)
     if structured.unsupported is not None:
-        return structured.exact, why_not(structured.unsupported)
+        return structured.exact, unsupported_reason(structured.unsupported)
     return structured, "linear maps and elementwise functions only"
 
 
-def _depends(cut: Cut, rows: Rows) -> bool:
-    """Tell whether the outputs change when each row takes another row's values."""
+def _depends_on_units(cut: Cut, rows: Rows) -> bool:
+    """Return whether the outputs change when each row takes the unit values of another row."""
     with torch.no_grad():
         values = cut.units.values(cut.activations(rows))
         moved = cut.outputs(rows, values.roll(1, dims=0) - values)

@@ -1,0 +1,84 @@
+"""How smoothing changes the output of the model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geh_explain.data.targets import Target, select
+from geh_explain.engines.smoothing.view import Smoothing
+
+#: Largest mean change of the output, in units of its standard deviation, without a warning.
+_MAX_CHANGE = 0.1
+#: Smallest share of points with an unchanged arg max, without a warning.
+_MIN_AGREEMENT = 0.95
+
+
+class SmoothingChange:
+    """Compares the smoothed outputs with the original ones.
+
+    Both are added batch by batch: first all original outputs, in one pass over the data, then all smoothed ones, in
+    another pass with the same batches in the same order.
+    """
+
+    def __init__(self) -> None:
+        self._original: list[Tensor] = []
+        self._smoothed: list[Tensor] = []
+        self._original_argmax: list[Tensor] = []
+        self._agreement: list[Tensor] = []
+
+    def add_original(self, outputs: Tensor, selected: Tensor) -> None:
+        """Add all outputs (n, ...) of the next rows before smoothing, and the explained one (n,) among them."""
+        self._original.append(selected.double().cpu())
+        if outputs[0].numel() > 1:
+            self._original_argmax.append(outputs.flatten(1).argmax(1))
+
+    def add_smoothed(self, outputs: Tensor, target: Target) -> None:
+        """Add all outputs (n, ...) of the next rows after smoothing; ``target`` selects the explained ones."""
+        if outputs[0].numel() > 1:
+            original = self._original_argmax[len(self._smoothed)]
+            self._agreement.append((original == outputs.flatten(1).argmax(1)).double().cpu())
+        self._smoothed.append(select(outputs, target).double().cpu())
+
+    def summary(self, smoothing: Smoothing) -> dict[str, Any]:
+        """Return the entry ``result.settings["smoothed"]``.
+
+        Returns
+        -------
+        dict
+            ``functions``: how many calls of each function were smoothed; ``beta``: smallest and largest sharpness;
+            ``mean_change``: mean absolute change of the explained output; ``relative_change``: the same over its
+            standard deviation, None where that is 0; ``argmax_agreement``: share of points whose largest output is the
+            same, None where there is one output.
+        """
+        original = torch.cat(self._original)
+        change = float((torch.cat(self._smoothed) - original).abs().mean())
+        spread = float(original.std(correction=0))
+        betas = [beta for beta in smoothing.betas if beta is not None]
+        names = Counter(name for name, beta in zip(smoothing.names, smoothing.betas, strict=True) if beta is not None)
+        return {
+            "functions": dict(names),
+            "beta": [min(betas), max(betas)],
+            "mean_change": change,
+            "relative_change": change / spread if spread > 0 else None,
+            "argmax_agreement": float(torch.cat(self._agreement).mean()) if self._agreement else None,
+        }
+
+
+def smoothing_warning(change: dict[str, Any]) -> str | None:
+    """Return a warning if the smoothed network differs much from the original one, else None.
+
+    ``change`` is a :meth:`SmoothingChange.summary`.
+    """
+    relative, agreement = change["relative_change"], change["argmax_agreement"]
+    if (relative or 0) <= _MAX_CHANGE and (agreement is None or agreement >= _MIN_AGREEMENT):
+        return None
+    words = [] if relative is None else [f"by {relative:.0%} of its spread"]
+    words += [] if agreement is None else [f"the arg max agrees on {agreement:.0%} of the points"]
+    return (
+        f"smoothing the kinks ({', '.join(change['functions'])}) changed the output {'; '.join(words)}; pass a larger "
+        f"beta than {change['beta'][1]:.3g} as smooth=, explain a later layer, or use engine='difference'."
+    )

@@ -1,0 +1,183 @@
+"""Survey of the kinked calls above a cut: which depend on the units, and the spread of what enters them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geh_explain.data.points import Points
+from geh_explain.data.rows import Rows
+from geh_explain.engines.smoothing.sharpness import choose_beta
+from geh_explain.engines.smoothing.view import KinkedCallView, Smoothing
+from geh_explain.model.cut import Cut
+
+#: Functions that compare two tensors: their difference is what meets the kink.
+_COMPARISONS = ("maximum", "minimum", "max", "min")
+#: Functions that may never act: a clamp for safety, say before a logarithm.
+_CLAMPS = ("clamp", "clip", "clamp_min", "clamp_max")
+#: Shift of all units that shows which calls depend on them.
+_TEST_SHIFT = 0.01
+
+
+class KinkedCall:
+    """Statistics of one kinked call of the forward pass, over rows and positions of what enters it.
+
+    Mean and sum of squared deviations are updated as in :class:`~geh_explain.model.unit_values.UnitMoments`.
+
+    Attributes
+    ----------
+    name
+        Name of the function, its key in ``FORMS``.
+    meets_kink
+        Whether its kink acts: False for a clamp that never clamps, and for ELU with alpha = 1.
+    depends_on_units
+        Whether what enters changes with the units.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.meets_kink = False
+        self.depends_on_units = False
+        self._count = 0
+        self._mean = 0.0
+        self._squares = 0.0
+
+    def add(self, x: Tensor) -> None:
+        """Add values that enter the call; infinite ones, such as those of masked positions, do not count."""
+        x = x.double()
+        x = x[torch.isfinite(x)]
+        if not x.numel():
+            return
+        count = x.numel()
+        mean = float(x.mean())
+        total = self._count + count
+        delta = mean - self._mean
+        self._squares += float((x - mean).square().sum()) + delta**2 * self._count * count / total
+        self._mean += delta * count / total
+        self._count = total
+
+    def reset_statistics(self) -> None:
+        """Discard the values added so far."""
+        self._count = 0
+        self._mean = 0.0
+        self._squares = 0.0
+
+    def beta(self, smooth: str | float) -> float | None:
+        """Return the sharpness of this call by the argument ``smooth``; None to leave it unchanged."""
+        if not self.meets_kink or not self.depends_on_units:
+            return None
+        return choose_beta(smooth, math.sqrt(self._squares / max(self._count, 1)))
+
+
+class KinkSurvey(KinkedCallView):
+    """Measures what enters each kinked call, and changes nothing.
+
+    At first it compares the inputs of the calls in different forward passes, to see which depend on the units; after
+    :meth:`start_statistics` it collects statistics of the inputs over all rows.
+
+    Attributes
+    ----------
+    calls
+        One entry per kinked call of a forward pass, in their order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[KinkedCall] = []
+        #: What entered each call in the first forward pass; None once comparison is over.
+        self._first_inputs: list[Tensor] | None = []
+
+    def handle_kinked(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return the result of one kinked call, unchanged, and record what enters it."""
+        if self.n_calls > len(self.calls):
+            self.calls.append(KinkedCall(name))
+        call = self.calls[self.n_calls - 1]
+        x = args[0] if args else kwargs["input"]
+        other = (args[1] if len(args) > 1 else kwargs.get("other")) if name in _COMPARISONS else None
+        # Cloned before the call, which may be in place.
+        entering = _values(x - other if isinstance(other, Tensor) else x).clone()
+        out = func(*args, **kwargs)
+        self._compare(call, entering)
+        call.add(entering)
+        if name == "elu":
+            alpha = args[1] if len(args) > 1 else kwargs.get("alpha", 1.0)
+            call.meets_kink = alpha != 1  # with alpha = 1 the slope does not jump
+        else:
+            call.meets_kink |= name not in _CLAMPS or not torch.equal(_values(out), entering)
+        return out
+
+    def _compare(self, call: KinkedCall, entering: Tensor) -> None:
+        """Mark a call as dependent on the units if its input differs from that of the first forward pass."""
+        if self._first_inputs is None:
+            return
+        if self.n_calls > len(self._first_inputs):
+            self._first_inputs.append(entering)
+        else:
+            call.depends_on_units |= not torch.equal(self._first_inputs[self.n_calls - 1], entering)
+
+    def start_statistics(self) -> None:
+        """End the comparison of forward passes, and start statistics over all rows."""
+        self._first_inputs = None
+        for call in self.calls:
+            call.reset_statistics()
+
+    def smoothing(self, smooth: str | float) -> Smoothing | None:
+        """Return the view that smooths by the argument ``smooth``; None where no call is to be smoothed."""
+        betas = [call.beta(smooth) for call in self.calls]
+        return Smoothing([call.name for call in self.calls], betas) if any(betas) else None
+
+
+def _values(x: Tensor) -> Tensor:
+    """Return the values of a tensor, also of one inside the model's own ``vmap`` or ``grad``."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    return x.detach()
+
+
+def survey_kinks(cut: Cut, rows: Rows) -> KinkSurvey | None:
+    """Return a survey of the kinked calls above ``cut``, from a few rows; None where there are no such calls.
+
+    Two forward passes, with and without shifted units, show which calls depend on the units. The statistics of the
+    survey are empty: they come from a pass over all rows under ``cut.viewed(survey)``.
+    """
+    survey = KinkSurvey()
+    with cut.viewed(survey):
+        cut.outputs(rows, cut.zeros(rows))
+        if not survey.calls:
+            return None
+        # Kinks of what does not depend on the units, such as a bias by position, stay as they are.
+        cut.outputs(rows, cut.zeros(rows) + _TEST_SHIFT)
+    survey.start_statistics()
+    return survey
+
+
+def smoothing_for(cut: Cut, points: Points, smooth: str | float | None, batch_size: int | None) -> Smoothing | None:
+    """Return the view that smooths the network above ``cut``, by one pass over all points.
+
+    Parameters
+    ----------
+    cut
+        The model as a function of the units' shifts.
+    points
+        All points, whose spread at the kinked calls sets the sharpness.
+    smooth
+        ``"auto"``, a sharpness beta, or None for no smoothing.
+    batch_size
+        Rows per forward pass; None for the default of :meth:`Points.split`.
+
+    Returns
+    -------
+    Smoothing or None
+        None where nothing is to be smoothed.
+    """
+    survey = None if smooth is None else survey_kinks(cut, points.first)
+    if survey is None or smooth is None:
+        return None
+    with cut.viewed(survey):
+        for rows in points.split(batch_size):
+            cut.outputs(rows, cut.zeros(rows))
+    return survey.smoothing(smooth)

@@ -1,0 +1,109 @@
+"""Jacobians of an intermediate tensor with respect to the units: D directions, in cheap forms where there are any.
+
+A Jacobian of a tensor ``(n, *shape)`` is a tensor ``(D, n, *shape)``: direction i is the derivative with respect to the
+shift t_i. It is ``(D, 1, *shape)`` where all rows share it, as after linear maps only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class DiagonalJacobian:
+    """The Jacobian of a tensor whose entries are the units themselves, each times a factor.
+
+    Attributes
+    ----------
+    scale
+        Factors (n, D), or (1, D) where all rows share them.
+    shape
+        Shape of one row of the tensor; it has D entries.
+    """
+
+    scale: Tensor
+    shape: tuple[int, ...]
+
+    def to_tensor(self) -> Tensor:
+        """Return the Jacobian as a tensor ``(D, n or 1, *shape)``."""
+        return torch.diag_embed(self.scale).transpose(0, 1).reshape(self.scale.shape[1], -1, *self.shape)
+
+
+@dataclass
+class DeferredProduct:
+    """Directions times a factor per row, not multiplied yet.
+
+    A factor has no dimension of directions. Factors that follow each other, such as a slope and a dropout mask, are
+    therefore multiplied with each other first, at a D-th of the cost.
+
+    Attributes
+    ----------
+    base
+        Directions ``(D, n or 1, *shape)``.
+    factor
+        Factor ``(n, *shape)``; None once :meth:`to_tensor` has multiplied it into ``base``.
+    """
+
+    base: Tensor
+    factor: Tensor | None
+
+    def to_tensor(self) -> Tensor:
+        """Return the product ``(D, n, *shape)``, computed at the first call."""
+        if self.factor is not None:
+            self.base = self.base * self.factor
+            self.factor = None
+        return self.base
+
+
+#: Directions of an intermediate tensor, (D, n or 1, *shape).
+Jacobian = Tensor | DiagonalJacobian | DeferredProduct
+
+
+def to_tensor(jacobian: Jacobian) -> Tensor:
+    """Return a Jacobian as a tensor ``(D, n or 1, *shape)``."""
+    return jacobian if isinstance(jacobian, Tensor) else jacobian.to_tensor()
+
+
+def is_shared(jacobian: Jacobian) -> bool:
+    """Return whether all rows are known to share the directions."""
+    if isinstance(jacobian, DiagonalJacobian):
+        return jacobian.scale.shape[0] == 1
+    return isinstance(jacobian, Tensor) and jacobian.shape[1] == 1
+
+
+def scale_rows(jacobian: Jacobian, factor: float | Tensor) -> Jacobian:
+    """Return directions times a number, or times a tensor that broadcasts to ``(n, *shape)`` from the right.
+
+    The cheapest form is kept: factors of a deferred product are multiplied with each other, a diagonal Jacobian stays
+    diagonal, shared directions stay shared under a factor that all rows share, and a factor per row is deferred.
+    """
+    if isinstance(jacobian, DeferredProduct) and jacobian.factor is not None:
+        product = jacobian.factor * factor
+        if product.shape == jacobian.factor.shape:
+            return DeferredProduct(jacobian.base, product)
+    if isinstance(factor, Tensor) and is_shared(jacobian):
+        ndim = len(jacobian.shape) + 1 if isinstance(jacobian, DiagonalJacobian) else to_tensor(jacobian).ndim - 1
+        factor = _one_row(factor, ndim)
+    if isinstance(jacobian, DiagonalJacobian):
+        scale = jacobian.scale.reshape(-1, *jacobian.shape) * factor
+        if scale.shape[1:] == jacobian.shape:
+            return DiagonalJacobian(scale.reshape(len(scale), -1), jacobian.shape)
+    directions = to_tensor(jacobian)
+    # Deferred only if the factor differs by row and does not broadcast, so that further factors have its shape.
+    if isinstance(factor, Tensor) and factor.ndim and factor.shape[0] > 1 and factor.shape[1:] == directions.shape[2:]:
+        return DeferredProduct(directions, factor)
+    return directions * factor
+
+
+def _one_row(factor: Tensor, ndim: int) -> Tensor:
+    """Return the first row of a factor that is the same for all rows, such as a dropout mask; else the factor.
+
+    With one row the directions stay shared, and products with them cost an n-th.
+    """
+    if factor.ndim < ndim or len(factor) == 1:
+        return factor
+    first = factor[:1]
+    return first if torch.equal(factor, first.expand_as(factor)) else factor

@@ -1,0 +1,33 @@
+"""Smoothing of kinked functions, as in tests/engines/test_kinks.py, for all other sets of arguments."""
+
+from kinked import (
+    VARIANTS,
+    Kink,
+    Way,
+    check_auto_sharpness,
+    check_call,
+    check_second_derivative,
+    check_zero_unsmoothed,
+    for_calls,
+    for_kinks,
+)
+
+
+@for_calls(VARIANTS)
+def test_however_it_is_called_its_smooth_form_is_explained(kink: Kink, way: Way) -> None:
+    check_call(kink, way)
+
+
+@for_kinks(VARIANTS)
+def test_auto_is_ten_over_the_standard_deviation_of_what_enters(kink: Kink) -> None:
+    check_auto_sharpness(kink)
+
+
+@for_kinks([kink for kink in VARIANTS if kink.linear])
+def test_unsmoothed_it_has_no_curvature_and_the_warning_names_it(kink: Kink) -> None:
+    check_zero_unsmoothed(kink)
+
+
+@for_kinks(VARIANTS)
+def test_the_smooth_form_is_differentiated_twice_correctly(kink: Kink) -> None:
+    check_second_derivative(kink)
