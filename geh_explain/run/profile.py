@@ -45,7 +45,7 @@ class FirstPass:
                 activations = cut.activations(rows)
             else:
                 with cut.viewed(self.kinks):
-                    activations, outputs = cut.traced_outputs(rows)
+                    activations, outputs = cut.traced_outputs(rows, shifted=False)
                 self.change.add_original(outputs, cut.selected(outputs, rows))
             if self.positions is not None:
                 self.positions.add(positions_of(cut, activations))
@@ -76,7 +76,7 @@ class SecondPass:
                 activations = cut.activations(rows)
             else:
                 with cut.viewed(self.smoothing):
-                    activations, outputs = cut.traced_outputs(rows)
+                    activations, outputs = cut.traced_outputs(rows, shifted=True)
                 self.change.add_smoothed(outputs, rows.target)
             if self.tree is not None:
                 labels.append(self.tree.labels(positions_of(cut, activations)))
