@@ -254,37 +254,44 @@ class Cut:
         """Return all outputs of each row (n, ...), from which the target selects one; ``t`` as in :meth:`outputs`."""
         if t is None:
             return read_output(self._call(rows), self.output, len(rows))
-        return self._viewed_outputs(rows, t)[0]
+        return self._shifted_outputs(rows, t)[0]
 
-    def traced_outputs(self, rows: Rows, *, shifted: bool) -> tuple[Tensor, Tensor]:
+    def traced_outputs(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return the layer's output ``(n, *shape)`` and all outputs (n, ...) of one forward pass, without gradients.
 
-        ``view`` intercepts the torch calls above the layer. With ``shifted`` the units are shifted by 0, as engines do:
-        a layer whose output shares memory with a tensor that the model changes in place may then give other outputs
-        than the model itself.
+        ``view`` intercepts the torch calls above the layer.
         """
-        t = self.zeros(rows) if shifted else None
-        outputs, activations = self._viewed_outputs(rows, t, keep_activations=True)
+        outputs, activations = self._shifted_outputs(rows, self.zeros(rows), keep_activations=True)
         return self.activations(rows) if activations is None else activations, outputs
+
+    @torch.no_grad()
+    def replaces_shared_memory(self, rows: Rows) -> bool:
+        """Return whether the outputs change where the layer's output is replaced by an equal tensor.
+
+        They do if the output shares memory with a tensor that the model changes in place elsewhere: the replacement
+        does not take part in that change.
+        """
+        return self.layer is not None and not torch.equal(
+            self.all_outputs(rows), self.all_outputs(rows, self.zeros(rows))
+        )
 
     # The forward pass.
 
-    def _viewed_outputs(
-        self, rows: Rows, t: Tensor | None, *, keep_activations: bool = False
+    def _shifted_outputs(
+        self, rows: Rows, t: Tensor, *, keep_activations: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Return all outputs (n, ...) under ``view``, and the layer's output before the shift.
+        """Return all outputs (n, ...) with the units shifted by ``t``, and the layer's output before the shift.
 
-        The units are shifted by ``t``, or left alone where it is None. The layer's output is that of its first call; it
-        is None at the inputs, or without ``keep_activations``.
+        The latter is that of the layer's first call; it is None at the inputs, or without ``keep_activations``.
         """
         view = self.view
         view.begin()
-        with view, torch.set_grad_enabled(t is not None and t.requires_grad):
+        with view, torch.set_grad_enabled(t.requires_grad):
             activations = None
             if self.layer is None:
-                inputs = tuple(x.clone() for x in rows.inputs) if t is None else self._shifted_inputs(rows.inputs, t)
-                view.enter(rows.inputs, inputs)
-                raw = self._call(rows, inputs)
+                shifted = self._shifted_inputs(rows.inputs, t)
+                view.enter(rows.inputs, shifted)
+                raw = self._call(rows, shifted)
             else:
                 raw, activations = self._run_with_hook(self.layer, rows, t, keep_activations)
             return read_output(raw, self.output, len(rows)), activations
@@ -318,11 +325,9 @@ class Cut:
         return tuple(x + part.reshape(x.shape) for x, part in zip(inputs, parts, strict=True))
 
     def _run_with_hook(
-        self, layer: nn.Module, rows: Rows, t: Tensor | None, keep_activations: bool
+        self, layer: nn.Module, rows: Rows, t: Tensor, keep_activations: bool
     ) -> tuple[Any, Tensor | None]:
         """Run the model with a hook that shifts the output of ``layer`` in each call that :class:`Layer` chooses.
-
-        Where ``t`` is None the hook leaves the output as it is, and only activates the view.
 
         Gradients are off until the first of these calls, which builds no graph for the part below.
         """
@@ -342,14 +347,11 @@ class Cut:
                     f"calls; choose one of them, layer=Layer({self.name!r}, call=0)."
                 )
             # The rest of the forward pass is above the cut; no_grad() around the call restores the mode after it.
-            torch.set_grad_enabled(t is not None and t.requires_grad)
+            torch.set_grad_enabled(t.requires_grad)
             view.pause()
             if keep_activations and first is None:
                 # A copy: the model may change the tensor in place further above.
                 first = activations.clone()
-            if t is None:
-                view.enter((activations,), (activations,))
-                return None
             shifted = activations + self.units.shift(t, self.shape)
             view.enter((activations,), (shifted,))
             return self.layer_ref.replaced(out, shifted)

@@ -173,11 +173,13 @@ def _first_pass(setup: ModelSetup, cut: Cut, points: Points, options: RunOptions
     needs_moments = check_scale(options.scale, cut) is None
     smooths = setup.smooth is not None and needs_smoothing(setup.engine)
     sample_bytes = min(MAX_SAMPLE_BYTES, max(MIN_SAMPLE_BYTES, budget // 16))
+    kinks = survey_kinks(cut, points.first) if smooths else None
     profile = FirstPass(
         positions=PositionSample(options.seed, sample_bytes) if needs_positions else None,
         moments=UnitMoments(cut.n_units) if needs_moments else None,
-        kinks=survey_kinks(cut, points.first) if smooths else None,
+        kinks=kinks,
         change=SmoothingChange(),
+        compare_with_model=kinks is not None and cut.replaces_shared_memory(points.first),
     )
     profile.run(cut, points, options.batch_size)
     return profile
