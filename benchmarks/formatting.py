@@ -6,7 +6,7 @@ from benchmarks.results import MAX_QUIET_RATIO, Result, Verdict
 from benchmarks.timing import count_noun
 
 #: Heads of the table of targets.
-TARGET_HEADS = ["method", "against", "wanted", "reached", "8 rounds of 10", ""]
+TARGET_HEADS = ["method", "against", "target", "result", "8 rounds of 10", ""]
 
 
 def format_case(result: Result) -> str:

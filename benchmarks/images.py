@@ -167,10 +167,12 @@ def _expand_patches(t: Tensor) -> Tensor:
 
 def _smoothed_problem(explainer: geh.GEHExplainer, x: Tensor) -> Problem:
     """Return the problem that an explainer solves: the smoothed model as a function of the shifts of its units."""
-    job = ours.prepare_job(explainer, x, target=0)
-    (rows,), cut = job.points.batches(), job.cut
+    plan = ours.warmed_up_plan(explainer, x, target=0)
+    (rows,) = plan.points.batches()
+    cut = plan.cut
 
     def outputs(x: Tensor, t: Tensor) -> Tensor:
-        return cut.outputs(rows[: len(x)], t)
+        with cut.viewed(plan.view):
+            return cut.outputs(rows[: len(x)], t)
 
-    return Problem(x, lambda x: torch.zeros(len(x), cut.count), outputs, outputs)
+    return Problem(x, lambda x: torch.zeros(len(x), cut.n_units), outputs, outputs)

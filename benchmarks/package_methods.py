@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm.auto import tqdm
 
 import geh_explain as geh
 from benchmarks.timing import Method, Target, count_noun
 from geh_explain.engines import GroupSums
 from geh_explain.model.preserve import preserved
-from geh_explain.run.loop import _sums, run
-from geh_explain.run.plan import Job
+from geh_explain.run.loop import run_draws
+from geh_explain.run.options import RunOptions
+from geh_explain.run.plan import RunPlan, make_plan
 
 #: Names of whole calls of explain(), with the engine that it chooses and with the exact one.
 EXPLAIN = "explain()"
@@ -82,31 +82,38 @@ def exact_targets(methods: dict[str, Method]) -> list[Target]:
     return [Target(auto, (exact,), MAX_RATIO_TO_EXACT) for auto, exact in pairs if {auto, exact} <= set(methods)]
 
 
-def prepare_job(explainer: geh.GEHExplainer, x: Tensor, target: int | None = None) -> Job:
+def warmed_up_plan(explainer: geh.GEHExplainer, x: Tensor, target: int | None = None) -> RunPlan:
     """Return the plan of a run over one group, after one draw that warms its engine up."""
     with preserved(explainer.model):
-        job = explainer._bench.prepare(x, target, None, groups=1, batch_size=None, seed=0)
-        run(job, draws=1, seed=0, progress=False)
-    return job
+        plan = make_plan(explainer._setup, x, RunOptions(target=target, groups=1, draws=1, progress=False))
+        run_draws(plan)
+    return plan
 
 
 def bare_sums(explainer: geh.GEHExplainer, x: Tensor, target: int | None = None) -> Callable[[], GroupSums]:
     """Return a function that computes the sums over one group, without any other work."""
-    return partial(_sum_points, prepare_job(explainer, x, target))
+    return partial(_sum_points, warmed_up_plan(explainer, x, target))
 
 
-def _sum_points(job: Job) -> GroupSums:
-    """Return the sums over all points of a job, of one draw."""
-    job.engine.start(0)
-    return _sums(job, tqdm(disable=True), slice(0, len(job.points)))
+def _sum_points(plan: RunPlan) -> GroupSums:
+    """Return the sums over all points of a plan, of one draw, by calling its engine alone."""
+    engine, labels = plan.engine, plan.grouping.labels
+    sums = GroupSums.zeros(len(plan.grouping.names), plan.cut.n_units)
+    with plan.cut.viewed(plan.view):
+        engine.begin_draw(0)
+        for rows in plan.points.batches():
+            for chunk in rows.split(engine.chunk_rows(rows)):
+                engine.add(sums, chunk, labels[chunk.start : chunk.start + len(chunk)])
+        engine.end_draw(sums)
+    return sums
 
 
 def engine_note(explainer: geh.GEHExplainer, x: Tensor, target: int | None = None) -> str:
     """Return the engine that the explainer chooses, its reason, and the points that it skips, in words."""
-    job = prepare_job(explainer, x, target)
-    skipped = _sum_points(job).skipped
+    plan = warmed_up_plan(explainer, x, target)
+    skipped = _sum_points(plan).skipped
     estimate = f"; EAH is estimated from {len(x) - skipped} of the points" if skipped else ""
-    return f"explain() chose the {job.engine.name} engine: {job.reason}{estimate}"
+    return f"explain() chose the {plan.engine.name} engine: {plan.engine_reason}{estimate}"
 
 
 def aeh_and_eah(result: geh.Interactions) -> NDArray[np.float64]:

@@ -24,7 +24,7 @@ choice of engine, result.
 real use.
 - **bare engine**: only the sums over the points, comparable with what the methods of torch are timed for.
 - **vmap(hessian), vmap(jacrev(jacrev)), double backward**: bare local Hessians by torch, of frozen weights, in chunks
-of the best size; they are not even summed.
+of the best size, without sums over points.
 - **notebook loop**: point by point and column by column, as in the paper's reference notebook.
 - **shapiq, SHAP, integrated Hessians**: other kinds of interactions, for the cost of one point."""
 #: Last line of the page.

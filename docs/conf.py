@@ -1,4 +1,4 @@
-"""How the documentation is built: ``make docs``."""
+"""Sphinx configuration of the site that ``make docs`` builds."""
 
 import re
 import sys
@@ -11,7 +11,8 @@ from sphinx.application import Sphinx
 from geh_explain import __version__
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))  # for the extension mathml
+# The extension mathml is in this folder.
+sys.path.insert(0, str(HERE))
 matplotlib.use("Agg")
 
 project = "geh_explain"
@@ -28,14 +29,23 @@ extensions = [
 
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
-suppress_warnings = ["config.cache"]  # an example's order is a function
+# Functions in sphinx_gallery_conf cannot be cached, and Sphinx warns about that.
+suppress_warnings = ["config.cache"]
 
 autodoc_default_options = {"members": True}
-autodoc_inherit_docstrings = False  # a method is told of where it stands
+# Overridden methods without a docstring are left out; they are documented in the base class.
+autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # signatures stay short; types stand in the words
+# Types are part of the descriptions; in signatures they would take several lines.
+autodoc_typehints = "none"
 napoleon_google_docstring = False
+# Attributes of a class are listed in the style of its parameters.
+napoleon_custom_sections = [("Attributes", "params_style")]
 napoleon_attr_annotations = False
+# Literal blocks in docstrings are formulas; examples with >>> are highlighted as Python anyway.
+highlight_language = "none"
+# Typographic quotes would change primes in formulas.
+smartquotes = False
 
 html_theme = "furo"
 html_title = f"geh_explain {version}"
@@ -46,22 +56,24 @@ html_css_files = ["site.css"]
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-#: The order in which a reader goes through the examples.
+#: Order of the examples in the gallery.
 EXAMPLES = [
-    *(
-        "trained_network",
-        "tabular_regression",
-        "ensemble",
-        "laplace_approximation",
-        "sklearn_forest",
-        "captum_workflow",
-    ),
-    *("cnn_gallery", "resnet_channels", "image_patches", "transformer_tokens", "own_posterior"),
+    "trained_network",
+    "tabular_regression",
+    "ensemble",
+    "laplace_approximation",
+    "sklearn_forest",
+    "captum_workflow",
+    "cnn_gallery",
+    "resnet_channels",
+    "image_patches",
+    "transformer_tokens",
+    "own_posterior",
 ]
 
 
 def order(name: str) -> int:
-    """Return an example's place."""
+    """Return the position of an example in the gallery; ``name`` is its file name."""
     return EXAMPLES.index(Path(name).stem)
 
 
@@ -78,13 +90,30 @@ sphinx_gallery_conf = {
 }
 
 
-def examples_are_pages(app: Sphinx, name: str, source: list[str]) -> None:
-    """Lead from links to scripts, which are right in the repository, to the pages made of them."""
+def link_examples(app: Sphinx, name: str, source: list[str]) -> None:
+    """Replace links to example scripts, which work in the repository, by links to the pages of the gallery."""
     source[0] = re.sub(r"\]\((?:\.\./)+examples/(\w+)\.py\)", r"](/gallery/\1.rst)", source[0])
     source[0] = re.sub(r"\]\((?:\.\./)+examples/?\)", r"](/gallery/index.rst)", source[0])
 
 
+def keep_colons(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Insert an empty comment before the docstring of an attribute or property.
+
+    Otherwise napoleon takes the text before a colon in the first line for the type of the attribute.
+    """
+    if what in ("attribute", "property"):
+        lines[:0] = ["..", ""]
+
+
+def skip_tuple_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out the fields of named tuples, whose docstrings say "Alias for field number 0"; the class lists them."""
+    return True if (getattr(obj, "__doc__", None) or "").startswith("Alias for field number") else None
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Let Sphinx know."""
-    app.connect("source-read", examples_are_pages)
+    """Connect the functions above to the events of Sphinx."""
+    app.connect("source-read", link_examples)
+    # Before napoleon, whose priority is 500.
+    app.connect("autodoc-process-docstring", keep_colons, priority=400)
+    app.connect("autodoc-skip-member", skip_tuple_fields)
     return {"parallel_read_safe": True}

@@ -1,5 +1,6 @@
-"""Make the pictures of pictures.md, by running it: ``make pictures``."""
+"""Draw the images of pictures.md by running its code: ``make pictures``."""
 
+import os
 import re
 import shutil
 import tempfile
@@ -11,56 +12,64 @@ import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
 PAGE = HERE / "pictures.md"
+#: Image of the report, which needs a browser.
+REPORT_IMAGE = HERE / "images" / "page.png"
+#: Headless browsers, the first one that is installed is used.
+BROWSERS = ("chromium-headless-shell", "chromium")
 
 
-def steps() -> list[tuple[str, str | None]]:
-    """Return the page's code blocks, each with the picture that comes after it, if any."""
+def code_blocks() -> list[tuple[str, str | None]]:
+    """Return the Python blocks of the page, each with the path of the image that follows it, if any."""
     text = PAGE.read_text(encoding="utf-8")
     parts = re.split(r"^```python\n(.*?)^```\n", text, flags=re.DOTALL | re.MULTILINE)[1:]
-    found = []
+    blocks = []
     for code, after in zip(parts[::2], parts[1::2], strict=True):
-        picture = re.match(r"\s*!\[[^]]*\]\((images/plot_[^)]*)\)", after)
-        found.append((code, picture[1] if picture else None))
-    return found
+        image = re.match(r"\s*!\[[^]]*\]\((images/plot_[^)]*)\)", after)
+        blocks.append((code, image[1] if image else None))
+    return blocks
 
 
 def draw(folder: Path) -> list[Path]:
-    """Run the page, and save each picture below ``folder``."""
+    """Run the page, save its images below ``folder``, and return their paths.
+
+    A block with an image assigns ``axes`` or ``figure``. The report is written to the working directory.
+    """
     matplotlib.use("Agg")
-    names: dict[str, Any] = {"__name__": "pictures"}
-    made = []
-    for code, picture in steps():
-        names.pop("axes", None), names.pop("figure", None)
-        exec(compile(code, str(PAGE), "exec"), names)
-        if picture is not None:
-            figure = names["axes"].figure if "axes" in names else names["figure"]
-            (folder / picture).parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(folder / picture, dpi=80)
-            made.append(folder / picture)
+    namespace: dict[str, Any] = {"__name__": "pictures"}
+    paths = []
+    for code, image in code_blocks():
+        # Removed, so that an image never shows the figure of an earlier block.
+        namespace.pop("axes", None)
+        namespace.pop("figure", None)
+        exec(compile(code, str(PAGE), "exec"), namespace)
+        if image is not None:
+            figure = namespace["axes"].figure if "axes" in namespace else namespace["figure"]
+            path = folder / image
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=80)
             plt.close(figure)
-    return made
+            paths.append(path)
+    return paths
 
 
-def photograph(page: Path, picture: Path) -> None:
-    """Save how the browser shows a page."""
+def screenshot(page: Path, image: Path) -> None:
+    """Save a screenshot of an HTML page, once its charts are drawn."""
     from playwright.sync_api import sync_playwright
 
-    browser_path = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium"))))
+    browser_path = next(filter(None, map(shutil.which, BROWSERS)))
     with sync_playwright() as runner:
         browser = runner.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         window = browser.new_page(viewport={"width": 1200, "height": 1150})
         window.goto(page.resolve().as_uri())
         window.wait_for_selector("html[data-ready=yes]")
-        window.screenshot(path=picture)
+        window.screenshot(path=image)
         browser.close()
 
 
 if __name__ == "__main__":
-    import os
-
     with tempfile.TemporaryDirectory() as scratch:
         os.chdir(scratch)
         for path in draw(HERE):
             print(path)
-        photograph(Path("friedman.html"), HERE / "images" / "page.png")
-        print(HERE / "images" / "page.png")
+        screenshot(Path("friedman.html"), REPORT_IMAGE)
+        print(REPORT_IMAGE)

@@ -1,10 +1,10 @@
 """
-Several networks instead of one
-===============================
+An ensemble as posterior
+========================
 
-The draws of one network tell how sure that network is of itself. Would another training have found the same pairs? An
-ensemble knows. In Friedman's function only the first two of eight features act together; we ask one network with
-dropout, then eight networks that were each trained on other rows, which pairs they believe in.
+The draws of a single network do not show what another training would have found. An ensemble does. In Friedman's
+function only the first two of eight features interact. This example compares one network with dropout and an ensemble
+of eight networks, each trained on its own bootstrap sample of the rows.
 """
 
 import matplotlib.pyplot as plt
@@ -16,16 +16,22 @@ import geh_explain as geh
 X, y = make_friedman1(n_samples=2000, n_features=8, noise=1.0, random_state=0)
 
 # %%
-# One network with learned dropout, and its draws.
+# One network
+# -----------
+#
+# A network with learned dropout rates; its draws are dropout masks.
 
-one = geh.bnn.HybridNet(8, hidden=(50, 50))
-geh.bnn.fit(one, X, y, batch_size=200, progress=False)
-of_one = geh.GEHExplainer(one).explain(X, groups=2, progress=False)
-print(of_one)
+net = geh.bnn.HybridNet(8, hidden=(50, 50))
+geh.bnn.fit(net, X, y, batch_size=200, progress=False)
+single = geh.GEHExplainer(net).explain(X, groups=2, progress=False)
+print(single)
 
 # %%
-# ``fit_ensemble`` fits eight networks, each to rows drawn with replacement. A list of networks that you have trained
-# yourself does as well: ``Ensemble`` takes any. Each member is one draw.
+# Eight networks
+# --------------
+#
+# ``fit_ensemble`` fits eight networks to bootstrap samples. ``Ensemble`` also accepts a list of networks that were
+# trained in another way. Each member is one draw.
 
 members = geh.bnn.fit_ensemble(
     lambda seed: geh.bnn.HybridNet(8, hidden=(50, 50), weights="point", seed=seed),
@@ -35,37 +41,40 @@ members = geh.bnn.fit_ensemble(
     progress=False,
 )
 posterior = geh.posterior.Ensemble(members)
-of_many = geh.GEHExplainer(members[0], posterior=posterior).explain(X, groups=2, progress=False)
-print(of_many)
+ensemble = geh.GEHExplainer(members[0], posterior=posterior).explain(X, groups=2, progress=False)
+print(ensemble)
 
 # %%
-# Both put the true pair first, by far. They differ in what they make of the others, which do not act together at all.
-# That their strength is above 0 tells little, as a strength is never below. The sign rule asks whether the signed
-# effects of a pair differ from 0; of 27 pairs without interaction it may pass one or two, at a level of 5 %. The one
-# network believes in more, because all of its draws share what this training happened to fit. The members do not share
-# it.
+# Comparison
+# ----------
+#
+# The true pair has by far the largest score in both. They differ in the other 27 pairs, which do not interact. A score
+# is never negative, so that its interval often excludes 0. The sign rule tests whether the signed means of the groups
+# differ from 0; at a level of 5 % it should pass one or two of 27. It passes more for the single network, because all
+# its draws share what this training has fitted to noise.
 
-for name, result in (("one network", of_one), ("eight networks", of_many)):
+results = {"one network": single, "eight networks": ensemble}
+for name, result in results.items():
     table = result.table(rule="sign")
-    found = table[table.significant]
-    print(f"{name}: {len(found)} of 28 pairs,", ", ".join(found.unit_i + "-" + found.unit_j))
+    passed = table[table.significant]
+    print(f"{name}: {len(passed)} of 28 pairs,", ", ".join(passed.unit_i + "-" + passed.unit_j))
 
 # %%
-# The picture shows the signed effects of the two pairs that the one network finds strongest, in each of the two
-# regions. The first is there. The second is not: all draws of the one network agree on it, the members differ.
+# The plot shows the signed effects in both groups, for the two strongest pairs of the single network. Only the first
+# one exists. On the second one all draws of the single network agree, while the members of the ensemble differ.
 
 figure, axes = plt.subplots(2, 2, figsize=(10, 4.5), sharex="col", layout="constrained")
-for row, (name, result) in zip(axes, (("one network", of_one), ("eight networks", of_many)), strict=True):
-    for ax, (i, j) in zip(row, of_one.ranking().top(2), strict=True):
+for row, (name, result) in zip(axes, results.items(), strict=True):
+    for ax, (i, j) in zip(row, single.ranking().top(2), strict=True):
         result.plot.regions(i, j, ax=ax).set_title(f"{i} and {j}, {name}")
 figure.savefig("ensemble.png", dpi=100)
 
 # %%
-# No posterior knows what all of its draws lack. The true strength of x0 and x1 follows from the second derivative of
-# 10 sin(pi x0 x1), and both answers stay below it, as the networks are smoother than the function. The ensemble comes
-# closer, at the price of eight trainings. It tells about inputs only, since hidden units of different networks do not
-# correspond.
+# No posterior includes an error that all its draws share. The true score of x0 and x1 follows from the second
+# derivative of 10 sin(pi x0 x1). Both results are below it, as the networks are smoother than the function; the
+# ensemble is closer, at the cost of eight trainings. Ensembles explain inputs only, because hidden units of different
+# networks do not correspond.
 
 angle = np.pi * X[:, 0] * X[:, 1]
 local = 10 * np.pi * (np.cos(angle) - angle * np.sin(angle))
-print(f"true strength: {np.abs(np.bincount(of_one.labels, weights=local)).sum() / len(X):.1f}")
+print(f"true score: {np.abs(np.bincount(single.labels, weights=local)).sum() / len(X):.1f}")

@@ -1,10 +1,10 @@
 """
-A Laplace approximation
-=======================
+A Laplace approximation as posterior
+====================================
 
-A network without dropout has no draws of its own. The laplace-torch library fits a Gaussian around its trained weights
-afterwards, and geh_explain draws from it: how sure is a plain network of the pairs it has learned? One option decides
-whether the draws are worth anything.
+A network without dropout has no draws of its own. laplace-torch fits a Gaussian around the trained weights, and
+``geh.posterior.Laplace`` draws from it. By default the draws are those of the linearised network, which makes the
+difference between a posterior that fits the data and one that does not.
 """
 
 import torch
@@ -15,11 +15,14 @@ from torch.utils.data import DataLoader, TensorDataset
 import geh_explain as geh
 from geh_explain.vision import torchvision
 
-torchvision("transforms")  # laplace-torch imports it; this way also where its operators do not match torch's build
+torchvision("transforms")  # imported by laplace-torch; this also works if its operators do not match the build of torch
 from laplace import Laplace  # noqa: E402
 
 # %%
-# A plain network, trained on Friedman's function, in which x0 and x1 alone act together.
+# Training
+# --------
+#
+# A network without dropout, trained on Friedman's function, in which only x0 and x1 interact.
 
 inputs, values = make_friedman1(n_samples=2500, n_features=6, noise=1.0, random_state=0)
 x, y = torch.tensor(inputs, dtype=torch.float32), torch.tensor(values, dtype=torch.float32)[:, None]
@@ -38,8 +41,11 @@ for _ in range(100):
 net.eval()
 
 # %%
-# The Gaussian over all weights needs the noise of the targets, taken from the residuals, and a prior, which is chosen
-# by the marginal likelihood.
+# Laplace approximation
+# ---------------------
+#
+# The Gaussian over all weights depends on the noise of the targets, estimated from the residuals, and on the precision
+# of the prior, which is chosen by the marginal likelihood.
 
 noise = float((net(x_train) - y_train).detach().std())
 la = Laplace(net, "regression", subset_of_weights="all", hessian_structure="full", sigma_noise=noise)
@@ -47,21 +53,24 @@ la.fit(DataLoader(TensorDataset(x_train, y_train), batch_size=100))
 la.optimize_prior_precision(method="marglik", n_steps=20)
 
 # %%
-# By default the draws are those of the *linearised* network, for which the approximation is meant. They fit new data
-# about as well as the network itself.
+# ``diagnose`` compares the draws with held-out targets. The draws of the linearised network have about the error of the
+# network itself.
 
 explainer = geh.GEHExplainer(net, posterior=geh.posterior.Laplace(la))
 print(explainer.diagnose(x_test, y=y_test, progress=False))
 
 # %%
-# Drawn weights put into the network as they are (``linearised=False``) leave the data behind: in this example their
-# error is many times the network's, and ``diagnose`` warns. So look there first, then at the scores.
+# With ``Laplace(la, linearised=False)`` the drawn weights are used in the network itself. In this example such draws
+# have many times the error of the network, and ``diagnose`` warns. Check this before reading scores.
+#
+# Scores
+# ------
 
 result = explainer.explain(x_test, groups=2, progress=False)
 print(result)
 
 # %%
-# The pair that is there is found; the sign rule agrees, and calls none of the fourteen others.
+# The true pair has the largest score. The sign rule passes this pair and none of the other 14.
 
 table = result.table(rule="sign")
 print(table[table.significant].round(3))

@@ -1,10 +1,10 @@
 """
-A posterior of your own: the Bayesian last layer
-================================================
+Your own posterior: a Bayesian last layer
+=========================================
 
-A posterior is a small class with one method, ``draws``. Here is one that costs next to nothing: the last layer of a
-network is a linear regression on hidden features, and a Bayesian linear regression has a posterior in closed form. We
-write it, check it, and see how much surer it gets with more data.
+A posterior is a class with the method ``draws``. The one of this example costs little: the last layer of a network is a
+linear regression on hidden features, and Bayesian linear regression has a posterior in closed form. The example defines
+the class, checks it on held-out rows, and compares it for two sizes of the data.
 """
 
 import contextlib
@@ -18,8 +18,11 @@ from torch import nn
 import geh_explain as geh
 
 # %%
-# A made-up function of six features. x0 and x1 act together with a strength of 2 everywhere, x2 and x3 with a half, and
-# the other two act alone. The network learns it from 600 rows, without dropout: it has no draws of its own.
+# Training
+# --------
+#
+# In this simulated function of six features, x0 and x1 interact with a score of 2 everywhere, x2 and x3 with 0.5, and
+# the other two have main effects only. The network is trained on 600 rows without dropout.
 
 torch.manual_seed(0)
 x = torch.randn(2200, 6)
@@ -34,59 +37,65 @@ for _ in range(100):
         optimiser.step()
 
 # %%
-# The class. ``draws`` yields context managers, inside each of which the network has other weights in its last layer.
-# The same seed gives the same draws, and whatever happens, the network has its own weights back afterwards.
+# The class
+# ---------
+#
+# ``draws`` yields context managers. Inside each of them the last layer has drawn weights; leaving it restores the
+# original ones, also after an exception. The same seed gives the same draws.
 
 
 class LastLayer:
-    """The last layer of ``net`` as a Bayesian linear regression of ``y`` on what enters it."""
+    """Posterior of the last layer: Bayesian linear regression of ``y`` on the layer's inputs."""
 
     def __init__(self, net, x, y):
         with torch.no_grad():
             features = net[:-1](x).double().numpy()
         self.regression = BayesianRidge().fit(features, y.numpy())
-        self.centre = features.mean(axis=0), float(y.mean())
+        self.mean_features = features.mean(axis=0)
+        self.mean_target = float(y.mean())
 
     def draws(self, model, n, seed):
-        """Yield n draws."""
+        """Yield n draws of the weights."""
         rng = np.random.default_rng(seed)
         for weight in rng.multivariate_normal(self.regression.coef_, self.regression.sigma_, n):
-            yield self.drawn(model[-1], weight)
+            yield self.replaced(model[-1], weight)
 
     @contextlib.contextmanager
-    def drawn(self, layer, weight):
-        """Give the layer other weights for a while."""
-        features, target = self.centre
-        before = layer.weight.data, layer.bias.data
+    def replaced(self, layer, weight):
+        """Give the layer drawn weights, and the bias that belongs to them, within the context."""
+        original_weight, original_bias = layer.weight.data, layer.bias.data
         layer.weight.data = torch.tensor(weight[None], dtype=torch.float32)
-        layer.bias.data = torch.tensor([target - features @ weight], dtype=torch.float32)
+        layer.bias.data = torch.tensor([self.mean_target - self.mean_features @ weight], dtype=torch.float32)
         try:
             yield
         finally:
-            layer.weight.data, layer.bias.data = before  # the very same tensors
+            layer.weight.data, layer.bias.data = original_weight, original_bias
 
     def __repr__(self):
         return "LastLayer()"
 
 
 # %%
-# The regression is fitted to rows that the network was not trained with, once to 100 of them and once to 1000. Do the
-# draws fit the last 600 rows, which nobody has seen, and do predictions fall within their intervals as often as they
-# should?
+# Check and scores
+# ----------------
+#
+# The regression is fitted to rows that the network was not trained on: once to 100 rows, once to 1000. ``diagnose``
+# compares the draws with the last 600 rows, which were not used at all.
 
-x_new, y_new, results = x[1600:], y[1600:], {}
+x_test, y_test, results = x[1600:], y[1600:], {}
 for rows in (100, 1000):
     posterior = LastLayer(net, x[600 : 600 + rows], y[600 : 600 + rows])
     explainer = geh.GEHExplainer(net, posterior=posterior)
-    print(f"{rows} rows:", explainer.diagnose(x_new, y=y_new, progress=False))
-    results[rows] = explainer.explain(x_new, groups=1, progress=False)
+    print(f"{rows} rows:", explainer.diagnose(x_test, y=y_test, progress=False))
+    results[rows] = explainer.explain(x_test, groups=1, progress=False)
 print(results[1000])
 
 # %%
-# With 1000 rows the draws fit a little better than the network itself, with 100 somewhat worse, and both are calibrated
-# well enough. With more rows the intervals are two to four times narrower, and the two true pairs come nearer to their
-# true strengths, the dashed lines. The hidden features are taken for given: what another training would have made of
-# them this posterior cannot know, so its intervals are too narrow rather than too wide.
+# With 1000 rows the draws have a smaller error than the network itself, with 100 rows a larger one; the coverage of the
+# predictive intervals is close to nominal in both cases. With more rows the intervals of the scores are two to four
+# times narrower, and the scores of the two true pairs are closer to the true values (dashed lines). The hidden features
+# are treated as fixed: the posterior does not include what another training would have made of them, so its intervals
+# are too narrow.
 
 figure, axes = plt.subplots(1, 2, figsize=(12, 3.6), sharex=True, layout="constrained")
 for ax, (rows, result) in zip(axes, results.items(), strict=True):

@@ -1,10 +1,10 @@
 """
-Models of scikit-learn, by differences
-======================================
+Boosted trees of scikit-learn
+=============================
 
-Forests and boosted trees have no derivatives. Differences between predictions take their place, and anything that
-predicts will do. Here boosted trees learn Friedman's function of ten features, in which only the first two act
-together, and bootstrap samples tell how sure the answer is.
+Trees have no derivatives. For models without derivatives, geh_explain uses mixed differences of predictions, so that
+any function that predicts can be explained. Here boosted trees are fitted to Friedman's function of ten features, in
+which only the first two interact. The uncertainty comes from bootstrap samples.
 """
 
 import matplotlib.pyplot as plt
@@ -19,11 +19,14 @@ X, y = make_friedman1(n_samples=3000, noise=1.0, random_state=0)
 X_train, X_test, y_train, y_test = X[:2500], X[2500:], y[:2500], y[2500:]
 
 # %%
-# One model is fitted to the data, and ten to rows drawn with replacement. The explainer calls a function: it gets a
-# tensor, and may return an array.
+# Training
+# --------
+#
+# One model is fitted to all training rows, and ten to bootstrap samples. The explainer is given functions from a tensor
+# of inputs to an array of predictions.
 
 trees = HistGradientBoostingRegressor(random_state=0).fit(X_train, y_train)
-print(f"R2 on rows that were not seen: {trees.score(X_test, y_test):.2f}")
+print(f"R2 on test rows: {trees.score(X_test, y_test):.2f}")
 
 refits = []
 for seed in range(10):
@@ -32,8 +35,11 @@ for seed in range(10):
 members = [lambda x, refit=refit: refit.predict(x.numpy()) for refit in refits]
 
 # %%
-# Each of the ten is one draw of the posterior. ``engine="auto"`` would take differences too, where it finds no
-# derivatives, and say so in a warning.
+# Explanation
+# -----------
+#
+# Each of the ten models is one draw of the posterior. ``engine="auto"`` would choose differences as well, with a
+# warning, because the predictions have no gradients.
 
 explainer = geh.GEHExplainer(
     lambda x: trees.predict(x.numpy()), engine="difference", posterior=geh.posterior.Ensemble(members)
@@ -42,23 +48,26 @@ result = explainer.explain(X_test, progress=False)
 print(result)
 
 # %%
-# The right pair leads by far. Nearly all pairs are significant, though. A score is an absolute value, which noise alone
-# moves away from 0, and trees fit a good deal of noise. The sign rule asks instead whether the models agree on the sign
-# of a pair's effect in any region, and leaves the right pair only.
+# The true pair has by far the largest score. Nearly all pairs are significant: a score is a mean of absolute values,
+# which is positive also if the trees have only fitted noise. The sign rule tests whether the signed mean of some group
+# differs from 0. Only the true pair passes it.
 
 table = result.table(rule="sign")
 print(table[table.significant])
 
 # %%
-# What the two features do together, without what each does alone. The picture in the middle is the mean of the ten
-# models, the one on the right is the true function, each with a scale of its own. Dots are the data. The shape is
-# right, and the corners are too flat.
+# Surface of the pair
+# -------------------
+#
+# A surface is the joint effect of two features without their main effects. The plot in the middle is the mean over the
+# ten models, the one on the right is computed from the true function; their colour scales differ. Dots are the data.
+# The trees reproduce the shape, with flatter corners.
 
-one = geh.posterior.PointEstimate()
-truth = geh.GEHExplainer(lambda x: 10 * torch.sin(torch.pi * x[:, 0] * x[:, 1]), posterior=one)
+point = geh.posterior.PointEstimate()
+truth = geh.GEHExplainer(lambda x: 10 * torch.sin(torch.pi * x[:, 0] * x[:, 1]), posterior=point)
 
 figure, axes = plt.subplots(1, 3, figsize=(15, 4.2), layout="constrained")
 result.plot.intervals(pairs=8, ax=axes[0])
 explainer.surface(X_test, pair=("x0", "x1"), progress=False).plot(ax=axes[1]).set_title("Boosted trees", size=10)
-truth.surface(X_test, pair=("x0", "x1"), progress=False).plot(ax=axes[2]).set_title("Truth", size=10)
+truth.surface(X_test, pair=("x0", "x1"), progress=False).plot(ax=axes[2]).set_title("True function", size=10)
 figure.savefig("sklearn_forest.png", dpi=100)

@@ -1,10 +1,10 @@
 """
-A small table, and how sure one can be
-======================================
+A Bayesian network for a small table
+====================================
 
-Ten measurements of 442 people predict how far their diabetes has gone a year later. Which of them act together? The
-table is small, so the second question matters as much: how sure are we? A Bayesian neural network is fitted in two
-lines and explained; then the answer is checked in three ways.
+The diabetes data of scikit-learn have ten measurements of 442 people, and a measure of disease progression one year
+later. This example fits a Bayesian network, ranks the pairs of measurements, and checks the posterior on held-out
+people. With so few rows the uncertainty matters as much as the ranking.
 """
 
 import numpy as np
@@ -18,53 +18,65 @@ X, y = people.data.iloc[order], people.target.iloc[order]
 X_train, y_train, X_test, y_test = X[:342], y[:342], X[342:], y[342:]
 
 # %%
-# ``HybridNet`` is a sum of linear main effects and a network for what features do together. It learns for each of its
-# nodes how often to drop it, and scales the columns itself, so that the table can stay as it is.
+# Training
+# --------
+#
+# ``HybridNet`` is the sum of linear main effects and an MLP for interactions. Its dropout rates are learned, one per
+# node. It scales inputs and targets itself, so the table is passed as it is.
 
 net = geh.bnn.HybridNet(10, hidden=(50, 50))
 print(geh.bnn.fit(net, X_train, y_train, progress=False))
 
 # %%
-# Every draw of the dropout masks is one network, and has its own scores. ``scale="std"`` multiplies each feature by
-# its standard deviation: a score tells by how much the effect of one feature changes when the other one moves by its
-# usual spread, both in units of the target.
+# Scores
+# ------
+#
+# Each draw of the dropout masks is one network with its own scores. ``scale="std"`` multiplies each feature by its
+# standard deviation: a score is then the change in the effect of one feature (per standard deviation) when the other
+# one increases by a standard deviation, in units of the target.
 
 explainer = geh.GEHExplainer(net)
 result = explainer.explain(X, scale="std", progress=False)
 print(result)
 
 # %%
-# Body mass and blood pressure lead. The columns low and high are the 95 % credible interval of the strength, and a
-# pair is called significant if it excludes 0. But a strength is an absolute value, which chance alone moves away from
-# 0. The sign rule asks instead whether the *signed* effects differ from 0, region by region.
+# Body mass index and blood pressure have the largest score. A pair is significant if the 95 % interval of its score
+# excludes 0. A score is a mean of absolute values, which is positive also where there is no interaction. The sign rule
+# tests the *signed* means of the groups instead.
 
 print(result.table(rule="sign").head(5).round(3))
 print(result.regions("bmi", "bp").round(2))
 
 # %%
-# The effect is positive in both regions: for the network, high blood pressure is worse news for those who are heavy.
+# The effect is positive in both groups: in this network, the effect of blood pressure is larger for people with a
+# higher body mass index.
 #
-# All of this is only as good as the posterior. ``diagnose`` looks at people whom the network has not seen. Each draw
-# should err about as much as the network itself, and the intervals should hold the share of targets that they promise.
+# Check of the posterior
+# ----------------------
+#
+# Intervals and p-values are only as good as the posterior. ``diagnose`` compares it with held-out targets. The error of
+# a draw should be close to that of the network itself, and predictive intervals should contain the nominal share of the
+# targets.
 
 print(explainer.diagnose(X_test, y=y_test, progress=False))
 
 # %%
-# Both hold, as far as a hundred people can tell. Still, dropout masks know little of other solutions that would fit as
-# well, and are too sure of weak pairs. Gaussian weights are more careful: their draws differ more, and only the mean
-# of the draws predicts as well. In the same regions body mass and blood pressure lead there too, and fewer pairs pass.
+# Both hold, within the accuracy that a hundred people allow. Even so, dropout masks underestimate the uncertainty of
+# weak pairs, because all of them belong to one solution. Independent Gaussian weights have a wider posterior: single
+# draws have larger errors, while the mean over draws predicts as well. With the same groups the same pair leads, and
+# fewer pairs pass the sign rule.
 
 gaussian = geh.bnn.HybridNet(10, hidden=(50, 50), weights="gaussian")
 geh.bnn.fit(gaussian, X_train, y_train, progress=False)
-careful = geh.GEHExplainer(gaussian)
-print(careful.diagnose(X_test, y=y_test, progress=False))
-second = careful.explain(X, groups=result.labels, scale="std", progress=False)
-print(second.table(rule="sign").head(5).round(3))
-for name, answer in (("dropout", result), ("Gaussian", second)):
-    print(name, "weights:", answer.table(rule="sign").significant.sum(), "of 45 pairs pass the sign rule")
+gaussian_explainer = geh.GEHExplainer(gaussian)
+print(gaussian_explainer.diagnose(X_test, y=y_test, progress=False))
+gaussian_result = gaussian_explainer.explain(X, groups=result.labels, scale="std", progress=False)
+print(gaussian_result.table(rule="sign").head(5).round(3))
+for name, scores in (("dropout", result), ("Gaussian", gaussian_result)):
+    print(name, "weights:", scores.table(rule="sign").significant.sum(), "of 45 pairs pass the sign rule")
 
 # %%
-# The picture shows the strongest pairs of the first network: thick lines are 50 % intervals, thin ones 95 %.
+# The plot shows the strongest pairs of the first network: thick lines are 50 % intervals, thin lines 95 % intervals.
 
 figure = result.plot.intervals(pairs=10).figure
 figure.savefig("tabular_regression.png", dpi=100)

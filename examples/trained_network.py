@@ -1,10 +1,10 @@
 """
-A network that is already trained
-=================================
+Inputs of a trained network
+===========================
 
-You have a trained torch network, with ReLU and dropout as usual, and want to know which of its inputs act together. No
-training again, no change of the code: three lines explain it. Here the network predicts how plants grow in simulated
-fields, so that the right answer is known, and afterwards it is exactly what it was.
+This example explains a trained torch network with ReLU and dropout: which of its inputs interact? The network is not
+retrained and not changed. It predicts the growth of plants in simulated fields, so that the true interactions are
+known.
 """
 
 import copy
@@ -18,8 +18,12 @@ from torch import nn
 import geh_explain as geh
 
 # %%
-# Take this part for your own. Light helps, but only with the right amount of water: too little and too much are both
-# bad. Warmth, soil and wind act alone, and the slope of the field does nothing.
+# Data and network
+# ----------------
+#
+# Replace this part by your own network and data. Growth depends on the product of light and a function of water that
+# has its maximum at 0.5, so that the interaction of the two is positive in dry fields and negative in wet ones. Warmth,
+# soil and wind have main effects only, and slope has no effect.
 
 rng = np.random.default_rng(0)
 fields = pd.DataFrame(rng.uniform(size=(3000, 6)), columns=["water", "light", "warmth", "soil", "wind", "slope"])
@@ -41,37 +45,45 @@ net.eval()
 before = copy.deepcopy(net.state_dict())
 
 # %%
-# The three lines. The dropout of the network serves as posterior, and its ReLUs are smoothed while it is explained, as
-# their second derivative is zero almost everywhere. The names come from the table's columns.
+# Explanation
+# -----------
+#
+# The posterior is MC dropout, as the network has dropout. ReLU has a second derivative of 0 almost everywhere, so it is
+# replaced by a smooth function during the explanation. The units have the names of the table's columns.
 
 explainer = geh.GEHExplainer(net)
 result = explainer.explain(fields[2000:], progress=False)
 print(result)
 
 # %%
-# Water and light lead by far. Most other pairs are significant as well, which says that the network uses them a
-# little, as a fitted network does; the mean says how little.
+# Water and light have by far the largest score. Most other pairs are significant too: the interval of their score
+# excludes 0, as a fitted network uses nearly all pairs a little. This rule does not say whether the data support a
+# pair; the column ``mean`` shows that their scores are small.
 #
-# Where does the pair act, and in which direction? Regions are found by themselves, or are named by you: one label for
-# each row.
+# Sign by group
+# -------------
+#
+# By default points are grouped by clustering. Labels, one per row, define groups of your own.
 
-ground = np.where(fields.water[2000:] < 0.5, "dry", "wet")
-named = explainer.explain(fields[2000:], groups=ground, progress=False)
-print(named.regions("water", "light").round(1))
+moisture = np.where(fields.water[2000:] < 0.5, "dry", "wet")
+by_moisture = explainer.explain(fields[2000:], groups=moisture, progress=False)
+print(by_moisture.regions("water", "light").round(1))
 
 # %%
-# In dry fields more water makes light worth more, in wet ones less, as it was simulated; an average over all fields
-# would have cancelled. The true means are about 8 and -8. A network that was trained with dropout is smoother than
-# that, and the intervals are about the network, not about the fields.
+# The interaction is positive in dry fields and negative in wet ones, as simulated. The true means are about 8 and -8; a
+# network trained with dropout is smoother than the function, and the intervals describe the network, not the function.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), width_ratios=(1, 1.1), layout="constrained")
-named.plot.heatmap(ax=left)
-named.plot.regions("water", "light", ax=right)
+by_moisture.plot.heatmap(ax=left)
+by_moisture.plot.regions("water", "light", ax=right)
 figure.savefig("trained_network.png", dpi=100)
 
 # %%
-# The network was borrowed: weights and mode are what they were, and no hook has stayed behind.
+# The network after the explanation
+# ---------------------------------
+#
+# Weights and mode are unchanged, and no hooks remain.
 
 print("same weights:", all(torch.equal(value, before[name]) for name, value in net.state_dict().items()))
-print("still in eval mode:", not any(module.training for module in net.modules()))
-print("hooks left:", sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in net.modules()))
+print("in eval mode:", not any(module.training for module in net.modules()))
+print("hooks:", sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in net.modules()))

@@ -1,10 +1,10 @@
 """
-Which words of a sentence act together
-======================================
+Words of a sentence
+===================
 
-A small transformer reads reviews such as *film was not good but plot looked really fresh*, and tells how kind they are.
-A negation turns the adjective after it around, and leaves the other adjective alone. Does the network read it so? We
-ask which positions of the sentence act together, and see two pairs among 36.
+A small transformer predicts the sentiment of reviews such as *film was not good but plot looked really fresh*. A
+negation changes the sign of the adjective after it, and does not affect the other adjective. This example ranks the
+pairs of positions in the sentence; two of 36 pairs interact.
 """
 
 import matplotlib.pyplot as plt
@@ -14,18 +14,21 @@ from torch import nn
 import geh_explain as geh
 
 # %%
-# Nine positions with two words each make 512 sentences. Either half of a review is worth 1 or -1, and *not* and
-# *hardly* change its sign.
+# Training
+# --------
+#
+# Nine positions with two words each give 512 sentences. Each half of a review contributes 1 or -1 to its sentiment; the
+# words *not* and *hardly* change the sign.
 
 slots = ["film/book", "was/is", "not/very", "bad/good", "and/but", "cast/plot", "looked/seemed"]
 slots += ["hardly/really", "stale/fresh"]
 choices = torch.cartesian_prod(*[torch.arange(2)] * 9)
-sentences = 2 * torch.arange(9) + choices  # numbers of words
+sentences = 2 * torch.arange(9) + choices  # indices of words
 signs = 2.0 * choices - 1
-kindness = signs[:, 2] * signs[:, 3] + signs[:, 7] * signs[:, 8]
+sentiment = signs[:, 2] * signs[:, 3] + signs[:, 7] * signs[:, 8]
 
 
-class Reader(nn.Module):
+class SentimentModel(nn.Module):
     """A transformer whose embedding has one number per word."""
 
     def __init__(self, width=16):
@@ -43,7 +46,7 @@ class Reader(nn.Module):
 
 
 torch.manual_seed(0)
-net = Reader()
+net = SentimentModel()
 shuffled = torch.randperm(512)
 train, test = shuffled[:384], shuffled[384:]
 optimiser = torch.optim.AdamW(net.parameters(), lr=5e-3)
@@ -51,18 +54,22 @@ schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 100)
 for _ in range(100):
     for batch in train[torch.randperm(384)].split(64):
         optimiser.zero_grad()
-        nn.functional.mse_loss(net(sentences[batch]), kindness[batch]).backward()
+        nn.functional.mse_loss(net(sentences[batch]), sentiment[batch]).backward()
         optimiser.step()
     schedule.step()
 net.eval()
 with torch.no_grad():
-    right = (net(sentences[test]).round() == kindness[test]).float().mean()
-print(f"right for {right:.0%} of the sentences it has not seen")
+    correct = (net(sentences[test]).round() == sentiment[test]).float().mean()
+print(f"accuracy on test sentences: {correct:.0%}")
 
 # %%
-# Units are the positions of the sentence, at the output of the embedding. Between two words there is nothing, so the
-# slope at a word says little. Differences let each word jump to the other one of its position instead: what do *not*
-# and *good* do together, beyond what each does alone? The dropout of the network serves as posterior.
+# Scores
+# ------
+#
+# The units are the positions of the sentence, at the output of the embedding. Values between two words do not occur, so
+# that derivatives at a word mean little. ``Difference(discrete=...)`` replaces each word by the other word of its
+# position, and measures the joint effect of two replacements minus the sum of the single effects. The posterior is the
+# dropout of the network.
 
 explainer = geh.GEHExplainer(
     net, layer="embedding", units=geh.units.Tokens(), engine=geh.engines.Difference(discrete=list(range(9)))
@@ -71,12 +78,12 @@ result = explainer.explain(sentences[test], groups=1, draws=30, names=slots, sca
 print(result)
 
 # %%
-# Each negation acts together with its own adjective. In units of the words' standard deviations the true strength of
-# both pairs is 1, and that of all others 0. Some of those are significant as well, but very small: the strongest pair
-# that should not be there is some twenty times weaker than the two that should.
+# Each negation interacts with the adjective after it. In units of the words' standard deviations the true score is 1
+# for these two pairs and 0 for all others. The third largest score is about twenty times smaller. A few of the other
+# pairs have an interval that excludes 0.
 #
-# ``Tokens`` moves all numbers of a token by the same amount. With one number per word that is a change of word. In a
-# wide embedding it is one direction among many, and need not mean anything.
+# ``Tokens`` shifts all numbers of a token by the same amount. With one number per word this is a change of word. In a
+# wider embedding it is one direction of many, and may be meaningless.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), width_ratios=(1, 1.1), layout="constrained")
 result.plot.heatmap(ax=left)

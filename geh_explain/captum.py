@@ -1,4 +1,7 @@
-"""Interactions the way Captum works: construct once with a forward function, then call ``attribute``.
+"""Interactions with the interface of Captum: construct once with a forward function, then call ``attribute``.
+
+The classes inherit from Captum's own base classes, so that they work inside ``NoiseTunnel`` and wherever Captum expects
+an attribution method. Attributions are matrices: one entry per pair of features or units.
 
 >>> import torch
 >>> from geh_explain.captum import InputHessian
@@ -33,21 +36,29 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def _as_in_captum(attribute: _Method) -> _Method:
-    """Let NoiseTunnel find the method below its wrapper, where it looks."""
+    """Wrap a method: NoiseTunnel calls ``attribute.__wrapped__`` of the method that it is given."""
 
     @wraps(attribute)
-    def called(*arguments: Any, **options: Any) -> Any:
+    def wrapper(*arguments: Any, **options: Any) -> Any:
         return attribute(*arguments, **options)
 
-    return called  # type: ignore[return-value]
+    return wrapper  # type: ignore[return-value]
 
 
 class InputHessian(GradientAttribution):  # type: ignore[misc]
-    """Interactions of all pairs of input features, for each example.
+    """Interactions of all pairs of input features, for each example: H_ij(x) = d2 f(x) / dx_i dx_j.
 
-    ``units``, ``output``, ``smooth`` and ``engine`` are those of :class:`~geh_explain.GEHExplainer`. Dropout is off, as
-    in eval mode; :class:`GroupExpectedHessian` knows about uncertainty.
+    Dropout is off, as in eval mode; :class:`GroupExpectedHessian` gives uncertainty.
 
+    Parameters
+    ----------
+    forward_func
+        A module, or a function that returns one output or several per example.
+    units, output, smooth, engine
+        As in :class:`~geh_explain.GEHExplainer`.
+
+    Examples
+    --------
     >>> import torch
     >>> from geh_explain.captum import InputHessian
     >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
@@ -71,17 +82,27 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
 
     @_as_in_captum
     def attribute(self, inputs: Any, target: Target = None, additional_forward_args: Any = None) -> Any:
-        """Return d2 output / dx_i dx_j of each example (N, D, D), with a zero diagonal.
+        """Return the Hessian of each example (N, D, D), with a zero diagonal.
 
-        D counts the features of an example, or the ``units``. A tuple of inputs gives a tuple, as in Captum: of each
-        input the rows (N, its own features, D), against the features of all inputs one after the other.
+        Parameters
+        ----------
+        inputs
+            Tensor (N, ...), or a tuple of tensors with one row per example.
+        target, additional_forward_args
+            As in Captum.
+
+        Returns
+        -------
+        Tensor or tuple of Tensor
+            D is the number of features of an example, or of ``units``. For a tuple of inputs a tuple: for each input
+            the rows of its own features (N, D_k, D) against the concatenated features of all inputs.
         """
         interactions = _local(self._explainer, inputs, target, additional_forward_args)
         if not isinstance(inputs, tuple):
             return interactions
         if self._explainer._setup.units is not None:
             return (interactions,)
-        return torch.split(interactions, [each[0].numel() for each in inputs], dim=1)
+        return torch.split(interactions, [tensor[0].numel() for tensor in inputs], dim=1)
 
     @property
     def multiplies_by_inputs(self) -> bool:
@@ -92,9 +113,17 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
 class LayerHessian(LayerAttribution, GradientAttribution):  # type: ignore[misc]
     """Interactions of all pairs of units of a layer, for each example.
 
-    ``layer`` is a module, its dotted name, or a :class:`~geh_explain.Layer` for one of several outputs or calls. Units
-    are neurons, or whole channels of a feature map; ``units`` says otherwise.
+    Parameters
+    ----------
+    forward_func
+        The model, or a function that calls ``layer``.
+    layer
+        A module, its dotted name, or a :class:`~geh_explain.Layer` for one of several outputs or calls.
+    units, output, smooth, engine
+        As in :class:`~geh_explain.GEHExplainer`; units are neurons, or channels of feature maps, by default.
 
+    Examples
+    --------
     >>> import torch
     >>> from geh_explain.captum import LayerHessian
     >>> net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4), torch.nn.Sigmoid())
@@ -129,10 +158,17 @@ class LayerHessian(LayerAttribution, GradientAttribution):  # type: ignore[misc]
 
 
 class GroupExpectedHessian(GradientAttribution):  # type: ignore[misc]
-    """Global interactions, with their uncertainty: one number for each pair, over all examples.
+    """Global interactions with their uncertainty: one number for each pair, over all examples.
 
-    Arguments are those of :class:`~geh_explain.GEHExplainer`.
+    Parameters
+    ----------
+    forward_func
+        The model, or a function.
+    layer, units, output, posterior, smooth, engine
+        As in :class:`~geh_explain.GEHExplainer`.
 
+    Examples
+    --------
     >>> import torch
     >>> from geh_explain.captum import GroupExpectedHessian
     >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Dropout(), torch.nn.Linear(8, 2))
@@ -181,7 +217,7 @@ class GroupExpectedHessian(GradientAttribution):  # type: ignore[misc]
     def explain(
         self, inputs: Any, target: Target = None, additional_forward_args: Any = None, **options: Any
     ) -> Interactions:
-        """Return everything: intervals, tables, regions, pictures, the page."""
+        """Return the complete result, with intervals, tables, plots and the report."""
         options = {"progress": False, **options}
         return self._explainer.explain(inputs, target, additional_forward_args, **options)
 
@@ -192,7 +228,7 @@ class GroupExpectedHessian(GradientAttribution):  # type: ignore[misc]
 
 
 class _Function(nn.Module):
-    """A function that calls a layer somewhere, which is all that Captum asks for."""
+    """A function together with a layer that it calls, as a module in which the layer can be found."""
 
     def __init__(self, function: Callable[..., Any], layer: nn.Module) -> None:
         super().__init__()
@@ -210,11 +246,11 @@ def _explainer(forward_func: Any, layer: str | nn.Module | Layer | None, **optio
 
 
 def _local(explainer: GEHExplainer, inputs: Any, target: Target, additional_forward_args: Any) -> Tensor:
-    """Return the interactions at every point (N, D, D): groups of one point each."""
+    """Return the interactions at every point (N, D, D), by making each point a group of its own."""
     first = inputs[0] if isinstance(inputs, tuple) and inputs else inputs
     if not isinstance(first, Tensor):
         raise GEHTypeError(f"inputs is a {type(first).__name__}; give a tensor, or a tuple of tensors, as in Captum.")
-    found = explainer.explain(
+    result = explainer.explain(
         inputs,
         target,
         additional_forward_args,
@@ -223,8 +259,8 @@ def _local(explainer: GEHExplainer, inputs: Any, target: Target, additional_forw
         progress=False,
         distributed=False,
     )
-    count = len(found.names)
-    i, j = np.triu_indices(count, 1)
-    matrices = torch.zeros(len(first), count, count, dtype=first.dtype, device=first.device)
-    matrices[:, i, j] = torch.as_tensor(found.signed[0]).to(matrices)
+    n_units = len(result.names)
+    i, j = np.triu_indices(n_units, 1)
+    matrices = torch.zeros(len(first), n_units, n_units, dtype=first.dtype, device=first.device)
+    matrices[:, i, j] = torch.as_tensor(result.signed[0]).to(matrices)
     return matrices + matrices.mT

@@ -53,7 +53,7 @@ class GEHExplainer:
     """Finds which pairs of inputs, or of hidden units, interact in a trained network.
 
     The local interaction of units i and j at a point x is H_ij(x) = d2 f / du_i du_j, for one scalar output f of the
-    network. :meth:`explain` averages it over groups of points and over draws of a posterior:
+    network. :meth:`explain` averages it over groups of points and over draws of a posterior::
 
         GEH_ij = sum over groups m of (n_m / N) |mean over x in group m of H_ij(x)|.
 

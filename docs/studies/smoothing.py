@@ -1,6 +1,7 @@
-"""How sharp should the smooth stand-in for a ReLU be? Writes smoothing.csv, ../images/smoothing.png and smoothing.md.
+"""How scores depend on the sharpness of the softplus that replaces ReLU.
 
-Run with ``python docs/studies/smoothing.py``; it takes less than a minute.
+``python docs/studies/smoothing.py`` writes smoothing.csv, ../images/smoothing.png and smoothing.md. It takes less
+than a minute.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ def _label_change(ax: Any) -> None:
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_minor_locator(NullLocator())
-    ax.set_xlabel(r"sharpness $\beta$ of the softplus that stands for ReLU")
+    ax.set_xlabel(r"sharpness $\beta$ of the softplus that replaces ReLU")
 
 
 # The page
@@ -215,23 +216,23 @@ class Words:
 
 
 def page(table: pd.DataFrame) -> str:
-    """Say what the numbers mean."""
+    """Return the page as Markdown."""
     words, auto = Words(table), table[table["smooth"] == "auto"]
     own = [f"{value:.3f}" for value in words.values("own", "auto")]
     fit = math.floor(1e4 * table["fit"].min()) / 100
     error = 100 * (auto["score"] / auto["own"] - 1).abs().max()
     blocks = [
-        "# How sharp should the smooth ReLU be?",
+        "# Sharpness of the smoothed ReLU",
         """The output of a ReLU network is made of flat facets. Its second derivative is 0 on every facet and
         infinite on the folds between them, so the Hessian at a data point is 0, whatever the network has learnt: all
-        its curvature sits on the folds. While explaining, geh_explain therefore lets a softplus of sharpness β stand
-        for each ReLU. It spreads the curvature of a fold over a strip about 1/β wide, and the data points in that
-        strip see some of it. Averaged over the data this is a kernel estimate, and **1/β is its bandwidth**. Like
-        every bandwidth it is a compromise:""",
-        """- **β too small: biased.** The strips are so wide that they run into each other and past the edge of the
-        data. What is explained is no longer the network.""",
-        """- **β too large: noisy.** The strips are so narrow that few points lie in any of them. The score rests on
-        those few, and another sample of the same data gives another score.""",
+        its curvature is on the folds. While explaining, geh_explain therefore replaces each ReLU by a softplus of
+        sharpness β. The softplus spreads the curvature of a fold over a strip about 1/β wide, which contains data
+        points. Averaged over the data this is a kernel estimate, and **1/β is its bandwidth**. It trades bias against
+        variance:""",
+        """- **β too small: biased.** The strips are so wide that they overlap and extend beyond the edge of the
+        data. The explained function is no longer the network.""",
+        """- **β too large: noisy.** The strips are so narrow that few points lie in any of them. The score depends
+        on those few, and another sample of the same data gives another score.""",
         "## The experiment",
         f"""The truth is y = x0·x1 + x2, with four inputs of variance 1: only x0 and x1 interact, and their second
         derivative is 1 everywhere. Pure ReLU networks with two hidden layers of 64 units learn it, {len(SEEDS)} from
@@ -242,17 +243,17 @@ def page(table: pd.DataFrame) -> str:
 geh.GEHExplainer(net, smooth=beta, posterior=PointEstimate()).explain(x, groups=1)
 ```""",
         "![Score of the true pair, largest false pair and change of the output against beta](../images/smoothing.png)",
-        f"""A network is not the truth. Its own mean curvature can be had without smoothing and without any derivative:
-        for normal inputs it is E[x0·x1·f(x)] (Stein's identity), for uniform ones the mixed difference of f over the
-        corners of the square. It is {own[0]} for the networks with normal inputs, and {own[1]} for those with uniform
-        ones, which do not quite rise and fall to the truth in the corners. This is what a good β should find.""",
-        "## What came out",
+        f"""The network differs from the truth. Its own mean curvature can be computed without smoothing and
+        derivatives: for normal inputs it is E[x0·x1·f(x)] (Stein's identity), for uniform ones the mixed difference of
+        f over the corners of the square. It is {own[0]} for the networks with normal inputs, and {own[1]} for those
+        with uniform ones, which fit the truth less well in the corners. A good β reproduces these values.""",
+        "## Results",
         f"""Means over {len(SEEDS)} networks each. The noise is the standard deviation of the score from one sample of
         {POINTS} points to the next; the change is that of the output, in units of its spread.""",
         "\n".join([HEADER, "|---" * 9 + "|", *map(words.row, SHOWN)]),
         f"""- At β = 0.5 the scores are {words.both("score", "0.5", 2)}, and the output has moved by
-        {words.percent("0.5", 0)} of its spread. There is hardly any noise: it is a precise answer to another
-        question. A warning says so.""",
+        {words.percent("0.5", 0)} of its spread. There is hardly any noise, but the explained
+        function differs from the network. `explain` warns.""",
         f"""- At β = 100 the scores are {words.both("score", "100")} on average, but from sample to sample they vary by
         {words.both("noise", "100")} (one standard deviation), and the largest false pair has grown to
         {words.both("false_pair", "100")}.""",
@@ -261,12 +262,12 @@ geh.GEHExplainer(net, smooth=beta, posterior=PointEstimate()).explain(x, groups=
         each within {error:.1f} % of the network's own curvature. The noise is {words.both("noise", "auto")}, the
         largest false pair {words.both("false_pair", "auto")}, and the output moves by {words.percent("auto")} of its
         spread.""",
-        "## What to do with it",
+        "## Recommendation",
         f"""Leave `smooth="auto"` unless a warning says that smoothing changed the network.
-        `result.settings["smoothed"]` tells which functions were smoothed, how sharply, and how far the output moved.
-        To be sure, explain again with half and with twice that β. Here β = 7 gives {words.both("score", "7")}, and
-        β = 30 gives {words.both("score", "30")}. A score that stays is a property of the network, one that moves is
-        one of β.""",
+        `result.settings["smoothed"]` contains the smoothed functions, their sharpness and the change of the output.
+        To check a score, explain again with half and with twice that β. Here β = 7 gives {words.both("score", "7")},
+        and β = 30 gives {words.both("score", "30")}. A score that does not depend on β is a property of the
+        network.""",
         "*Written by `python docs/studies/smoothing.py`; the numbers are in `smoothing.csv`.*",
     ]
     return "\n\n".join(map(_wrapped, blocks)).replace(".\n\n- ", ".\n- ") + "\n"

@@ -30,7 +30,7 @@ _ROUNDING = 1e-5
 class AblationCheck:
     """Agreement of scores with the joint effects of switching units off.
 
-    For a pair (i, j) and a point x, with ``x/i`` the point whose unit i is at its baseline b_i,
+    For a pair (i, j) and a point x, with ``x/i`` the point whose unit i is at its baseline b_i::
 
         predicted = score_ij * mean over x of |x_i - b_i| |x_j - b_j|,
         observed  = mean over x of |f(x) - f(x/i) - f(x/j) + f(x/ij)|.

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geh_explain._validation import check_positive
 from geh_explain.bnn.layers import LinearMap, check_linear_map, input_nodes, squared_norms
 from geh_explain.errors import GEHValueError
 
@@ -169,10 +170,8 @@ class ConcreteDropout(nn.Module):
             raise GEHValueError(f"ConcreteDropout: per={per!r} is unknown; use 'node' or 'layer'.")
         if not 0 < p < 1:
             raise GEHValueError(f"ConcreteDropout: p={p!r}, the initial dropout rate, must lie between 0 and 1.")
-        if not temperature > 0 or not length_scale > 0:
-            raise GEHValueError(
-                f"ConcreteDropout: temperature={temperature!r} and length_scale={length_scale!r} must be positive."
-            )
+        check_positive("ConcreteDropout: temperature", temperature)
+        check_positive("ConcreteDropout: length_scale", length_scale)
         self.layer = check_linear_map("ConcreteDropout", layer)
         nodes = input_nodes(layer) if per == "node" else 1
         self.drop = NodeDropout(nodes, p, temperature, hard, last=isinstance(layer, nn.Linear))

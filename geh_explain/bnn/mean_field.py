@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geh_explain._validation import check_positive
 from geh_explain.bnn.layers import LinearMap, check_linear_map
-from geh_explain.errors import GEHValueError
 
 #: Smallest variance of an output; the gradient of the square root is infinite at 0.
 _MIN_VARIANCE = 1e-16
@@ -67,8 +67,9 @@ class MeanField(nn.Module):
     def __init__(self, layer: LinearMap, *, std: float = 0.01, prior: float | None = None) -> None:
         super().__init__()
         self.layer = check_linear_map("MeanField", layer)
-        if not std > 0 or not (prior is None or prior > 0):
-            raise GEHValueError(f"MeanField: std={std!r} and prior={prior!r} must be positive.")
+        check_positive("MeanField: std", std)
+        if prior is not None:
+            check_positive("MeanField: prior", prior)
         if layer.bias is None:
             self.register_parameter("log_std_bias", None)
         else:

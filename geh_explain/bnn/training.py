@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from geh_explain._validation import check_int
+from geh_explain._validation import check_int, check_positive
 from geh_explain.bnn.data import Table, TableReader, check_columns
 from geh_explain.bnn.history import History
 from geh_explain.bnn.hybrid import HybridNet
@@ -120,8 +119,8 @@ def fit(
         epochs=check_int("epochs", epochs, 1),
         patience=check_int("patience", patience, 1),
         batch_size=automatic_size if batch_size is None else check_int("batch_size", batch_size, 1),
-        lr=_check_positive("lr", lr),
-        temperature=_check_positive("temperature", temperature),
+        lr=check_positive("lr", lr),
+        temperature=check_positive("temperature", temperature),
         heteroscedastic=heteroscedastic,
         seed=seed,
         progress=progress,
@@ -187,13 +186,6 @@ def _set_scales(net: HybridNet, table: Table, heteroscedastic: bool) -> None:
         shift, stretch = torch.cat([shift, 2 * stretch.log()]), torch.cat([stretch, torch.ones_like(stretch)])
     net.shift.copy_(shift)
     net.stretch.copy_(stretch)
-
-
-def _check_positive(name: str, value: float) -> float:
-    """Return the argument ``name`` as a float if it is positive and finite."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise GEHValueError(f"{name}={value!r} must be a positive number.")
-    return float(value)
 
 
 @contextmanager

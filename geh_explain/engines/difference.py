@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from geh_explain._types import Floats, Ints
+from geh_explain._validation import check_positive
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.sums import GroupSums
@@ -82,9 +83,7 @@ class Difference(Engine):
     discrete: str | Sequence[int] = "detect"
 
     def __post_init__(self) -> None:
-        step = self.step
-        if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 < step < float("inf"):
-            raise GEHValueError(f"Difference: step={step!r} must be a positive number of standard deviations.")
+        check_positive("Difference: step", self.step, "a positive number of standard deviations")
         if isinstance(self.baseline, str) and self.baseline != "mean":
             raise GEHValueError(
                 f"Difference: baseline={self.baseline!r} is unknown; use None, a number, 'mean' or a list."

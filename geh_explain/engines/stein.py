@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from geh_explain._types import Floats, Ints
-from geh_explain._validation import check_int
+from geh_explain._validation import check_int, check_positive
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.sums import GroupSums
-from geh_explain.errors import GEHRuntimeError, GEHValueError
+from geh_explain.errors import GEHRuntimeError
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments
 from geh_explain.posterior.protocols import seed_of_draw
@@ -76,9 +76,7 @@ class Stein(Engine):
     samples: int = 8
 
     def __post_init__(self) -> None:
-        noise = self.noise
-        if isinstance(noise, bool) or not isinstance(noise, (int, float)) or not 0 < noise < float("inf"):
-            raise GEHValueError(f"Stein: noise={noise!r} must be a positive number of standard deviations.")
+        check_positive("Stein: noise", self.noise, "a positive number of standard deviations")
         check_int("samples", self.samples, 2)
 
     def start(self, cut: Cut, limits: Limits) -> SteinRun:

@@ -264,6 +264,17 @@ class Cut:
         outputs, activations = self._shifted_outputs(rows, self.zeros(rows), keep_activations=True)
         return self.activations(rows) if activations is None else activations, outputs
 
+    @torch.no_grad()
+    def replaces_shared_memory(self, rows: Rows) -> bool:
+        """Return whether the outputs change where the layer's output is replaced by an equal tensor.
+
+        They do if the output shares memory with a tensor that the model changes in place elsewhere: the replacement
+        does not take part in that change.
+        """
+        return self.layer is not None and not torch.equal(
+            self.all_outputs(rows), self.all_outputs(rows, self.zeros(rows))
+        )
+
     # The forward pass.
 
     def _shifted_outputs(
@@ -339,7 +350,8 @@ class Cut:
             torch.set_grad_enabled(t.requires_grad)
             view.pause()
             if keep_activations and first is None:
-                first = activations
+                # A copy: the model may change the tensor in place further above.
+                first = activations.clone()
             shifted = activations + self.units.shift(t, self.shape)
             view.enter((activations,), (shifted,))
             return self.layer_ref.replaced(out, shifted)

@@ -41,10 +41,13 @@ def check_row_independence(cut: Cut, rows: Rows, alone: Tensor) -> None:
 
 
 def _refuse_random(cut: Cut, rows: Rows, outputs: Tensor, tolerance: Tensor) -> None:
-    """Raise if the same rows give other outputs than before."""
+    """Raise if the same rows give other outputs than before.
+
+    They are computed twice: a model that alternates between two states would repeat itself once.
+    """
     with torch.no_grad():
-        repeated = cut.outputs(rows)
-    if bool(((outputs - repeated).abs() > tolerance).any()):
+        repeated = [cut.outputs(rows) for _ in range(2)]
+    if any(bool(((outputs - values).abs() > tolerance).any()) for values in repeated):
         raise GEHRuntimeError(
             "model: the same rows gave different outputs twice, so it is not one function; put the networks inside "
             "a callable into eval mode, or pass posterior=geh_explain.posterior.Stochastic()."

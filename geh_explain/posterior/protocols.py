@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
@@ -150,12 +150,13 @@ def _iterate(posterior: Posterior, model: nn.Module, n: int, seed: int) -> Itera
     draws: Any = posterior.draws(model, n, seed)
     if draws is None:
         return iter(())
-    if not isinstance(draws, Iterable):
+    try:
+        return iter(draws)
+    except TypeError as error:
         raise GEHTypeError(
             f"posterior={posterior!r}: draws(model, n, seed) returned a {type(draws).__name__}; it must be a generator "
             "or a list of context managers."
-        )
-    return iter(draws)
+        ) from error
 
 
 def _enter_each(

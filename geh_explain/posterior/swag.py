@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from geh_explain._validation import check_int
+from geh_explain._validation import check_int, check_positive
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.posterior.loading import StateDict, load_weights
 from geh_explain.posterior.protocols import seed_of_draw
@@ -62,7 +61,7 @@ class SWAG:
         states = _check_checkpoints(checkpoints)
         self.rank = check_int("rank", rank, 1)
         self.seed = check_int("seed", seed, 0)
-        self.scale = _check_scale(scale)
+        self.scale = check_positive("SWAG: scale", scale, "a positive number; 1 is the covariance of the checkpoints")
         self.n_checkpoints = len(states)
         # Double precision: the standard deviations along the path are small beside the weights.
         stacked = {
@@ -94,13 +93,6 @@ class SWAG:
 
     def __repr__(self) -> str:
         return f"SWAG({self.n_checkpoints}, rank={self.rank}, scale={self.scale}, seed={self.seed})"
-
-
-def _check_scale(scale: Any) -> float:
-    """Return ``scale`` if it is a positive number."""
-    if isinstance(scale, bool) or not isinstance(scale, numbers.Real) or not float(scale) > 0:
-        raise GEHValueError(f"SWAG: scale={scale!r} must be a positive number; 1 is the checkpoints' own covariance.")
-    return float(scale)
 
 
 def _check_checkpoints(checkpoints: Any) -> list[StateDict]:

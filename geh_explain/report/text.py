@@ -116,7 +116,7 @@ def list_settings(result: PairResult) -> list[tuple[str, str]]:
     """Return name and value of each setting of the run that has a value, without the warnings."""
     return [
         (name.replace("_", " "), str(value))
-        for name, value in result.record.to_settings().items()
+        for name, value in result.settings.items()
         if value is not None and name != "warnings"
     ]
 

@@ -44,9 +44,8 @@ def to_xarray(result: PairResult) -> Any:
         "unit_j": ("pair", [j for _, j in pairs]),
     }
     draws = {name: (("chain", "draw", "pair"), result.scores(name).draws[None]) for name in MEASURES}
-    settings = result.record.to_settings()
     # Nested values are left out, as attributes of netCDF files cannot hold them.
-    scalars = {key: value for key, value in settings.items() if isinstance(value, (str, int, float))}
+    scalars = {key: value for key, value in result.settings.items() if isinstance(value, (str, int, float))}
     return xarray.Dataset(draws, coordinates, attrs=scalars)
 
 

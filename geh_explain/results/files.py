@@ -60,7 +60,7 @@ class StoredResult:
     labels: NDArray[np.int64]
     names: list[str]
     group_names: list[str]
-    record: RunRecord
+    settings: dict[str, Any]
 
 
 def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
@@ -76,7 +76,7 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
         "format": _FORMAT,
         "names": stored.names,
         "group_names": stored.group_names,
-        "settings": stored.record.to_settings(),
+        "settings": stored.settings,
     }
     text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     arrays = {"about": text, "labels": stored.labels, **_to_arrays(stored.draws)}
@@ -152,14 +152,15 @@ def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
         raise ValueError(f"its format is not {_FORMAT!r}")
     names, group_names = about["names"], about["group_names"]
     _check_names(names, group_names)
-    record = _parse_record(about["settings"])
+    settings = about["settings"]
+    _check_settings(settings)
     parse_draws = _parse_draws if "signed" in arrays else _parse_moments
     draws = parse_draws(len(group_names), len(names), **arrays)
     if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
         raise ValueError("its labels are malformed")
     if labels.min() < 0 or labels.max() >= len(group_names):
         raise ValueError("its labels name unknown groups")
-    return StoredResult(draws, labels, names, group_names, record)
+    return StoredResult(draws, labels, names, group_names, settings)
 
 
 def _check_names(names: Any, group_names: Any) -> None:
@@ -174,20 +175,18 @@ def _check_names(names: Any, group_names: Any) -> None:
     "".join((*names, *group_names)).encode()
 
 
-def _parse_record(settings: Any) -> RunRecord:
-    """Return the record of the run, after checking that each value has the type of its field.
+def _check_settings(settings: Any) -> None:
+    """Raise unless settings are a dict whose values have the types of the fields of a record.
 
-    Fields that are missing, as in files of earlier versions, have their defaults; unknown keys are ignored.
+    Keys may be missing, as in files of earlier versions; other keys are entries of the user's own.
     """
     if not isinstance(settings, dict):
         raise ValueError("its settings are malformed")
     types = get_type_hints(RunRecord)
-    fields = {key: value for key, value in settings.items() if key in types}
-    for key, value in fields.items():
-        if _is_nested_deeper(value, _MAX_NESTING) or not _has_type(value, types[key]):
+    for key, value in settings.items():
+        if _is_nested_deeper(value, _MAX_NESTING) or not _has_type(value, types.get(key, Any)):
             raise ValueError(f"its settings are malformed: {key}")
-    json.dumps(fields, ensure_ascii=False).encode()  # raises if there is half of a surrogate pair
-    return RunRecord.from_settings(fields)
+    json.dumps(settings, ensure_ascii=False).encode()  # raises if there is half of a surrogate pair
 
 
 def _is_nested_deeper(value: Any, levels: int) -> bool:

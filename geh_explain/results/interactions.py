@@ -56,13 +56,24 @@ class Interactions:
         Names of the groups (M).
     record
         The record of the run.
+    settings
+        The record as a plain dict, with entries of the user's own; None for the record alone.
 
     Attributes
     ----------
-    labels, names, group_names, record
-        As the parameters.
+    names
+        Names of the units (D).
+    labels
+        Group of each point (N,), an index into ``group_names``.
+    group_names
+        Names of the groups (M).
     sizes
         Number of points of each group (M,).
+    settings
+        The record of the run as a plain dict: arguments, choices that were made, and warnings. Entries that a user adds
+        are saved with the result; they must be values that JSON can hold.
+    record
+        The same with types, for the package itself.
 
     Examples
     --------
@@ -80,18 +91,15 @@ class Interactions:
         names: list[str],
         group_names: list[str],
         record: RunRecord,
+        settings: dict[str, Any] | None = None,
     ) -> None:
         self._draws = draws
         self.labels = labels
         self.names = names
         self.group_names = group_names
         self.record = record
+        self.settings = record.to_settings() if settings is None else settings
         self.sizes = np.bincount(labels, minlength=len(group_names))
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The record of the run as a new plain dict: arguments, choices that were made, and warnings."""
-        return self.record.to_settings()
 
     # Scores.
 
@@ -152,14 +160,14 @@ class Interactions:
     def signed(self) -> Floats:
         """Mean local interaction (K, M, P) of each draw, group and pair; raises if draws were not kept."""
         if isinstance(self._draws, DrawMoments):
-            raise draws_not_kept("signed")
+            raise draws_not_kept("signed", self.geh.n_draws, len(self.names))
         return self._draws.signed
 
     @property
     def absolute(self) -> Floats:
         """Mean absolute local interaction (K, P) of each draw and pair; raises if draws were not kept."""
         if isinstance(self._draws, DrawMoments):
-            raise draws_not_kept("absolute")
+            raise draws_not_kept("absolute", self.geh.n_draws, len(self.names))
         return self._draws.absolute
 
     @property
@@ -335,13 +343,14 @@ class Interactions:
         >>> geh.Interactions.load(result.save(f"{tempfile.mkdtemp()}/result.npz")).table().equals(result.table())
         True
         """
-        return write_result(StoredResult(self._draws, self.labels, self.names, self.group_names, self.record), path)
+        return write_result(StoredResult(self._draws, self.labels, self.names, self.group_names, self.settings), path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Interactions:
         """Read a file written by :meth:`save`. Nothing in it is executed; a damaged file raises ``GEHValueError``."""
         stored = read_result(path)
-        return cls(stored.draws, stored.labels, stored.names, stored.group_names, stored.record)
+        record = RunRecord.from_settings(stored.settings)
+        return cls(stored.draws, stored.labels, stored.names, stored.group_names, record, stored.settings)
 
     def __repr__(self) -> str:
         return f"{self._header()}\n{self.top(_REPR_PAIRS).to_string(float_format='{:.4g}'.format)}"

@@ -121,9 +121,9 @@ class DrawAccumulator:
         """Return the largest mean absolute interaction, and its largest difference between draws."""
         if self.moments is not None:
             return float(self.moments.eah.mean.max()), float(self.moments.eah.squares.max())
-        first, *others = self._absolute
+        first, *later = self._absolute
         largest = max(float(absolute.max()) for absolute in self._absolute)
-        return largest, max((float(np.abs(absolute - first).max()) for absolute in others), default=0.0)
+        return largest, max((float(np.abs(absolute - first).max()) for absolute in later), default=0.0)
 
     def _take_means(self, count: int) -> Draws:
         """Remove the sums of the first ``count`` draws, and return their means over the points of each group."""
@@ -142,12 +142,12 @@ class DrawAccumulator:
         if noise is not None:
             noise = np.sqrt(noise) / sizes * np.abs(pair_factors)
         if self._sampled:
-            # An estimate from some of the points, which the group means bound from below.
+            # EAH estimated from a sample of the points may fall below GEH, which bounds it.
             shares = self.grouping.sizes / len(self.grouping.labels)
             for start in range(0, absolute.shape[1], _PAIRS_AT_ONCE):
-                some = absolute[:, start : start + _PAIRS_AT_ONCE]
+                block = absolute[:, start : start + _PAIRS_AT_ONCE]
                 bound = np.einsum("kmp,m->kp", np.abs(signed[:, :, start : start + _PAIRS_AT_ONCE]), shares)
-                np.maximum(some, bound, out=some)
+                np.maximum(block, bound, out=block)
         return Draws(signed, absolute, noise, slopes)
 
 

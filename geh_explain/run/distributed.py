@@ -135,8 +135,8 @@ class RankGroup:
         gathered = [torch.zeros_like(mine) for _ in range(self.size)]
         with _collective():
             dist.all_gather(gathered, mine)
-        for rank, theirs in enumerate(gathered):
-            differ = [name for name, a, b in zip(identity, theirs.tolist(), numbers, strict=True) if a != b]
+        for rank, hashes in enumerate(gathered):
+            differ = [name for name, a, b in zip(identity, hashes.tolist(), numbers, strict=True) if a != b]
             if differ:
                 raise GEHValueError(
                     f"rank {rank} was called with another {', '.join(differ)} than rank {self.rank}; under torchrun "

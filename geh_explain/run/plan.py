@@ -24,7 +24,7 @@ from geh_explain.groups.tree import GroupTree
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments, check_scale
 from geh_explain.model.view import View
-from geh_explain.posterior import Posterior
+from geh_explain.posterior import MCDropout, Posterior
 from geh_explain.posterior.protocols import fixed
 from geh_explain.run.checkpoint import Checkpoint
 from geh_explain.run.distributed import RankGroup, find_rank_group
@@ -48,6 +48,8 @@ class RunPlan:
         The data, and the model as a function of the units' shifts.
     posterior
         Where draws come from.
+    dropout_left_out
+        Classes of modules whose dropout MC dropout cannot draw.
     engine, engine_reason
         What computes local interactions, and why it was chosen.
     view
@@ -72,6 +74,7 @@ class RunPlan:
     points: Points
     cut: Cut
     posterior: Posterior
+    dropout_left_out: tuple[str, ...]
     engine: EngineRun
     engine_reason: str
     view: View
@@ -148,6 +151,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
         points=points,
         cut=cut,
         posterior=posterior,
+        dropout_left_out=_dropout_left_out(cut, points, posterior),
         engine=engine.run,
         engine_reason=engine.reason,
         view=engine.view,
@@ -169,11 +173,13 @@ def _first_pass(setup: ModelSetup, cut: Cut, points: Points, options: RunOptions
     needs_moments = check_scale(options.scale, cut) is None
     smooths = setup.smooth is not None and needs_smoothing(setup.engine)
     sample_bytes = min(MAX_SAMPLE_BYTES, max(MIN_SAMPLE_BYTES, budget // 16))
+    kinks = survey_kinks(cut, points.first) if smooths else None
     profile = FirstPass(
         positions=PositionSample(options.seed, sample_bytes) if needs_positions else None,
         moments=UnitMoments(cut.n_units) if needs_moments else None,
-        kinks=survey_kinks(cut, points.first) if smooths else None,
+        kinks=kinks,
         change=SmoothingChange(),
+        compare_with_model=kinks is not None and cut.replaces_shared_memory(points.first),
     )
     profile.run(cut, points, options.batch_size)
     return profile
@@ -232,6 +238,13 @@ def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPas
     if not run.engine.differentiates:
         return _StartedEngine(run, reason, View(), None)
     return _StartedEngine(run, reason, view, smoothing)
+
+
+def _dropout_left_out(cut: Cut, points: Points, posterior: Posterior) -> tuple[str, ...]:
+    """Return the classes of modules whose dropout MC dropout cannot draw; it runs the model on one row."""
+    if not isinstance(posterior, MCDropout):
+        return ()
+    return posterior.left_out(cut.model, lambda: cut.outputs(points.first[:1]))
 
 
 def _member_view(cut: Cut, points: Points, smooth: str | float | None, batch_size: int | None) -> View:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from geh_explain._types import Ints
 from geh_explain.data.points import Points
@@ -27,13 +28,15 @@ class FirstPass:
     """What the first pass collects; None where it is not needed.
 
     ``positions`` are for finding groups, ``moments`` for ``scale="std"``, ``kinks`` for the sharpness of smoothing, and
-    ``change`` holds the original outputs, with which smoothed ones are compared.
+    ``change`` holds the original outputs, with which smoothed ones are compared. These come from the same forward
+    passes; with ``compare_with_model`` the model itself computes them, in another forward pass per batch.
     """
 
     positions: PositionSample | None
     moments: UnitMoments | None
     kinks: KinkSurvey | None
     change: SmoothingChange
+    compare_with_model: bool
 
     def run(self, cut: Cut, points: Points, batch_size: int | None) -> None:
         """Collect everything in one forward pass per batch; no pass where nothing is needed."""
@@ -46,6 +49,10 @@ class FirstPass:
             else:
                 with cut.viewed(self.kinks):
                     activations, outputs = cut.traced_outputs(rows)
+                cut.selected(outputs, rows)  # raises if it is not finite
+                if self.compare_with_model:
+                    with torch.no_grad():
+                        outputs = cut.all_outputs(rows)
                 self.change.add_original(outputs, cut.selected(outputs, rows))
             if self.positions is not None:
                 self.positions.add(positions_of(cut, activations))

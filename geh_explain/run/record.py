@@ -69,8 +69,8 @@ class RunRecord:
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> RunRecord:
         """Return the record that a dict describes; keys of other versions are ignored."""
-        known = {each.name for each in fields(cls)}
-        return cls(**{key: value for key, value in settings.items() if key in known})
+        names = {entry.name for entry in fields(cls)}
+        return cls(**{key: value for key, value in settings.items() if key in names})
 
 
 def describe(value: Any) -> Any:

@@ -121,13 +121,10 @@ def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> st
 
 def _dropout_left_out(plan: RunPlan) -> str | None:
     """Warn that some modules have dropout that cannot be separated from the rest of their train mode."""
-    if not isinstance(plan.posterior, MCDropout):
-        return None
-    classes = plan.posterior.left_out(plan.cut.model, lambda: plan.cut.outputs(plan.points.first[:1]))
-    if not classes:
+    if not plan.dropout_left_out:
         return None
     return (
-        f"posterior={plan.posterior!r}: {', '.join(classes)} drop in train mode only and do other "
+        f"posterior={plan.posterior!r}: {', '.join(plan.dropout_left_out)} drop in train mode only and do other "
         "things there too, so that their dropout is not drawn; call dropout in eval mode as well, with "
         "training=self.training."
     )

@@ -58,7 +58,7 @@ class MainEffects:
     def draws(self) -> Floats:
         """Mean gradient (K, D) of each draw over all points; raises if only moments were kept."""
         if isinstance(self._slopes, Moments):
-            raise draws_not_kept("draws")
+            raise draws_not_kept("draws", self.n_draws, len(self.names))
         return np.asarray(np.einsum("kmd,m->kd", self._slopes, self._shares))
 
     @property

@@ -53,9 +53,9 @@ class Moments:
         return np.asarray(np.sqrt(self.squares / (self.count - 1)))
 
 
-def draws_not_kept(name: str) -> GEHValueError:
+def draws_not_kept(name: str, n_draws: int, n_units: int) -> GEHValueError:
     """Return the error to raise if draws are read by the attribute ``name`` and only their moments were kept."""
     return GEHValueError(
-        f"{name}: the draws did not fit into memory; only means and standard deviations were kept. Explain fewer units "
-        "(units=Subset([...])) or pass a larger memory=."
+        f"{name}: the {n_draws} draws of {n_units} units did not fit into memory; only means and standard deviations "
+        "were kept. Explain fewer units (units=Subset([...])) or pass a larger memory=."
     )

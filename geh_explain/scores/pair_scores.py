@@ -43,7 +43,7 @@ class Scores:
     def draws(self) -> Floats:
         """All posterior draws (K, P); raises if only their moments were kept."""
         if isinstance(self._draws, Moments):
-            raise draws_not_kept("draws")
+            raise draws_not_kept("draws", self.n_draws, self._units)
         return self._draws
 
     @property

@@ -42,9 +42,6 @@ class RunDescription(Protocol):
     def warnings(self) -> list[str]:
         """Warnings of the run."""
 
-    def to_settings(self) -> dict[str, Any]:
-        """Return the record as a plain dict."""
-
 
 class PairResult(Protocol):
     """Pairwise interactions of D units over N points in M groups; see :class:`geh_explain.Interactions`."""
@@ -52,6 +49,10 @@ class PairResult(Protocol):
     @property
     def names(self) -> list[str]:
         """Names of the units (D)."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The record of the run as a plain dict."""
 
     @property
     def group_names(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Unit sets: what one unit of the inputs or of a layer is.
 
 A unit set is a linear map B from shifts ``t`` of shape (n, D), one number per row and unit, to a tensor of the layer's
-shape that is added to the layer's output a:
+shape that is added to the layer's output a::
 
     f(t) = g(a + B t),    d2 f / dt_i dt_j at t = 0  =  (B^T H B)_ij,
 

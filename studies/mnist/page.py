@@ -62,7 +62,7 @@ def build_page(table: pd.DataFrame, records: Sequence[Record], size: Size) -> st
     """Return the page as Markdown."""
     minutes = sum(sum(record["seconds"].values()) for record in records) / 60
     blocks = [
-        "# Pairs of digits",
+        "# Pairs of MNIST digits",
         fill_paragraph(_INTRODUCTION),
         fill_paragraph(
             f"{size.seeds} networks for each task and recipe, with seeds that were not used to develop the recipe; "
@@ -70,9 +70,9 @@ def build_page(table: pd.DataFrame, records: Sequence[Record], size: Size) -> st
             f"({size.test_rows:,}) and explanation ({size.points:,} points, {size.draws} draws) from the test digits. "
             f"All networks together took {minutes:.0f} minutes of one processor."
         ),
-        "## In short",
+        "## Summary",
         _outcome_table(table),
-        "## Why the plain recipe does not show it, and what ours changes",
+        "## Why the recipe of the paper fails, and what ours changes",
         fill_paragraph(_WHY),
         fill_paragraph(_RECIPE),
         f"## Our recipe: {OURS}",
@@ -141,8 +141,8 @@ def _outcome_table(table: pd.DataFrame) -> str:
         "",
         "strongest pair as expected",
         "accuracy, and how often at least 99 %",
-        "both (wanted: 8 of 10)",
-        "top two pairs read digits of the task only (wanted: 9 of 10)",
+        "both (target: 8 of 10)",
+        "top two pairs read digits of the task only (target: 9 of 10)",
     ]
     return markdown_table(heads, rows)
 

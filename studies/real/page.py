@@ -58,8 +58,8 @@ def build_page(findings: Findings, size: Size, minutes: float) -> str:
             f"draws, seed {SEED}; {minutes:.0f} minutes on two processors. Variance of held-out targets that the "
             f"networks explain: {quality}. Temperatures: {temperatures}."
         ),
-        "## In short",
-        markdown_table(["wanted", "reached", ""], _verdict_rows(findings)),
+        "## Summary",
+        markdown_table(["target", "result", ""], _verdict_rows(findings)),
         "## False positives",
         fill_paragraph(_PERMUTED),
         _rate_table(findings.false_positives),

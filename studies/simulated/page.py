@@ -32,7 +32,7 @@ def build_page(table: pd.DataFrame, records: Sequence[Record], size: Size, minut
         "" if minutes is None else f" Fits, explanations and other methods took {minutes:.0f} minutes of one processor."
     )
     blocks = [
-        "# The simulated study",
+        "# Simulated data",
         fill_paragraph(
             f"Eight features, of which {int(data.TRUTH.sum())} neighbouring pairs interact, each in its own way; the "
             f"other {int((~data.TRUTH).sum())} pairs do not. {size.rows:,} rows (a fifth held out for early stopping), "
@@ -47,7 +47,7 @@ def build_page(table: pd.DataFrame, records: Sequence[Record], size: Size, minut
                 for (i, j), form in data.PAIRS.items()
             ],
         ),
-        "## In short",
+        "## Summary",
         verdict_table(table),
         "## Ranks of the true pairs",
         "![Mean rank of the true pairs against signal to noise](../images/simulated_ranks.png)",

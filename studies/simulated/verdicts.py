@@ -20,7 +20,7 @@ _BASELINES = ("NID", "SHAP", "Lasso")
 def verdict_table(table: pd.DataFrame) -> str:
     """Return a Markdown table of targets, results, and whether the targets are met."""
     rows = [[target, reached, "met" if met else "**missed**"] for target, reached, met in _verdicts(table)]
-    return markdown_table(["wanted", "reached", ""], rows)
+    return markdown_table(["target", "result", ""], rows)
 
 
 def _verdicts(table: pd.DataFrame) -> Iterator[tuple[str, str, bool]]:

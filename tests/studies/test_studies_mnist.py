@@ -83,7 +83,7 @@ def test_a_study_writes_page_table_and_pictures_and_does_nothing_twice(tiny, tmp
     said = list(mnist.run(tmp_path, quick=True, workers=1))
     assert said[0] == "mnist: 0 of 4 networks"
     written = (tmp_path / "studies" / "mnist.md").read_text()
-    for words in ("## In short", "strongest pair as expected", "adding evidence, task A", "as in the paper, task B"):
+    for words in ("## Summary", "strongest pair as expected", "adding evidence, task A", "as in the paper, task B"):
         assert words in written
     for task in TASKS:
         for short in ("ours", "paper"):
