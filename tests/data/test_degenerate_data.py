@@ -6,34 +6,29 @@ import pytest
 import torch
 from expected_errors import ROWS, valid_points
 from explaining import explain_draws, explain_point, random_points
-from networks import mlp
+from networks import dropout_network
 from torch import nn
 
 import geh_explain as geh
 from geh_explain.posterior import MCDropout, PointEstimate
 
 
-def network(columns: int = 3) -> nn.Module:
-    return mlp(columns, 8, 8, 1, dropout=0.3, dtype=torch.float)
-
-
-# Data
-
-
 def test_a_single_point_is_explained():
     x = valid_points(1)
-    hessian = torch.autograd.functional.hessian(lambda x: network().eval()(x[None]).squeeze(), x[0]).abs().numpy()
+    hessian = (
+        torch.autograd.functional.hessian(lambda x: dropout_network().eval()(x[None]).squeeze(), x[0]).abs().numpy()
+    )
     for groups in (1, "auto"):
-        result = explain_point(network(), x, groups=groups)
+        result = explain_point(dropout_network(), x, groups=groups)
         for scores in (result.geh, result.aeh, result.eah):
             assert scores.mean == pytest.approx(hessian * (1 - np.eye(3)), rel=1e-4, abs=1e-7)
         assert (result.labels.tolist(), result.group_names) == ([0], ["0"])
-    assert not explain_point(network(), x, scale="std", groups=1).geh.mean.any()
-    assert geh.GEHExplainer(network(), posterior=PointEstimate()).choose_groups(x, progress=False).chosen == 1
+    assert not explain_point(dropout_network(), x, scale="std", groups=1).geh.mean.any()
+    assert geh.GEHExplainer(dropout_network(), posterior=PointEstimate()).choose_groups(x, progress=False).chosen == 1
 
 
 def test_a_single_point_is_drawn_and_reported(tmp_path):
-    result = explain_draws(network(), valid_points(1), posterior=MCDropout())
+    result = explain_draws(dropout_network(), valid_points(1), posterior=MCDropout())
     assert "1 point" in result.report(tmp_path / "page.html").read_text()
     shown = result.plot.heatmap().images[0].get_array().filled(0)
     assert shown == pytest.approx(result.geh.mean)
@@ -45,7 +40,7 @@ def test_a_single_point_is_drawn_and_reported(tmp_path):
 
 def test_two_units_are_one_pair(tmp_path):
     result = explain_draws(
-        network(2), random_points(ROWS, 2, seed=1, dtype=torch.float), posterior=MCDropout(), groups="auto"
+        dropout_network(2), random_points(ROWS, 2, seed=1, dtype=torch.float), posterior=MCDropout(), groups="auto"
     )
     assert result.geh.draws.shape == (4, 1)
     assert len(result.table()) == 1
@@ -101,24 +96,19 @@ def test_a_constant_feature_has_no_spread_and_an_interaction_all_the_same(groups
 
 def test_points_that_are_all_the_same_are_one_group():
     x = valid_points(1).repeat(ROWS, 1)
-    result = explain_point(network(), x, groups="auto")
+    result = explain_point(dropout_network(), x, groups="auto")
     assert len(result.group_names) == 1
-    assert result.geh.mean == pytest.approx(explain_point(network(), x[:1], groups=1).geh.mean, rel=1e-5, abs=1e-8)
+    assert result.geh.mean == pytest.approx(
+        explain_point(dropout_network(), x[:1], groups=1).geh.mean, rel=1e-5, abs=1e-8
+    )
     with pytest.raises(geh.GEHError, match="1 distinct"):
-        explain_point(network(), x, groups=2)
+        explain_point(dropout_network(), x, groups=2)
 
 
 def test_duplicates_of_all_points_change_nothing():
-    once, thrice = (explain_point(network(), x, groups=2) for x in (valid_points(), valid_points().repeat(3, 1)))
+    once, thrice = (
+        explain_point(dropout_network(), x, groups=2) for x in (valid_points(), valid_points().repeat(3, 1))
+    )
     for measure in ("geh", "aeh", "eah"):
         assert thrice.scores(measure).mean == pytest.approx(once.scores(measure).mean, rel=1e-5, abs=1e-8)
     assert thrice.sizes.tolist() == (3 * once.sizes).tolist()
-
-
-# Clusterers
-
-
-# Models that change while they run
-
-
-# Surroundings

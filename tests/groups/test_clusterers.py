@@ -5,16 +5,11 @@ import pytest
 import torch
 from expected_errors import ROWS, valid_points
 from explaining import explain_point
-from networks import mlp
+from networks import dropout_network
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import DBSCAN, KMeans
 
 import geh_explain as geh
-
-
-def network():
-    """Return a network of three inputs with dropout, in single precision."""
-    return mlp(3, 8, 8, 1, dropout=0.3, dtype=torch.float)
 
 
 class Clusterer(ClusterMixin, BaseEstimator):
@@ -28,20 +23,22 @@ class Clusterer(ClusterMixin, BaseEstimator):
 
 
 def clustered(labels) -> geh.Interactions:
-    return explain_point(network(), valid_points(), groups=Clusterer(labels))
+    return explain_point(dropout_network(), valid_points(), groups=Clusterer(labels))
 
 
 def test_labels_that_no_point_has_are_no_groups():
     result = clustered(np.arange(ROWS) % 2 * 5)
     assert (result.group_names, result.sizes.tolist()) == (["0", "5"], [ROWS // 2] * 2)
-    assert result.signed == pytest.approx(explain_point(network(), valid_points(), groups=np.arange(ROWS) % 2).signed)
+    assert result.signed == pytest.approx(
+        explain_point(dropout_network(), valid_points(), groups=np.arange(ROWS) % 2).signed
+    )
 
 
 def test_points_without_a_cluster_are_a_group_of_their_own():
     result = clustered(np.arange(ROWS) % 3 - 1)
     assert (result.group_names, result.sizes.tolist()) == (["-1", "0", "1"], [ROWS // 3] * 3)
     crowd = torch.cat([valid_points(20) * 0.01, 50 + valid_points(4) * 20])
-    found = explain_point(network(), crowd, groups=DBSCAN(eps=1.0, min_samples=3))
+    found = explain_point(dropout_network(), crowd, groups=DBSCAN(eps=1.0, min_samples=3))
     assert "-1" in found.group_names
     assert found.sizes.sum() == len(crowd)
     assert (found.sizes > 0).all()
@@ -52,7 +49,9 @@ def test_labels_may_be_of_any_kind(kind):
     labels = (np.arange(ROWS) % 2).tolist() if kind is list else (np.arange(ROWS) % 2).astype(kind)
     result = clustered(labels)
     assert result.sizes.tolist() == [ROWS // 2] * 2
-    assert result.signed == pytest.approx(explain_point(network(), valid_points(), groups=np.arange(ROWS) % 2).signed)
+    assert result.signed == pytest.approx(
+        explain_point(dropout_network(), valid_points(), groups=np.arange(ROWS) % 2).signed
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,4 +69,4 @@ def test_a_clusterer_whose_labels_do_not_fit_is_refused(labels):
 
 def test_a_clusterer_that_fails_is_refused_in_words():
     with pytest.raises(geh.GEHError, match=r"groups=KMeans.*n_samples=3"):
-        explain_point(network(), valid_points(3), groups=KMeans(5))
+        explain_point(dropout_network(), valid_points(3), groups=KMeans(5))

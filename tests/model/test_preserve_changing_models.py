@@ -5,16 +5,11 @@ import pytest
 import torch
 from expected_errors import valid_points
 from explaining import explain_draws, explain_point
-from networks import mlp
+from networks import dropout_network
 from torch import nn
 
 import geh_explain as geh
 from geh_explain.posterior import MCDropout
-
-
-def network():
-    """Return a network of three inputs with dropout, in single precision."""
-    return mlp(3, 8, 8, 1, dropout=0.3, dtype=torch.float)
 
 
 class Changing(nn.Module):
@@ -22,7 +17,7 @@ class Changing(nn.Module):
 
     def __init__(self, change):
         super().__init__()
-        self.net, self.change = network(), change
+        self.net, self.change = dropout_network(), change
         self.register_buffer("count", torch.zeros(()))
         self.seen, self.kept = [], None
 
@@ -50,7 +45,7 @@ def test_a_model_that_changes_in_its_forward_comes_back_as_it_was(change, traini
     model = Changing(CHANGES[change]).train(training)
     tensors = {name: (tensor, tensor.clone()) for name, tensor in model.state_dict(keep_vars=True).items()}
     random_state = torch.get_rng_state()
-    expected = explain_draws(network(), valid_points(), layer=layer and "1", posterior=MCDropout(), groups=2)
+    expected = explain_draws(dropout_network(), valid_points(), layer=layer and "1", posterior=MCDropout(), groups=2)
     result = explain_draws(model, valid_points(), layer=layer, posterior=MCDropout(), groups=2)
     assert result.signed == pytest.approx(expected.signed, rel=1e-5, abs=1e-8)
     after = model.state_dict(keep_vars=True)
@@ -94,7 +89,7 @@ def test_a_model_that_fills_a_table_in_its_first_forward_works_on():
     class Remembering(nn.Module):
         def __init__(self):
             super().__init__()
-            self.net, self.table = network(), None
+            self.net, self.table = dropout_network(), None
 
         def forward(self, x):
             if self.table is None:

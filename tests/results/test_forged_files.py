@@ -15,7 +15,7 @@ from forged_files import GIGABYTE, intact, packed, read_npy, words_of
 from forged_files import as_npy as saved_array
 from forged_files import members as parts_of
 from forged_files import with_words as saved_words
-from networks import mlp
+from networks import dropout_network
 
 import geh_explain as geh
 from geh_explain.plots.axes import wrap
@@ -152,9 +152,8 @@ all_names = pytest.mark.parametrize("names", ODD_NAMES.values(), ids=ODD_NAMES)
 
 def with_names(names: list[str]) -> geh.Interactions:
     """Explain a network of five inputs with these names."""
-    net = mlp(5, 8, 8, 1, dropout=0.3, dtype=torch.float)
     x = random_points(24, 5, seed=1, dtype=torch.float)
-    return explain_draws(net, x, posterior=MCDropout(), groups=2, names=names)
+    return explain_draws(dropout_network(5), x, posterior=MCDropout(), groups=2, names=names)
 
 
 @all_names

@@ -9,15 +9,10 @@ import pytest
 import torch
 from expected_errors import valid_points
 from explaining import explain_draws
-from networks import mlp
+from networks import dropout_network
 from torch import nn
 
 from geh_explain.posterior import MCDropout, PointEstimate, WeightSamples
-
-
-def network():
-    """Return a network of three inputs with dropout, in single precision."""
-    return mlp(3, 8, 8, 1, dropout=0.3, dtype=torch.float)
 
 
 @contextmanager
@@ -60,7 +55,7 @@ ENGINES = ["exact", "structured", "difference", "stein"]
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_numbers_do_not_depend_on_the_global_settings(setting, engine, layer, posterior):
-    model, x = network(), valid_points()
+    model, x = dropout_network(), valid_points()
     expected = explain_draws(model, x, engine=engine, posterior=posterior, layer=layer, groups=2)
     with SETTINGS[setting]():
         result = explain_draws(model, x, engine=engine, posterior=posterior, layer=layer, groups=2)
@@ -76,7 +71,7 @@ def samples(model: nn.Module) -> WeightSamples:
 @pytest.mark.parametrize("layer", [None, "1"])
 @pytest.mark.parametrize("kind", ["point", "dropout", "weights"])
 def test_threads_that_explain_one_model_at_once_get_what_they_get_one_after_the_other(kind, layer):
-    model = network().train()
+    model = dropout_network().train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     posterior = {"point": PointEstimate(), "dropout": MCDropout(), "weights": samples(model)}[kind]
     inputs = [valid_points() + shift for shift in range(3)]

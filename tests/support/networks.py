@@ -48,6 +48,11 @@ def mlp(
     return net
 
 
+def dropout_network(inputs: int = 3) -> nn.Sequential:
+    """Return a tanh network in single precision with one output and dropout of 0.3 after its first hidden layer."""
+    return mlp(inputs, 8, 8, 1, dropout=0.3, dtype=torch.float)
+
+
 def cnn(seed: int = 0) -> nn.Sequential:
     """Return a network from (1, 6, 6) by (3, 4, 4) and (4, 2, 2) to two outputs."""
     torch.manual_seed(seed)
