@@ -12,7 +12,8 @@ engine           formula                                for
 ``engine="auto"`` takes the first of ``Structured``, ``Exact`` and ``Difference`` that the model allows.
 
 ``base`` holds the contract of an engine, then there is one module per engine; ``selection`` chooses one for a run,
-``smoothing`` replaces kinked functions while explaining, and ``sums`` is what engines fill.
+``smoothing`` replaces kinked functions while explaining, ``twice_differentiable`` those that torch cannot differentiate
+twice, or only slowly, and ``sums`` is what engines fill.
 """
 
 from geh_explain.data.rows import Rows

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from geh_explain.data.rows import Rows
-from geh_explain.engines.smoothing.kinks import FORMS
+from geh_explain.engines.smoothing.smooth_functions import FORMS
 from geh_explain.model.cut import Cut
 from geh_explain.model.view import View
 

@@ -10,7 +10,7 @@ from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.grouping import Grouping, check_groups, from_clusterer, from_labels
-from geh_explain.groups.tree import GroupTree, grow
+from geh_explain.groups.kmeans import GroupTree, grow
 from geh_explain.model.cut import Cut
 
 #: Largest number of groups that is tried where their number is chosen automatically.

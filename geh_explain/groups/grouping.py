@@ -11,7 +11,7 @@ import numpy as np
 
 from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.groups.tree import GroupTree
+from geh_explain.groups.kmeans import GroupTree
 
 
 @dataclass(frozen=True)

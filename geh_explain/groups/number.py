@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from geh_explain._types import Floats, Ints
-from geh_explain.groups.tree import GroupTree
+from geh_explain.groups.kmeans import GroupTree
 from geh_explain.plots.group_number import draw_group_number
 
 #: Distances of up to this share of the largest one count as near 0.
@@ -124,7 +124,7 @@ def scores_by_group_number(tree: GroupTree, sums: Floats, points: int) -> Floats
 
     Examples
     --------
-    >>> from geh_explain.groups.tree import grow
+    >>> from geh_explain.groups.kmeans import grow
     >>> tree = grow(np.array([[0.0], [1.0]]), 2, standardise=False)
     >>> scores_by_group_number(tree, np.array([[3.0], [-1.0]]), points=2)  # |3 - 1| / 2, (|3| + |-1|) / 2
     array([[1.],

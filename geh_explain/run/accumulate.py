@@ -10,8 +10,8 @@ from geh_explain._memory import trim_heap
 from geh_explain._types import Floats
 from geh_explain.engines.sums import GroupSums
 from geh_explain.groups.grouping import Grouping, from_tree
+from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.number import GroupChoice, choose_group_number, scores_by_group_number
-from geh_explain.groups.tree import GroupTree
 from geh_explain.run.plan import RunPlan
 from geh_explain.scores.draws import DrawMoments, Draws
 

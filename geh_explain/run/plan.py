@@ -13,14 +13,14 @@ from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
 from geh_explain.engines.selection import choose_engine, needs_smoothing
 from geh_explain.engines.smoothing.change import SmoothingChange
-from geh_explain.engines.smoothing.kernels import DoubleBackwardView
 from geh_explain.engines.smoothing.survey import smoothing_for, survey_kinks
 from geh_explain.engines.smoothing.view import Smoothing
+from geh_explain.engines.twice_differentiable import DoubleBackwardView
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.assignment import cluster, given_groups, grow_groups, is_table
 from geh_explain.groups.grouping import Grouping, from_tree
+from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.positions import MAX_SAMPLE_BYTES, MIN_SAMPLE_BYTES, PositionSample
-from geh_explain.groups.tree import GroupTree
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments, check_scale
 from geh_explain.model.view import View

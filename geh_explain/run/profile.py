@@ -17,8 +17,8 @@ from geh_explain.engines.base import EngineRun
 from geh_explain.engines.smoothing.change import SmoothingChange
 from geh_explain.engines.smoothing.survey import KinkSurvey
 from geh_explain.engines.smoothing.view import Smoothing
+from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.positions import PositionSample, positions_of
-from geh_explain.groups.tree import GroupTree
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments
 

@@ -9,9 +9,9 @@ from sklearn.datasets import make_blobs
 
 import geh_explain as geh
 from geh_explain.groups.grouping import from_labels, from_tree
+from geh_explain.groups.kmeans import grow
 from geh_explain.groups.number import choose_group_number, rank_weighted_distances
 from geh_explain.groups.positions import PositionSample
-from geh_explain.groups.tree import grow
 
 
 def partition(labels: np.ndarray) -> set[frozenset[int]]:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.autograd import gradgradcheck
 
 import geh_explain as geh
-from geh_explain.engines.smoothing.kinks import FORMS
+from geh_explain.engines.smoothing.smooth_functions import FORMS
 
 LOG2 = math.log(2)
 Way = Callable[[Tensor], Any]

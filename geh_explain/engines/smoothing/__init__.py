@@ -6,7 +6,6 @@ for ReLU. Averaged over points that cross a kink, its second derivative is a ker
 kink, with bandwidth 1 / beta. By default beta = 10 / (standard deviation of what enters the function). The model itself
 is not changed.
 
-``kinks`` and ``pooling`` hold the smooth forms, ``sharpness`` the rule for beta, ``survey`` measures what enters the
-kinked functions, ``view`` replaces them, ``change`` compares the outputs before and after. ``kernels`` holds functions
-that torch cannot differentiate twice, or only slowly, in forms that it can.
+``smooth_functions`` and ``pooling`` hold the smooth forms, ``sharpness`` the rule for beta, ``survey`` measures what
+enters the kinked functions, ``view`` replaces them, ``change`` compares the outputs before and after.
 """

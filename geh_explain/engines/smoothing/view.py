@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geh_explain.engines.smoothing.kernels import DoubleBackwardView
-from geh_explain.engines.smoothing.kinks import FORMS
+from geh_explain.engines.smoothing.smooth_functions import FORMS
+from geh_explain.engines.twice_differentiable import DoubleBackwardView
 
 
 class KinkedCallView(DoubleBackwardView):

@@ -10,7 +10,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import jacrev, jvp, vmap
 
 import geh_explain as geh
-from geh_explain.engines.smoothing.kernels import softplus
+from geh_explain.engines.twice_differentiable import softplus
 
 SHAPES = [(1.0, 20.0), (0.3, 20.0), (10.0, 20.0), (2.0, 5.0)]  # beta, threshold
 Form = Callable[[Tensor, float, float], Tensor]

@@ -6,7 +6,7 @@ import torch
 from kinked_functions import ELEMENTWISE, ESSENTIAL, KINKS, Kink, check_second_derivative, doubles, for_kinks, values_of
 from torch import Tensor
 
-from geh_explain.engines.smoothing.kinks import FORMS
+from geh_explain.engines.smoothing.smooth_functions import FORMS
 
 
 def test_every_smooth_form_is_tested_and_can_be_called() -> None:

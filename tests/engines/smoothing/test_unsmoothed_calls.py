@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import _get_current_function_mode_stack
 
 import geh_explain as geh
-from geh_explain.engines.smoothing.kinks import FORMS
+from geh_explain.engines.smoothing.smooth_functions import FORMS
 
 NAMES = [name + tail for name in FORMS for tail in ("", "_")]
 

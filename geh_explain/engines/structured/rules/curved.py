@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geh_explain.engines.smoothing.kernels import softplus_slope
 from geh_explain.engines.smoothing.pooling import pool_windows
 from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.engines.structured.jacobians import Jacobian, scale_rows, to_tensor
 from geh_explain.engines.structured.recorder import HessianTerm, Recorder, UnsupportedOp
 from geh_explain.engines.structured.rules.calls import argument, is_in_place, only_tracked, without
+from geh_explain.engines.twice_differentiable import softplus_slope
 
 #: Torch's default threshold of softplus, above which it is a straight line.
 _SOFTPLUS_THRESHOLD = 20.0

@@ -26,8 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geh_explain.engines.smoothing.kernels import softplus
 from geh_explain.engines.smoothing.pooling import adaptive_max_pool, max_pool, with_indices
+from geh_explain.engines.twice_differentiable import softplus
 
 #: Constants of SELU in torch.
 _SELU_SCALE = 1.0507009873554805

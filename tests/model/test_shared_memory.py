@@ -1,0 +1,87 @@
+"""Layers whose output shares memory with a tensor that the model changes in place after the layer was called."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import geh_explain as geh
+from geh_explain.data.reader import Reader
+from geh_explain.model.cut import Cut
+from geh_explain.model.layers import find_layer
+
+
+class InPlaceResidual(nn.Module):
+    """In eval mode dropout returns its input, to which the residual is added in place afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.below, self.drop = nn.Linear(5, 6), nn.Dropout(0.1)
+        self.branch, self.head = nn.Linear(6, 6), nn.Linear(6, 1)
+
+    def forward(self, x):
+        hidden = self.below(x)
+        residual = self.branch(self.drop(hidden).relu())
+        hidden += 10 * residual
+        return self.head(hidden.relu())
+
+
+def points():
+    return torch.randn(60, 5, generator=torch.Generator().manual_seed(1))
+
+
+def explain(**options):
+    explainer = geh.GEHExplainer(InPlaceResidual(), "drop", posterior=geh.posterior.PointEstimate())
+    return explainer.explain(points(), progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def activations():
+    with torch.no_grad():
+        return InPlaceResidual().below(points()).double().numpy()
+
+
+def test_standard_deviations_are_those_of_the_layer_when_it_was_called(activations):
+    labels = np.arange(60) % 2
+    scaled, plain = explain(groups=labels, scale="std"), explain(groups=labels)
+    std = activations.std(axis=0)
+    expected = plain.geh.mean * np.outer(std, std)
+    np.testing.assert_allclose(scaled.geh.mean, expected, rtol=1e-5)
+
+
+def test_groups_are_found_from_the_layer_when_it_was_called(activations):
+    result = explain(groups=2)
+    means = [activations[result.labels == group].mean(axis=0) for group in (0, 1)]
+    # Two-means: each point is nearer to the mean of its own group.
+    distances = np.stack([((activations - mean) ** 2).sum(axis=1) for mean in means])
+    assert (distances.argmin(axis=0) == result.labels).mean() > 0.95
+
+
+def test_smoothing_is_compared_with_the_model_itself():
+    """Replacing the layer's output takes it out of the in-place addition; the comparison must show that."""
+    rows = Reader().read(points()).first
+    model = InPlaceResidual().eval()
+    cut = Cut(model, find_layer(model, "drop"), None, "raw", rows)
+    assert not cut.replaces_shared_memory(rows)  # the residual is added to the replaced tensor's source only
+
+    class ShiftedInPlace(InPlaceResidual):
+        def forward(self, x):
+            hidden = self.below(x)
+            dropped = self.drop(hidden)
+            hidden += 1
+            return self.above(dropped)
+
+        def above(self, dropped):
+            return self.head(self.branch(dropped).relu())
+
+    model = ShiftedInPlace().eval()
+    cut = Cut(model, find_layer(model, "drop"), None, "raw", rows)
+    assert cut.replaces_shared_memory(rows)
+    explainer = geh.GEHExplainer(model, "drop", posterior=geh.posterior.PointEstimate())
+    with pytest.warns(geh.GEHWarning, match="smoothing the kinks"):
+        change = explainer.explain(points(), groups=1, progress=False).settings["smoothed"]["mean_change"]
+    with torch.no_grad():
+        hidden = model.below(points())
+        gap = (model.above(hidden) - model.above(hidden + 1)).abs().mean()
+    assert change == pytest.approx(float(gap), rel=0.5)
