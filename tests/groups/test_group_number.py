@@ -14,9 +14,7 @@ import geh_explain as geh
 
 def test_the_distances_between_numbers_of_groups_are_weighted_by_ranks() -> None:
     net, x = mlp(5, 10, 10, 1, gain=2.0), random_points(60, 5)
-    choice = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate()).choose_groups(
-        x, max_groups=9, progress=False
-    )
+    choice = point_explainer(net).choose_groups(x, max_groups=9, progress=False)
     assert isinstance(choice, geh.GroupChoice)
     np.testing.assert_array_equal(choice.counts, np.arange(2, 10))
     by_hand = reference.rank_weighted_distances(choice.scores)
@@ -36,7 +34,7 @@ def test_the_scores_of_every_number_of_groups_are_those_of_explaining_with_it(dr
 
 def test_after_the_chosen_number_the_distances_stay_small() -> None:
     net, x = mlp(5, 10, 10, 1, gain=2.0), random_points(60, 5)
-    explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
+    explainer = point_explainer(net)
     choice = explainer.choose_groups(x, progress=False)
     later = choice.delta[choice.counts > choice.chosen]
     assert choice.delta[choice.counts == choice.chosen] > max(later, default=0)

@@ -17,59 +17,20 @@ pytestmark = pytest.mark.usefixtures("seeded")
 # Layers
 
 
+def with_layer(layer, make=Net):
+    return lambda: explain_point(make(), valid_points(), layer=layer, groups=2)
+
+
 @cases(
     {
-        "misspelt": (
-            lambda: explain_point(Net(), valid_points(), layer="encodr", groups=2),
-            ValueError,
-            "layer='encodr'",
-            "did you mean 'encoder'",
-        ),
-        "far off": (
-            lambda: explain_point(Net(), valid_points(), layer="zzz", groups=2),
-            ValueError,
-            "layer='zzz'",
-            "'encoder'",
-            "named_modules",
-        ),
-        "empty": (
-            lambda: explain_point(Net(), valid_points(), layer="", groups=2),
-            ValueError,
-            "layer=''",
-            "'encoder'",
-        ),
-        "no layers": (
-            lambda: explain_point(nn.Tanh(), valid_points(), layer="act", groups=2),
-            ValueError,
-            "layer='act'",
-            "no named layers",
-        ),
-        "of another model": (
-            lambda: explain_point(Net(), valid_points(), layer=nn.Linear(3, 5), groups=2),
-            ValueError,
-            "layer=Linear",
-            "not part of the model",
-        ),
-        "number": (
-            lambda: explain_point(Net(), valid_points(), layer=0, groups=2),
-            TypeError,
-            "layer=0",
-            "dotted name",
-        ),
-        "of a callable": (
-            lambda: explain_point(lambda x: x.prod(1), valid_points(), layer="a", groups=2),
-            TypeError,
-            "layer='a'",
-            "callable",
-            "output=",
-        ),
-        "never reached": (
-            lambda: explain_point(Net(), valid_points(), layer="unused", groups=2),
-            RuntimeError,
-            "layer='unused'",
-            "never reached",
-            "choose",
-        ),
+        "misspelt": (with_layer("encodr"), ValueError, "layer='encodr'", "did you mean 'encoder'"),
+        "far off": (with_layer("zzz"), ValueError, "layer='zzz'", "'encoder'", "named_modules"),
+        "empty": (with_layer(""), ValueError, "layer=''", "'encoder'"),
+        "no layers": (with_layer("act", nn.Tanh), ValueError, "layer='act'", "no named layers"),
+        "of another model": (with_layer(nn.Tanh()), ValueError, "layer=Tanh", "not part of the model"),
+        "number": (with_layer(0), TypeError, "layer=0", "dotted name"),
+        "of a callable": (with_layer("a", lambda: torch.sum), TypeError, "layer='a'", "callable", "output="),
+        "never reached": (with_layer("unused"), RuntimeError, "layer='unused'", "never reached", "choose"),
     }
 )
 def test_a_wrong_layer_is_refused(call, kind, words):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from explaining import explain_point, random_points
 from torch import nn
 
 import geh_explain as geh
@@ -27,40 +28,38 @@ class InPlaceResidual(nn.Module):
         return self.head(hidden.relu())
 
 
-def points():
-    return torch.randn(60, 5, generator=torch.Generator().manual_seed(1))
-
-
-def explain(**options):
-    explainer = geh.GEHExplainer(InPlaceResidual(), "drop", posterior=geh.posterior.PointEstimate())
-    return explainer.explain(points(), progress=False, **options)
+@pytest.fixture(scope="module")
+def x():
+    return random_points(60, 5, seed=1, dtype=torch.float)
 
 
 @pytest.fixture(scope="module")
-def activations():
+def activations(x):
     with torch.no_grad():
-        return InPlaceResidual().below(points()).double().numpy()
+        return InPlaceResidual().below(x).double().numpy()
 
 
-def test_standard_deviations_are_those_of_the_layer_when_it_was_called(activations):
+def test_standard_deviations_are_those_of_the_layer_when_it_was_called(x, activations):
     labels = np.arange(60) % 2
-    scaled, plain = explain(groups=labels, scale="std"), explain(groups=labels)
+    scaled, plain = (
+        explain_point(InPlaceResidual(), x, layer="drop", groups=labels, scale=scale) for scale in ("std", None)
+    )
     std = activations.std(axis=0)
     expected = plain.geh.mean * np.outer(std, std)
     np.testing.assert_allclose(scaled.geh.mean, expected, rtol=1e-5)
 
 
-def test_groups_are_found_from_the_layer_when_it_was_called(activations):
-    result = explain(groups=2)
+def test_groups_are_found_from_the_layer_when_it_was_called(x, activations):
+    result = explain_point(InPlaceResidual(), x, layer="drop", groups=2)
     means = [activations[result.labels == group].mean(axis=0) for group in (0, 1)]
     # Two-means: each point is nearer to the mean of its own group.
     distances = np.stack([((activations - mean) ** 2).sum(axis=1) for mean in means])
     assert (distances.argmin(axis=0) == result.labels).mean() > 0.95
 
 
-def test_smoothing_is_compared_with_the_model_itself():
+def test_smoothing_is_compared_with_the_model_itself(x):
     """Replacing the layer's output takes it out of the in-place addition; the comparison must show that."""
-    rows = Reader().read(points()).first
+    rows = Reader().read(x).first
     model = InPlaceResidual().eval()
     cut = Cut(model, find_layer(model, "drop"), None, "raw", rows)
     assert not cut.replaces_shared_memory(rows)  # the residual is added to the replaced tensor's source only
@@ -78,10 +77,9 @@ def test_smoothing_is_compared_with_the_model_itself():
     model = ShiftedInPlace().eval()
     cut = Cut(model, find_layer(model, "drop"), None, "raw", rows)
     assert cut.replaces_shared_memory(rows)
-    explainer = geh.GEHExplainer(model, "drop", posterior=geh.posterior.PointEstimate())
     with pytest.warns(geh.GEHWarning, match="smoothing the kinks"):
-        change = explainer.explain(points(), groups=1, progress=False).settings["smoothed"]["mean_change"]
+        change = explain_point(model, x, layer="drop").settings["smoothed"]["mean_change"]
     with torch.no_grad():
-        hidden = model.below(points())
+        hidden = model.below(x)
         gap = (model.above(hidden) - model.above(hidden + 1)).abs().mean()
     assert change == pytest.approx(float(gap), rel=0.5)

@@ -63,9 +63,9 @@ def test_several_tensors_as_inputs():
 @pytest.mark.parametrize("batch_size", [1, 5, None])
 def test_the_batch_size_changes_nothing(batch_size):
     model, x = table(nn.Tanh(), nn.Tanh(), p=0.2).double(), torch.randn(14, 5, dtype=torch.double)
-    expected = explain_draws(model, x, 1, engine="structured", posterior=None, groups=3, draws=3)
+    expected = explain_draws(model, x, 1, engine="structured", groups=3, draws=3)
     agree(
-        explain_draws(model, x, 1, engine="structured", posterior=None, batch_size=batch_size, groups=3, draws=3),
+        explain_draws(model, x, 1, engine="structured", batch_size=batch_size, groups=3, draws=3),
         expected,
         1e-12,
     )
