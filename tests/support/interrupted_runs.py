@@ -73,21 +73,23 @@ import geh_explain as geh
 torch.set_num_threads(1)
 print("started", flush=True)
 result = geh.GEHExplainer(network()).explain(
-    rows(4000), draws=40, groups="auto", batch_size=500, progress=False, checkpoint={folder!r}
+    rows(4000), draws={draws}, groups="auto", batch_size={batch_size}, progress=False, checkpoint={folder!r}
 )
 result.save({saved!r})
 """
 
 
-def killed(folder, saved, after):
-    """Run in a process of its own, kill it after some draws, and return whether it was done before."""
-    code = RUN.format(paths=[str(ROOT), str(ROOT / "tests/support")], folder=str(folder), saved=str(saved))
+def killed(folder, saved, after, *, wait=0.0, draws=40, batch_size=500):
+    """Run in a new process, kill it ``wait`` seconds after ``after`` new draws; return whether it finished before."""
+    paths = [str(ROOT), str(ROOT / "tests/support")]
+    code = RUN.format(paths=paths, folder=str(folder), saved=str(saved), draws=draws, batch_size=batch_size)
     process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
     before = len(list(folder.glob("draw_*.npz")))
     while process.poll() is None:
         if len(list(folder.glob("draw_*.npz"))) >= before + after:
+            time.sleep(wait)
             process.kill()
             break
         time.sleep(0.005)
