@@ -10,7 +10,7 @@ from threading import current_thread, main_thread
 
 @contextmanager
 def defer_interrupt() -> Iterator[None]:
-    """Postpone Ctrl-C until the context ends, then raise :class:`KeyboardInterrupt`.
+    """Postpone Ctrl-C until the context ends, then deliver it to the handler that was set before.
 
     A draw is stored in the checkpoint and added to the sums in one such step, so that both hold the same draws. Signal
     handlers can only be set in the main thread; in other threads the context does nothing.
@@ -25,4 +25,5 @@ def defer_interrupt() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, before)
     if waiting:
-        raise KeyboardInterrupt
+        # By default this raises KeyboardInterrupt; a process that ignores the signal goes on.
+        signal.raise_signal(signal.SIGINT)

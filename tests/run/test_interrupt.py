@@ -45,7 +45,24 @@ def test_ctrl_c_before_anything_is_finished_is_ctrl_c():
         geh.GEHExplainer(Stopping(network(), 1)).explain(rows(), draws=9, groups=2, batch_size=100, progress=False)
 
 
-def test_ctrl_c_waits_until_a_step_is_whole():
+@pytest.fixture
+def handler():
+    """Set the handler of Ctrl-C, and restore that of the test run."""
+    before = signal.getsignal(signal.SIGINT)
+    yield lambda value: signal.signal(signal.SIGINT, value)
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupted_step():
+    done = []
+    with defer_interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("the rest of the step")
+    return done
+
+
+def test_ctrl_c_waits_until_a_step_is_complete(handler):
+    handler(signal.default_int_handler)
     done = []
 
     def step():
@@ -57,3 +74,16 @@ def test_ctrl_c_waits_until_a_step_is_whole():
         step()
     assert done
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_process_that_ignores_ctrl_c_goes_on(handler):
+    handler(signal.SIG_IGN)
+    assert interrupted_step() == ["the rest of the step"]
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_a_handler_of_the_users_own_is_called_after_the_step(handler):
+    calls = []
+    handler(lambda number, frame: calls.append(number))
+    assert interrupted_step() == ["the rest of the step"]
+    assert calls == [signal.SIGINT]
