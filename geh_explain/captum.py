@@ -232,7 +232,8 @@ class _Function(nn.Module):
 
     def __init__(self, function: Callable[..., Any], layer: nn.Module) -> None:
         super().__init__()
-        self.function, self.layer = function, layer
+        self.function = function
+        self.layer = layer
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

@@ -14,6 +14,7 @@ from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.model.cut import Cut
+from geh_explain.plots.calibration import draw_calibration
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed
 from geh_explain.run.options import AnalysisOptions
@@ -79,8 +80,6 @@ class Diagnosis:
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the shares against what they should be, and return the axes."""
-        from geh_explain.plots.calibration import draw_calibration
-
         xlabel = "predicted" if self.task == "classification" else "level of the predictive interval"
         return draw_calibration(self.levels, self.covered, xlabel=xlabel, ax=ax)
 

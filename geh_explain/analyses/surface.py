@@ -15,6 +15,7 @@ from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
+from geh_explain.plots.surface import draw_surface
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.protocols import enter_draws
 from geh_explain.run.options import AnalysisOptions
@@ -72,8 +73,6 @@ class Surface:
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the surface with the data on it, groups outlined in the colour of their effect; return the axes."""
-        from geh_explain.plots.surface import draw_surface
-
         return draw_surface(self, ax=ax)
 
 

@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 
 from geh_explain._types import Floats
 from geh_explain._validation import check_int
+from geh_explain.analyses.surface import Surface
 from geh_explain.errors import GEHValueError, warn
+from geh_explain.interpret.gallery import Gallery
+from geh_explain.report.page import write_page
+from geh_explain.report.text import summarise
 from geh_explain.results.exports import to_networkx, to_xarray
 from geh_explain.results.files import StoredResult, read_result, write_result
 from geh_explain.results.plotting import Plots
@@ -30,9 +34,6 @@ from geh_explain.statistics.p_values import sign_p_value
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from geh_explain.analyses.surface import Surface
-    from geh_explain.interpret.gallery import Gallery
 
 #: Number of pairs that the repr shows.
 _REPR_PAIRS = 8
@@ -315,8 +316,6 @@ class Interactions:
         >>> result.report(f"{tempfile.mkdtemp()}/page.html", surfaces=[surface]).stat().st_size < 1_200_000
         True
         """
-        from geh_explain.report.page import write_page
-
         return write_page(self, path, title=title, level=level, main=main, surfaces=surfaces, gallery=gallery)
 
     def to_networkx(self, measure: str = "geh", level: float = 0.95) -> Any:
@@ -357,8 +356,6 @@ class Interactions:
 
     def _repr_html_(self) -> str:
         """Return the summary and the strongest pairs as HTML, for notebooks; names are escaped."""
-        from geh_explain.report.text import summarise
-
         table = self.top(_REPR_PAIRS).to_html(float_format="{:.4g}".format, border=0, na_rep="")
         return f"<p>{escape(' '.join(summarise(self)))}</p>{table}"
 
