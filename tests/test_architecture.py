@@ -102,24 +102,12 @@ def test_no_module_shares_its_name_with_what_it_defines(name):
     assert name.rpartition(".")[2] not in names
 
 
-def is_public(path, function, owner):
-    """Whether a function is called by users: it, its class and its module have no leading underscore."""
-    return (
-        not any(part.startswith("_") for part in (path.stem, function.name, owner or "x"))
-        or function.name == "__init__"
-    )
-
-
 def functions(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             yield from ((node.name, child) for child in node.body if isinstance(child, ast.FunctionDef))
         elif isinstance(node, ast.Module):
             yield from ((None, child) for child in node.body if isinstance(child, ast.FunctionDef))
-
-
-#: Public functions and smooth forms of torch functions, whose arguments are given.
-MANY_ARGUMENTS = {"explain", "choose_groups", "screen", "diagnose", "check", "surface", "interpret", "__init__"}
 
 
 def test_only_public_functions_have_more_than_eight_parameters():
