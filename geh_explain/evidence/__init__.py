@@ -1,0 +1,1 @@
+"""The held-out test: do labels that training never used support the interactions of a network?"""
