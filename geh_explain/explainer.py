@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from geh_explain._types import Ints
 from geh_explain._validation import check_int
 from geh_explain.analyses.ablation import AblationCheck, AblationRequest, baseline_values, check_pairs
 from geh_explain.analyses.diagnosis import Diagnosis, diagnose
@@ -23,6 +24,8 @@ from geh_explain.engines.base import Engine
 from geh_explain.engines.selection import check_engine
 from geh_explain.engines.smoothing.sharpness import check_smooth
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
+from geh_explain.evidence.explained import Explained, recorded_factors, recorded_target
+from geh_explain.evidence.held_out import MAX_TESTED, HeldOutRows, HeldOutTest
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.number import GroupChoice
 from geh_explain.interpret.exemplar_search import CandidateSearch
@@ -44,6 +47,7 @@ from geh_explain.run.plan import PILOT_DRAWS, make_plan
 from geh_explain.run.record import make_record
 from geh_explain.run.setup import ModelSetup
 from geh_explain.run.warnings import collect_warnings
+from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.ranking import find_unit
 from geh_explain.units.base import Units
 from geh_explain.units.subset import Subset
@@ -153,6 +157,7 @@ class GEHExplainer:
         progress: bool = True,
         checkpoint: str | os.PathLike[str] | None = None,
         distributed: bool | None = None,
+        evidence: tuple[Any, Any] | None = None,
     ) -> Interactions:
         """Measure the interactions of all pairs of units over the points ``inputs``.
 
@@ -193,11 +198,15 @@ class GEHExplainer:
         distributed
             Under ``torchrun``, or where ``torch.distributed`` is initialised, all ranks share the draws (and points) of
             a call that all of them make, and all get the result. False: this process works alone.
+        evidence
+            Held-out rows and their labels, ``(X_held, y_held)``, **that training never used**: every pair is tested
+            against them as by :meth:`test`, which has further options. They may be the same rows as ``inputs``.
 
         Returns
         -------
         Interactions
-            Scores of all pairs with their uncertainty, tables, plots and a report.
+            Scores of all pairs with their uncertainty, tables, plots and a report. With ``evidence`` each pair has a
+            slope and a p-value, and is significant or not at a false discovery rate.
 
         Examples
         --------
@@ -223,6 +232,9 @@ class GEHExplainer:
         )
         half = half_precision(self.model)
         with preserved(self.model):
+            held_out = None
+            if evidence is not None:
+                held_out = self._held_out(HeldOutRows.of(evidence, target, additional_forward_args), options)
             plan = make_plan(self._setup, inputs, options)
             claim_run(self._setup, plan)
             unit_names = plan.cut.unit_names(names)
@@ -233,7 +245,128 @@ class GEHExplainer:
         for message in warnings if plan.ranks.first else ():
             warn(message)
         grouping = done.accumulator.grouping
-        return Interactions(result_draws, grouping.labels, unit_names, grouping.names, record)
+        result = Interactions(result_draws, grouping.labels, unit_names, grouping.names, record)
+        if held_out is None:
+            return result
+        with preserved(self.model):
+            explained = Explained.of(plan.cut, plan.points, result.labels, result.signed_means[0], plan.factors)
+            return result.with_evidence(held_out.run(_strongest(result, MAX_TESTED), explained, progress))
+
+    def test(
+        self,
+        result: Interactions,
+        inputs: Any,
+        y: Any,
+        additional_forward_args: Any = None,
+        *,
+        train: Any = None,
+        explained: Any = None,
+        link: str = "auto",
+        pairs: int = MAX_TESTED,
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Interactions:
+        """Test whether held-out labels support the interactions of a result, and return it with the evidence.
+
+        **The rows must not have been used for training**: a network has adapted to the labels of its training rows, and
+        p-values from them are far too small. Rows that chose the epoch of early stopping may be used.
+
+        For each pair, the residuals of the labels from the network without this pair's interaction are regressed on
+        that interaction, beside everything that other units and pairs may do. Slope 1 means that the labels contain the
+        interaction at the network's size, 0 that they do not contain it. The p-value is one-sided. For a posterior with
+        draws the mean function is tested. The cost is 8 forward passes of the rows per pair, and some more.
+
+        Parameters
+        ----------
+        result
+            What :meth:`explain` returned.
+        inputs, additional_forward_args
+            Held-out rows, as in :meth:`explain`.
+        y
+            Their labels, one per row. Numbers are compared with the output (regression); classes with its log-odds, for
+            several logits with those of the explained class against all others, or with the probability, if that is
+            explained.
+        train
+            Inputs of the training rows. Held-out rows that are among them are counted in a warning.
+        explained
+            The inputs of :meth:`explain`, to estimate the true scores at these points, with intervals.
+        link
+            ``"identity"`` if the output is the mean of the labels, ``"logit"`` if it is the log-odds of label 1;
+            ``"auto"`` chooses: for two classes and one output, the one that fits better.
+        pairs
+            At most how many pairs are tested, the strongest by GEH.
+        batch_size
+            Rows of one call of the model; None for 8,192.
+        seed
+            Decides on background values, and on draws.
+        progress
+            Show a progress bar.
+
+        Returns
+        -------
+        Interactions
+            A new result, whose :meth:`~Interactions.table` has slope, slope_se, p_value and significant.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> x = torch.randn(1000, 4, generator=torch.Generator().manual_seed(0))
+        >>> y = x[:, 0] * x[:, 1] + x[:, 2] + torch.randn(1000, generator=torch.Generator().manual_seed(1))
+        >>> model = lambda x: x[:, 0] * x[:, 1] + x[:, 2] + 0.3 * x[:, 2] * x[:, 3]  # x2 and x3 do not interact in y
+        >>> explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
+        >>> result = explainer.explain(x, groups=1, progress=False)
+        >>> table = explainer.test(result, x, y, progress=False).table()
+        >>> table[table["significant"]][["unit_i", "unit_j"]].values.tolist()
+        [['x0', 'x1']]
+        """
+        self._check_result(result)
+        options = AnalysisOptions(1, batch_size, seed, progress)
+        check_int("pairs", pairs, 1)
+        target = recorded_target(result.record)
+        rows = HeldOutRows(inputs, y, target, additional_forward_args, link, train)
+        with preserved(self.model):
+            held_out = self._held_out(rows, options)
+            if held_out.n_units != len(result.names):
+                raise GEHValueError(
+                    f"inputs: there are {held_out.n_units} units, and result is about {len(result.names)}; give rows "
+                    "of the same kind."
+                )
+            points_of_result = None
+            if explained is not None:
+                points, cut = self._setup.read(explained, target, additional_forward_args)
+                factors = recorded_factors(result.record, cut, points)
+                points_of_result = Explained.of(cut, points, result.labels, result.signed_means[0], factors)
+            return result.with_evidence(held_out.run(_strongest(result, pairs), points_of_result, progress))
+
+    def test_pairs(
+        self,
+        inputs: Any,
+        y: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        link: str = "auto",
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Evidence:
+        """Test all pairs of units against held-out labels, without an explanation; see :meth:`test`.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+        >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+        >>> noise = torch.randn(300, generator=torch.Generator().manual_seed(1))
+        >>> bool(explainer.test_pairs(x, x[:, 0] * x[:, 1] + noise, progress=False).p_value[0] < 0.001)
+        True
+        """
+        options = AnalysisOptions(1, batch_size, seed, progress)
+        with preserved(self.model):
+            held_out = self._held_out(HeldOutRows(inputs, y, target, additional_forward_args, link), options)
+            n_pairs = held_out.n_units * (held_out.n_units - 1) // 2
+            return held_out.run(np.arange(n_pairs), None, progress)
 
     def choose_groups(
         self,
@@ -557,6 +690,11 @@ class GEHExplainer:
         hidden = HiddenUnits(self.model, layer, self._setup.units)
         return build_gallery(hidden, selection, candidates, joint, search, options)
 
+    def _held_out(self, rows: HeldOutRows, options: AnalysisOptions | RunOptions) -> HeldOutTest:
+        """Read and check held-out rows."""
+        reading = AnalysisOptions(1, options.batch_size, options.seed, options.progress)
+        return HeldOutTest.prepare(self._setup, rows, reading)
+
     def _check_result(self, result: Any) -> None:
         """Raise unless ``result`` is about the layer of this explainer."""
         if not isinstance(result, Interactions):
@@ -567,3 +705,8 @@ class GEHExplainer:
                 f"result: it is about {result.record.layer or 'the inputs'}, and this explainer about "
                 f"{layer or 'the inputs'}; use the explainer that made it."
             )
+
+
+def _strongest(result: Interactions, pairs: int) -> Ints:
+    """Return the indices of the strongest pairs by GEH."""
+    return np.argsort(-result.geh.pair_mean, kind="stable")[:pairs]

@@ -5,8 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geh_explain._types import Floats
+from geh_explain.statistics.intervals import std_multiplier
+
+
+@dataclass(frozen=True)
+class TrueScoreEstimates:
+    """Estimates of the GEH of the true function, for P pairs; NaN where there are none.
+
+    ``signed`` is the part of the truth that has the network's sign in each group, with standard error ``signed_se``; it
+    is at most the true GEH. ``size`` and ``size_std`` are mean and standard deviation of the GEH over functions that
+    the labels allow.
+    """
+
+    signed: Floats
+    signed_se: Floats
+    size: Floats
+    size_std: Floats
+
+    def interval(self, level: float) -> tuple[Floats, Floats]:
+        """Return the ends (P,) of intervals for the true GEH.
+
+        >>> import numpy as np
+        >>> estimates = TrueScoreEstimates(*(np.array([value]) for value in (3.0, 0.5, 3.1, 0.4)))
+        >>> [end.round(2).tolist() for end in estimates.interval(0.95)]
+        [[2.0], [4.0]]
+        """
+        z = std_multiplier(level)
+        low = np.maximum(self.signed - z * self.signed_se, 0)
+        return low, np.maximum(self.signed + z * self.signed_se, self.size + z * self.size_std)
 
 
 @dataclass(frozen=True)
@@ -28,6 +57,8 @@ class Evidence:
         Number of held-out rows.
     link
         ``"identity"`` for labels that the output predicts, ``"logit"`` for classes whose log-odds it predicts.
+    true_scores
+        Estimates of the scores of the true function; None where there are none, as for classes.
     """
 
     slope: Floats
@@ -35,17 +66,19 @@ class Evidence:
     p_value: Floats
     n_rows: int
     link: str = "identity"
+    true_scores: TrueScoreEstimates | None = None
 
     @property
-    def tested(self) -> Floats:
+    def tested(self) -> NDArray[np.bool_]:
         """Which pairs (P,) were tested."""
-        return ~np.isnan(self.p_value)
+        return np.asarray(~np.isnan(self.p_value))
 
     @property
     def shrinkage(self) -> Floats:
-        """Factor (P,) in [0, 1] by which a score is multiplied to give the supported score: the slope, clipped.
+        """Factor (P,) in [0, 1] by which a score is multiplied to give the supported score: 1 - p.
 
-        0 where the network has no interaction to test; NaN for pairs that were not tested.
+        This is about the probability that the labels contain an interaction with the network's sign. On simulated data
+        it ranks pairs better, and is closer to the true scores, than the clipped slope and other shrinkage factors. 0
+        where the network has no interaction to test; NaN for pairs that were not tested.
         """
-        confirmed = np.clip(np.nan_to_num(self.slope), 0.0, 1.0)
-        return np.where(self.tested, confirmed, np.nan)
+        return 1 - self.p_value

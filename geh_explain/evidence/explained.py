@@ -1,0 +1,89 @@
+"""What the held-out test takes from an explanation: its target, and the points whose true scores are estimated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from geh_explain._types import Floats, Ints
+from geh_explain.data.points import Points
+from geh_explain.data.targets import Target
+from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.evidence.pair_functions import unit_values
+from geh_explain.model.cut import Cut
+from geh_explain.model.unit_values import unit_moments
+from geh_explain.run.record import RunRecord
+
+#: True scores are averages over at most this many points.
+_MAX_POINTS = 20_000
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The points that were explained, as far as true scores need them.
+
+    Attributes
+    ----------
+    values
+        Values (n, D) of the units at the explained points, or at a regular sample of them.
+    labels
+        Group (n,) of each of these points.
+    shares
+        Share (M,) of all points in each group.
+    signed
+        The network's mean interactions (M, P) by group.
+    factors
+        What the units are multiplied by (D,).
+    """
+
+    values: Floats
+    labels: Ints
+    shares: Floats
+    signed: Floats
+    factors: Floats
+
+    @classmethod
+    def of(cls, cut: Cut, points: Points, labels: Ints, signed: Floats, factors: Floats) -> Explained:
+        """Return the points of an explanation with group ``labels`` (n,) and mean interactions ``signed`` (M, P)."""
+        if len(labels) != len(points):
+            raise GEHValueError(
+                f"explained: it has {len(points)} rows, and result is about {len(labels)}; give the inputs that were "
+                "explained."
+            )
+        step = -(-len(labels) // _MAX_POINTS)
+        values = unit_values(cut, points, None)[::step]
+        shares = np.bincount(labels, minlength=len(signed)) / len(labels)
+        return cls(values, labels[::step], shares, signed, factors)
+
+
+def recorded_target(record: RunRecord) -> Target:
+    """Return the target of an explanation, if it is the same for all points.
+
+    >>> recorded_target(RunRecord(target=[0, 2], points=100))
+    (0, 2)
+    """
+    target = record.target
+    if target is None or isinstance(target, int):
+        return target
+    # A tuple is stored as a list. One entry per row has as many as there are points, or is stored as a description.
+    if isinstance(target, list) and len(target) != record.points and all(isinstance(k, int) for k in target):
+        return tuple(target)
+    raise GEHTypeError(
+        "result: it was explained with a target per row, and a test needs one target for all rows; explain one class "
+        "at a time, target=3 for instance, and give the labels of all rows."
+    )
+
+
+def recorded_factors(record: RunRecord, cut: Cut, points: Points) -> Floats:
+    """Return what the units of an explanation of ``points`` were multiplied by (D,)."""
+    if record.scale is None:
+        return np.ones(cut.n_units)
+    if record.scale == "std":
+        return unit_moments(cut, points, None).std
+    if isinstance(record.scale, list):
+        return np.asarray(record.scale, dtype=float)
+    raise GEHValueError(
+        f"explained: the result has scale={record.scale!r}, whose numbers were not stored; use "
+        "explain(..., evidence=(X_held, y_held)) instead."
+    )

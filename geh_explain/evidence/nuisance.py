@@ -1,0 +1,188 @@
+"""Nuisance columns of the held-out test: everything that a pair may do without interacting.
+
+Under the hypothesis for units i and j the labels' mean is a(x without i) + b(x without j). A direction h is projected
+off columns that span such functions, so that errors of the network in main effects and in other pairs do not pass for
+an interaction of i and j. Two kinds of columns do this:
+
+- for all pairs: polynomials of the ranks and of the values of every unit;
+- for one pair: the network's own prediction without the interaction; indicators of quantile bins of i and of j, for
+  main effects with steps; and products of polynomials of i, j and two *indices*, the linear predictions of i and of j
+  from all other units.
+
+The indices take the place of products with every other unit. What remains of h must be orthogonal to all functions of
+x without i and of x without j, so E[h | x without i] and E[h | x without j] must be in the span. If the units have a
+Gaussian copula, the first one depends on x_j and the indices alone, the second one on x_i and the indices. So a pair's
+columns do not grow with the number of units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.polynomial import legendre
+
+from geh_explain._types import Floats
+from geh_explain.errors import GEHValueError
+from geh_explain.statistics.slope_test import orthonormal
+
+#: Nuisance columns may be this share of the rows; with more of them the test is not reliable.
+MAX_COLUMN_SHARE = 0.3
+#: Added to the diagonal of the correlation matrix, so that units that are copies of others have finite predictions.
+_RIDGE = 1e-3
+#: Predictions below this are rounding errors.
+_ROUNDING = 1e-9
+#: Values beyond these quantiles are set to them before polynomials of values are taken.
+_VALUE_QUANTILES = (0.01, 0.99)
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """How rich the nuisance columns are.
+
+    ``ranks`` and ``values`` are degrees of polynomials of every unit, ``products`` the degree of both factors of
+    products in a pair's columns, ``bins`` the number of quantile bins of i and j.
+    """
+
+    ranks: int
+    values: int
+    products: int
+    bins: int
+
+    def n_columns(self, n_units: int) -> int:
+        """Return the number of columns of one pair's test."""
+        return 2 + n_units * (self.ranks + self.values) + 2 * self.bins + self.products * (5 * self.products + 2)
+
+
+#: From rich to poor; the first one is taken whose columns are few enough for the rows.
+_LADDER = (
+    Degrees(ranks=5, values=3, products=3, bins=16),
+    Degrees(ranks=5, values=3, products=3, bins=8),
+    Degrees(ranks=4, values=2, products=3, bins=8),
+    Degrees(ranks=3, values=2, products=2, bins=5),
+    Degrees(ranks=3, values=0, products=2, bins=5),
+    Degrees(ranks=1, values=0, products=2, bins=5),
+)
+
+
+def choose_degrees(n_rows: int, n_units: int) -> Degrees:
+    """Return the richest columns that the number of rows allows; raises if there are too few rows.
+
+    >>> choose_degrees(3000, 8).bins, choose_degrees(300, 8).bins
+    (16, 5)
+    """
+    for degrees in _LADDER:
+        if degrees.n_columns(n_units) <= MAX_COLUMN_SHARE * n_rows:
+            return degrees
+    needed = int(np.ceil(_LADDER[-1].n_columns(n_units) / MAX_COLUMN_SHARE))
+    raise GEHValueError(
+        f"evidence: {n_rows} held-out rows are too few to test pairs of {n_units} units; at least {needed} are needed, "
+        "because the effects of all units are estimated beside the pair's. Give more rows, or fewer units: "
+        "units=explainer.screen(inputs) finds those that matter."
+    )
+
+
+class Nuisance:
+    """Nuisance columns of all pairs of D units.
+
+    Parameters
+    ----------
+    values
+        Values (n, D) of the units in the held-out rows.
+    degrees
+        How rich the columns are, see :func:`choose_degrees`.
+    root_weights
+        Roots (n,) of the rows' weights, by which all columns are multiplied.
+
+    Attributes
+    ----------
+    common
+        Orthonormal columns (n, c) of all pairs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values = np.random.default_rng(0).normal(size=(500, 4))
+    >>> nuisance = Nuisance(values, choose_degrees(500, 4), np.ones(500))
+    >>> own = nuisance.pair(0, 1, offset=values[:, 2])
+    >>> bool(np.abs(nuisance.common.T @ own).max() < 1e-8)
+    True
+    """
+
+    def __init__(self, values: Floats, degrees: Degrees, root_weights: Floats) -> None:
+        self._degrees = degrees
+        self._root_weights = root_weights[:, None]
+        self._ranks = _ranks(values)
+        columns = [np.ones((len(values), 1)), _legendre(self._ranks, degrees.ranks)]
+        if degrees.values:
+            columns.append(_legendre(_bounded(values), degrees.values))
+        self.common = orthonormal(np.concatenate(columns, axis=1) * self._root_weights)
+        self._scores = _normal_scores(self._ranks)
+        self._precision = np.linalg.inv(self._scores.T @ self._scores / len(values) + _RIDGE * np.eye(values.shape[1]))
+
+    def pair(self, i: int, j: int, offset: Floats) -> Floats:
+        """Return orthonormal columns (n, e) of the pair i, j, orthogonal to :attr:`common`.
+
+        ``offset`` (n,) is the network's prediction without the interaction.
+        """
+        degree = self._degrees.products
+        polynomials = [_legendre(self._ranks[:, [unit]], degree) for unit in (i, j)]
+        predicted = [_legendre(column[:, None], degree) for column in _ranks(self._indices(i, j)).T]
+        products = [_products(first, second) for first in polynomials for second in predicted]
+        columns = [
+            offset[:, None],
+            *(self._bins(unit) for unit in (i, j)),
+            *predicted,
+            _products(*predicted),
+            *products,
+        ]
+        return orthonormal(np.concatenate(columns, axis=1) * self._root_weights, beside=self.common)
+
+    def _indices(self, i: int, j: int) -> Floats:
+        """Return the linear predictions (n, 2) of the normal scores of i and j from all other units.
+
+        With the precision matrix Q of the scores z, the prediction of z_A from the others is z_A - Q_AA^-1 Q_A z.
+        """
+        pair = [i, j]
+        rows = self._precision[pair]
+        predictions = self._scores[:, pair] - np.linalg.solve(rows[:, pair], rows @ self._scores.T).T
+        # Without any other unit that varies, predictions are 0 up to rounding, whose ranks would be arbitrary.
+        return np.where(np.abs(predictions).max(axis=0) > _ROUNDING, predictions, 0.0)
+
+    def _bins(self, unit: int) -> Floats:
+        """Return indicators (n, bins) of equally filled bins of a unit."""
+        count = self._degrees.bins
+        places = np.minimum(((self._ranks[:, unit] + 1) / 2 * count).astype(int), count - 1)
+        return np.asarray(np.eye(count)[places])
+
+
+def _ranks(values: Floats) -> Floats:
+    """Return ranks (n, D) on (-1, 1), the same for equal values."""
+    from scipy.stats import rankdata
+
+    return np.asarray((2 * rankdata(values, axis=0) - 1) / len(values) - 1)
+
+
+def _normal_scores(ranks: Floats) -> Floats:
+    """Return the normal quantiles (n, D) of ranks on (-1, 1)."""
+    from scipy.special import ndtri
+
+    return np.asarray(ndtri((ranks + 1) / 2))
+
+
+def _bounded(values: Floats) -> Floats:
+    """Return values (n, D) on [-1, 1], those beyond the outer quantiles set to -1 and 1; constants are 0."""
+    low, high = np.quantile(values, _VALUE_QUANTILES, axis=0)
+    width = high - low
+    scaled = (2 * values - low - high) / np.where(width > 0, width, 1)
+    return np.asarray(np.where(width > 0, np.clip(scaled, -1, 1), 0))
+
+
+def _legendre(values: Floats, degree: int) -> Floats:
+    """Return Legendre polynomials (n, D * degree) of degrees 1 to ``degree`` of values (n, D) on [-1, 1]."""
+    return np.asarray(legendre.legvander(values, degree)[..., 1:].reshape(len(values), -1))
+
+
+def _products(first: Floats, second: Floats) -> Floats:
+    """Return the products (n, a * b) of all columns of ``first`` (n, a) and ``second`` (n, b)."""
+    return np.asarray((first[:, :, None] * second[:, None, :]).reshape(len(first), -1))

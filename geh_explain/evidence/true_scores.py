@@ -1,0 +1,158 @@
+"""The score that the labels support, with an interval: what the GEH of the true function is likely to be.
+
+The true function is taken to differ from the network g, as far as units i and j interact, by ::
+
+    beta_0 G + sum_{a,b=1..3} beta_ab L_a(x_i) L_b(x_j)
+
+with the network's own interaction G and Legendre polynomials L. The coefficients are estimated by regressing y - g on
+these functions beside the nuisance columns, with a covariance that is robust to unequal errors. Those of degree 3 have
+a normal prior, whose standard deviation maximises the evidence; the others are free. Mixed derivatives of the
+functions, averaged over the points of each group, turn coefficients into group means theta_m of the truth. Then ::
+
+    psi  = sum_m (n_m / N) sign(theta_m of g) theta_m        low  = max(0, psi - z se)
+    size = sum_m (n_m / N) |theta_m|                          high = max(psi + z se, mean + z std of size)
+
+psi is linear in the truth, so that it has no bias from absolute values, and is at most the true GEH; ``size`` covers
+what psi misses where a sign is wrong. A mean derivative cannot be estimated without an assumption of smoothness; here
+it is that the network's error in a pair is a cubic polynomial of both units.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.polynomial import legendre
+
+from geh_explain._types import Floats
+from geh_explain.evidence.explained import Explained
+from geh_explain.statistics.slope_test import project_off
+
+#: Degree of the polynomials of both units.
+_DEGREE = 3
+#: Products whose factors have at most this degree have no prior.
+_FREE_DEGREE = 2
+#: Candidates for the prior's standard deviation, relative to that of the network's interaction.
+_PRIOR_SCALES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+#: Draws of the coefficients from which the mean and standard deviation of the size are estimated.
+_DRAWS = 400
+#: Polynomials are bounded by the values between these quantiles.
+_ENDS = (0.002, 0.998)
+#: Fewer distinct values than this have no derivative.
+_MIN_DISTINCT = 5
+_MAX_LEVERAGE = 0.9
+
+
+class TrueScore(NamedTuple):
+    """Estimates for one pair: psi and its standard error; mean and standard deviation of the size."""
+
+    signed: float
+    signed_se: float
+    size: float
+    size_std: float
+
+
+#: Estimates where there are none.
+UNKNOWN = TrueScore(np.nan, np.nan, np.nan, np.nan)
+
+
+class TrueScores:
+    """Estimates the true scores of pairs from held-out labels of a regression.
+
+    Parameters
+    ----------
+    values
+        Values (n, D) of the units in the held-out rows.
+    residual
+        Labels minus outputs of the network (n,).
+    common
+        Orthonormal nuisance columns of all pairs, see :class:`~geh_explain.evidence.nuisance.Nuisance`.
+    explained
+        The points whose scores are estimated.
+    """
+
+    def __init__(self, values: Floats, residual: Floats, common: Floats, explained: Explained) -> None:
+        self._residual = residual
+        self._common = common
+        self._explained = explained
+        low, high = np.quantile(values, _ENDS, axis=0)
+        width = high - low
+        self._varies = np.array([np.unique(column).size >= _MIN_DISTINCT for column in values.T]) & (width > 0)
+        width = np.where(width > 0, width, 1.0)
+        bounded = (np.clip((2 * sample - low - high) / width, -1, 1) for sample in (values, explained.values))
+        held_out, points = bounded
+        self._polynomials = legendre.legvander(held_out, _DEGREE)[..., 1:]
+        derivatives = [legendre.legder(np.eye(_DEGREE + 1)[degree]) for degree in range(1, _DEGREE + 1)]
+        # By the chain rule, with the units' factors.
+        scale = 2 / width * explained.factors
+        self._derivatives = np.stack([legendre.legval(points, c) for c in derivatives], axis=-1) * scale[:, None]
+        n_groups = len(explained.shares)
+        self._members = np.eye(n_groups)[explained.labels] / np.maximum(
+            np.bincount(explained.labels, minlength=n_groups), 1
+        )
+        degrees = np.maximum.outer(np.arange(1, _DEGREE + 1), np.arange(1, _DEGREE + 1)).ravel()
+        self._has_prior = np.concatenate([[False], degrees > _FREE_DEGREE])
+
+    def estimate(self, i: int, j: int, pair: int, local: Floats, own: Floats) -> TrueScore:
+        """Return the estimates of the pair (i, j).
+
+        Parameters
+        ----------
+        i, j, pair
+            The two units, and the index of the pair.
+        local
+            The network's interaction G (n,) at the held-out rows.
+        own
+            Orthonormal nuisance columns of this pair.
+        """
+        if not (self._varies[i] and self._varies[j]):
+            return UNKNOWN
+        products = self._polynomials[:, i, :, None] * self._polynomials[:, j, None, :]
+        functions = np.column_stack([local, products.reshape(len(local), -1)])
+        columns = project_off(functions, self._common, own)
+        response = project_off(self._residual, self._common, own)
+        leverage = np.minimum((self._common**2).sum(axis=1) + (own**2).sum(axis=1), _MAX_LEVERAGE)
+        freedom = len(local) - self._common.shape[1] - own.shape[1]
+        coefficients, covariance = self._fit(columns, response, functions.std(axis=0), leverage, freedom)
+        explained = self._explained
+        network = explained.signed[:, pair]
+        # Means over groups of the mixed derivatives of all functions; that of G is the network's own.
+        mixed = self._derivatives[:, i, :, None] * self._derivatives[:, j, None, :]
+        effects = np.column_stack([network, self._members.T @ mixed.reshape(len(mixed), -1)])
+        truth = network + effects @ coefficients
+        weights = explained.shares * np.sign(network)
+        gradient = weights @ effects
+        root = np.linalg.cholesky(covariance + 1e-12 * np.trace(covariance) * np.eye(len(covariance)))
+        noise = np.random.default_rng(0).standard_normal((_DRAWS, len(root)))
+        sizes = np.abs(truth + noise @ root.T @ effects.T) @ explained.shares
+        return TrueScore(
+            float(weights @ truth),
+            float(np.sqrt(gradient @ covariance @ gradient)),
+            float(sizes.mean()),
+            float(sizes.std(ddof=1)),
+        )
+
+    def _fit(
+        self, columns: Floats, response: Floats, spreads: Floats, leverage: Floats, freedom: int
+    ) -> tuple[Floats, Floats]:
+        """Return coefficients and their covariance, under the prior that maximises the evidence.
+
+        ``spreads`` are standard deviations of the functions before projection.
+        """
+        variance = float(response @ response) / freedom
+        gram, moments = columns.T @ columns, columns.T @ response
+        # A flat prior is one of negligible precision.
+        flat = 1e-8 * len(response) * np.maximum(spreads, 1e-12) ** 2
+        best = (-np.inf, flat)
+        for scale in _PRIOR_SCALES:
+            precision = np.where(self._has_prior, variance * (spreads / (scale * spreads[0] + 1e-300)) ** 2, flat)
+            solution = np.linalg.solve(gram + np.diag(precision), moments)
+            _, log_determinant = np.linalg.slogdet(gram + np.diag(precision))
+            evidence = (moments @ solution / variance - log_determinant + np.log(precision).sum()) / 2
+            best = max(best, (float(evidence), precision), key=lambda entry: entry[0])
+        precision = best[1]
+        inverse = np.linalg.inv(gram + np.diag(precision))
+        coefficients = inverse @ moments
+        errors = (response - columns @ coefficients) ** 2 / (1 - leverage)
+        robust = (columns * errors[:, None]).T @ columns
+        return coefficients, inverse @ (robust + variance * np.diag(precision)) @ inverse
