@@ -56,9 +56,9 @@ result = explainer.explain(fields[2000:], progress=False)
 print(result)
 
 # %%
-# Water and light have by far the largest score. Most other pairs are significant too: the interval of their score
-# excludes 0, as a fitted network uses nearly all pairs a little. This rule does not say whether the data support a
-# pair; the column ``mean`` shows that their scores are small.
+# Water and light have by far the largest score. A pair of small score is stable as well: the sign of its effect holds
+# over the draws, as a fitted network uses nearly all pairs a little. This does not say whether the data support the
+# pair; the column ``mean`` shows that its score is small.
 #
 # Sign by group
 # -------------

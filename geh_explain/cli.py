@@ -61,7 +61,12 @@ def _build_parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="print the summary and the strongest pairs of a saved result")
     show.add_argument("file", type=Path, help="file written by result.save")
     show.add_argument("--pairs", type=int, default=20, help="number of strongest pairs (20)")
-    show.add_argument("--measure", choices=["geh", "aeh", "eah"], default="geh", help="measure to sort by (geh)")
+    show.add_argument(
+        "--measure", choices=["geh", "aeh", "eah", "supported"], help="measure to sort by (as in result.table)"
+    )
+    for command in (report, show):
+        rule_help = "rule that decides about pairs (as in result.table)"
+        command.add_argument("--rule", choices=["evidence", "sign", "interval"], help=rule_help)
     return parser
 
 
@@ -80,18 +85,21 @@ def _report(options: argparse.Namespace) -> Iterable[str]:
     from geh_explain.results.interactions import Interactions
 
     path = options.output or options.file.with_suffix(".html")
-    return [f"page: {Interactions.load(options.file).report(path, title=options.title)}"]
+    return [f"page: {Interactions.load(options.file).report(path, title=options.title, rule=options.rule)}"]
 
 
 def _show(options: argparse.Namespace) -> Iterable[str]:
     """Return the summary of a saved result, wrapped to the terminal's width, and the table of its strongest pairs."""
-    from geh_explain.report.text import summarise
+    from geh_explain.report.text import describe_columns, summarise
     from geh_explain.results.interactions import Interactions
+    from geh_explain.results.tables import format_table
 
     result = Interactions.load(options.file)
-    table = result.top(options.pairs, options.measure)
+    table = format_table(result.top(options.pairs, options.measure, rule=options.rule))
     width = shutil.get_terminal_size().columns
-    return [textwrap.fill(" ".join(summarise(result)), width), "", table.to_string(float_format="{:.4g}".format)]
+    columns = describe_columns(result.decisions(options.measure, rule=options.rule))
+    words = " ".join(summarise(result, rule=options.rule)), *columns
+    return [*(textwrap.fill(text, width) for text in words), "", table.to_string()]
 
 
 #: Functions of the commands: parsed options to the lines that are printed.

@@ -11,7 +11,8 @@ from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, set_tick_labels, set_title
-from geh_explain.plots.pairs import pair_labels, strongest_pairs
+from geh_explain.plots.pairs import pair_labels
+from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.protocol import PairResult
 
 #: Number of values at which a density is computed.
@@ -24,8 +25,10 @@ _MAX_TICKS = 40
 _ZERO_DISTANCE = 0.4
 
 
-def draw_densities(result: PairResult, measure: str = "geh", *, pairs: int = 8, ax: Any = None) -> Any:
+def draw_densities(result: PairResult, decisions: Decisions, *, pairs: int = 8, ax: Any = None) -> Any:
     """Draw the density of the posterior draws of the strongest pairs; lines mark the means.
+
+    Densities of pairs that the rule did not accept are grey.
 
     Raises ``GEHValueError`` if there is a single draw, or if only moments of the draws were kept.
 
@@ -33,15 +36,15 @@ def draw_densities(result: PairResult, measure: str = "geh", *, pairs: int = 8, 
     ----------
     result
         The result to draw.
-    measure
-        ``"geh"``, ``"aeh"`` or ``"eah"``.
+    decisions
+        Its scores and decisions.
     pairs
         Number of pairs, the strongest on top.
     ax
         Axes to draw into, or None.
     """
-    scores = result.scores(measure)
-    shown = strongest_pairs(scores, check_int("pairs", pairs, 1))
+    scores = result.scores(decisions.score_name.lower())
+    shown = decisions.order[: check_int("pairs", pairs, 1)]
     if scores.n_draws < 2:
         raise GEHValueError(
             "draws: a density needs at least 2 posterior draws, and this result has 1; explain with draws=100 and a "
@@ -50,7 +53,8 @@ def draw_densities(result: PairResult, measure: str = "geh", *, pairs: int = 8, 
     values = scores.draws[:, shown]
     ax = axes_or_new(ax, (7, min(14.0, 1.1 + 0.5 * len(shown))))
     for row, column in enumerate(values.T):
-        _draw_ridge(ax, column, len(shown) - 1 - row)
+        colour = palette.UNSURE if decisions.unsure[shown[row]] else palette.SURE
+        _draw_ridge(ax, column, len(shown) - 1 - row, colour)
     left, right = ax.get_xlim()
     if left < _ZERO_DISTANCE * (right - left):
         ax.axvline(0, color=palette.LINE, linewidth=0.8)
@@ -59,24 +63,25 @@ def draw_densities(result: PairResult, measure: str = "geh", *, pairs: int = 8, 
     set_tick_labels(ax.yaxis, np.arange(len(shown))[::-1] + 0.3, pair_labels(result.names, shown))
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.set_xlabel(measure.upper())
-    set_title(ax, f"Posterior of the strongest pairs ({scores.n_draws} draws; lines: means)")
+    ax.set_xlabel(decisions.score_name)
+    grey = f"; grey: {decisions.other_label}" if decisions.unsure[shown].any() else ""
+    set_title(ax, f"Posterior of the strongest pairs ({scores.n_draws} draws; lines: means{grey})")
     return ax
 
 
-def _draw_ridge(ax: Any, values: Floats, base: int) -> None:
+def _draw_ridge(ax: Any, values: Floats, base: int, colour: str) -> None:
     """Draw the density of the draws ``values`` (K,) above the line y = ``base``; equal draws are a single line."""
     mean, peak = float(values.mean()), _PEAK
     ax.axhline(base, color=palette.NONE, linewidth=0.8, zorder=0)
     # A kernel density of (numerically) constant draws does not exist.
     if values.var() > (1e-9 * mean) ** 2:
         grid, density = _density(values)
-        ax.fill_between(grid, base, base + density, color=palette.SURE, alpha=0.35, linewidth=0)
-        ax.plot(grid, base + density, color=palette.SURE, linewidth=1)
+        ax.fill_between(grid, base, base + density, color=colour, alpha=0.35, linewidth=0)
+        ax.plot(grid, base + density, color=colour, linewidth=1)
         peak = float(np.interp(mean, grid, density))
     ax.vlines(mean, base, base + peak, colors=palette.MARK, linewidth=1.4)
     if len(values) <= _MAX_TICKS:
-        ax.plot(values, np.full(len(values), base - 0.08), "|", color=palette.SURE, markersize=4, markeredgewidth=0.7)
+        ax.plot(values, np.full(len(values), base - 0.08), "|", color=colour, markersize=4, markeredgewidth=0.7)
 
 
 def _density(values: Floats) -> tuple[Floats, Floats]:

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain._types import Floats, Ints
-from geh_explain._validation import check_int, check_level
+from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, set_tick_labels, set_title, unit_labels
 from geh_explain.plots.pairs import strongest_units
+from geh_explain.scores.decisions import SUPPORTED, Decisions
+from geh_explain.scores.measures import matrix
 from geh_explain.scores.protocol import PairResult
 
 #: Share of the largest score above which a cell is so dark that its hatching is white.
@@ -20,24 +22,18 @@ _DARK = 0.6
 
 
 def draw_heatmap(
-    result: PairResult,
-    measure: str = "geh",
-    *,
-    level: float = 0.95,
-    max_units: int = 40,
-    order: str = "given",
-    ax: Any = None,
+    result: PairResult, decisions: Decisions, *, max_units: int = 40, order: str = "given", ax: Any = None
 ) -> Any:
-    """Draw the posterior mean of every pair as a coloured cell; cells that are not significant are hatched.
+    """Draw the score of every pair as a coloured cell; cells of pairs that the rule did not accept are hatched.
+
+    If the measure is the supported score, it is drawn below the diagonal, and GEH above it.
 
     Parameters
     ----------
     result
         The result to draw.
-    measure
-        ``"geh"``, ``"aeh"`` or ``"eah"``.
-    level
-        Level of the interval that must exclude 0 for a pair to be significant. With a single draw nothing is hatched.
+    decisions
+        Its scores and decisions. Nothing is hatched if there are no decisions.
     max_units
         Maximum number of units; if there are more, those with the strongest pairs are shown, as the title says.
     order
@@ -47,22 +43,22 @@ def draw_heatmap(
     """
     if order not in ("given", "cluster"):
         raise GEHValueError(f"order={order!r} is unknown; use 'given' or 'cluster'.")
-    check_level(level)
-    scores = result.scores(measure)
-    units = strongest_units(scores.mean, check_int("max_units", max_units, 2))
+    n_units = len(result.names)
+    units = strongest_units(decisions.order, n_units, check_int("max_units", max_units, 2))
+    strength = matrix(decisions.strength, n_units)
     if order == "cluster":
-        units = units[_cluster_order(scores.mean[np.ix_(units, units)])]
-    block = np.ix_(units, units)
-    diagonal = np.eye(len(units), dtype=bool)
-    values = np.where(diagonal, np.nan, scores.mean[block])
-    ax = _draw_cells(values, [result.names[i] for i in units], f"{measure.upper()} (posterior mean)", ax)
-    if scores.n_draws > 1:
-        _hatch(ax, (scores.interval(level)[0][block] <= 0) & ~diagonal, values)
-        note = f"hatched: not significant at {level:.0%}"
-    else:
-        note = "one draw: no significance"
-    hidden = len(result.names) - len(units)
-    set_title(ax, f"Interaction strength ({note}{f'; {hidden} weaker units not shown' if hidden else ''})")
+        units = units[_cluster_order(strength[np.ix_(units, units)])]
+    block, diagonal = np.ix_(units, units), np.eye(len(units), dtype=bool)
+    above = np.triu(np.ones_like(diagonal))
+    shows_both = decisions.measure == SUPPORTED
+    shown = np.where(above, matrix(decisions.mean, n_units)[block], strength[block]) if shows_both else strength[block]
+    values = np.where(diagonal, np.nan, shown)
+    ax = _draw_cells(values, [result.names[i] for i in units], f"{decisions.score_name} (mean)", ax)
+    _hatch(ax, (matrix(decisions.unsure.astype(float), n_units)[block] > 0) & ~diagonal, values)
+    notes = ["below the diagonal: supported by the labels"] * shows_both
+    notes += ["no decisions" if decisions.accepted is None else f"hatched: {decisions.other_label}"]
+    notes += [f"{n_units - len(units)} weaker units not shown"] * (n_units > len(units))
+    set_title(ax, f"Interaction strength ({'; '.join(notes)})")
     return ax
 
 
@@ -107,6 +103,8 @@ def _hatch(ax: Any, cells: NDArray[np.bool_], values: Floats) -> None:
     start, end = np.minimum(offsets + 0.5, 0.5), np.maximum(offsets - 0.5, -0.5)
     diagonals = np.stack([np.stack([start, end], 1), np.stack([end, start], 1)], 2)
     rows, columns = np.nonzero(cells)
+    if not len(rows):
+        return
     centres = np.stack([columns, rows], 1)[:, None, None]
     dark = values[rows, columns] > _DARK * np.nanmax(values)
     colours = np.repeat(np.where(dark, "white", palette.LINE), len(offsets))

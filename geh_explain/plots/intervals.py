@@ -1,4 +1,4 @@
-"""Forest plot: the strongest pairs with their credible intervals."""
+"""Forest plot: the strongest pairs with their intervals."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from geh_explain._types import Ints
-from geh_explain._validation import check_int, check_level
+from geh_explain._validation import check_int
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, set_tick_labels, set_title
-from geh_explain.plots.pairs import pair_labels, strongest_pairs
-from geh_explain.scores.pair_scores import Scores
+from geh_explain.plots.pairs import pair_labels
+from geh_explain.scores.decisions import SUPPORTED, Decisions, percent
 from geh_explain.scores.protocol import PairResult
 
 
@@ -20,8 +20,8 @@ from geh_explain.scores.protocol import PairResult
 class _Style:
     """How one measure is drawn: vertical offset within its row, marker, and colour.
 
-    ``colour`` None: significant pairs in one colour, others in another. Else all pairs have this colour, and hollow
-    markers are not significant.
+    ``colour`` None: accepted pairs in one colour, others in another. Else all pairs have this colour, and markers of
+    pairs that were not accepted are hollow.
     """
 
     offset: float = 0.0
@@ -38,85 +38,101 @@ _ALL_MEASURES = {
 
 
 def draw_intervals(
-    result: PairResult, measure: str = "geh", *, pairs: int = 15, level: float = 0.95, ax: Any = None
+    result: PairResult,
+    measure: str | None = None,
+    *,
+    pairs: int = 15,
+    level: float = 0.95,
+    rule: str | None = None,
+    ax: Any = None,
 ) -> Any:
-    """Draw posterior mean, 50 % interval (thick) and credible interval (thin) of the strongest pairs.
+    """Draw mean, 50 % interval (thick) and interval at ``level`` (thin) of the strongest pairs.
 
     Parameters
     ----------
     result
-        The result to draw. With a single draw only the scores are drawn.
+        The result to draw. Scores without known uncertainty have no intervals.
     measure
-        ``"geh"``, ``"aeh"`` or ``"eah"``; ``"all"`` for all three, of the pairs with the largest GEH.
+        Measure as in ``result.table``; ``"all"`` for GEH, AEH and EAH of the pairs that are strongest by default. If
+        pairs are ordered by their supported score, it is drawn as a diamond next to GEH.
     pairs
         Number of pairs, the strongest on top.
     level
-        Level of the thin intervals and of significance.
+        Level of the thin intervals.
+    rule
+        Rule that decides about pairs, as in ``result.table``.
     ax
         Axes to draw into, or None.
     """
-    check_level(level)
     draws_all = measure == "all"
-    styles = _ALL_MEASURES if draws_all else {measure: _Style()}
-    leading = result.scores("geh" if draws_all else measure)
-    shown = strongest_pairs(leading, check_int("pairs", pairs, 1))
+    leading = result.decisions(None if draws_all else measure, level, rule=rule)
+    shown = leading.order[: check_int("pairs", pairs, 1)]
     labels = pair_labels(result.names, shown)
     row_height = 0.42 if draws_all or any("\n" in label for label in labels) else 0.3
     ax = axes_or_new(ax, (7, min(14.0, 1.5 + row_height * len(shown))))
     rows = np.arange(len(shown))[::-1]  # the strongest pair on top
     ax.axvline(0, color=palette.LINE, linewidth=0.8)
+    styles = _ALL_MEASURES if draws_all else {leading.measure: _Style()}
     for name, style in styles.items():
-        _draw_measure(ax, result.scores(name), shown, rows, level, style)
+        wide, thick = (result.decisions(name, width, rule=rule) for width in (level, 0.5))
+        _draw_measure(ax, wide, thick, shown, rows, style)
+    if leading.measure == SUPPORTED and not draws_all:
+        _draw_supported(ax, leading, shown, rows)
     ax.set_ylim(-0.6, len(shown) - 0.4)
     set_tick_labels(ax.yaxis, rows, labels)
-    ax.set_xlabel("" if draws_all else measure.upper())
+    ax.set_xlabel("" if draws_all else leading.score_name)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
-    has_intervals = leading.n_draws > 1
-    note = f", 50% and {level:.0%} credible intervals" if has_intervals else " (one draw: no intervals)"
+    note = f", 50 % and {percent(level)} intervals" if leading.has_intervals else " (one draw: no intervals)"
     set_title(ax, f"Strongest pairs{note}")
-    if draws_all or has_intervals:
+    handles = _legend_of_measures(leading) if draws_all else _legend_of_decisions(leading)
+    if handles:
         below = {"loc": "upper right", "bbox_to_anchor": (1, 0), "borderaxespad": 3.3, "ncols": 4}
-        handles = _legend_of_measures(has_intervals) if draws_all else _legend_of_significance()
         ax.legend(handles=handles, frameon=False, fontsize=9, columnspacing=1.2, **below)
     return ax
 
 
-def _draw_measure(ax: Any, scores: Scores, pairs: Ints, rows: Ints, level: float, style: _Style) -> None:
-    """Draw the intervals and means of one measure for the pairs with indices ``pairs``."""
-    mean, height = scores.pair_mean[pairs], rows + style.offset
-    significant = np.zeros(len(pairs), dtype=bool)
-    if scores.n_draws > 1:
-        significant = scores.pair_interval(level)[0][pairs] > 0
-    colours = np.where(significant, style.colour or palette.SURE, style.colour or palette.UNSURE)
-    if scores.n_draws > 1:
-        for interval_level, width in ((level, 1.2), (0.5, 3.6)):
-            low, high = (ends[pairs] for ends in scores.pair_interval(interval_level))
-            ax.hlines(height, low, high, colors=colours, linewidth=width)
+def _draw_measure(ax: Any, wide: Decisions, thick: Decisions, pairs: Ints, rows: Ints, style: _Style) -> None:
+    """Draw the means of one measure and their intervals at two levels for the pairs with indices ``pairs``."""
+    height, unsure = rows + style.offset, wide.unsure[pairs]
+    colours = np.where(unsure, style.colour or palette.UNSURE, style.colour or palette.SURE)
+    for decisions, width in ((wide, 1.2), (thick, 3.6)):
+        if decisions.has_intervals:
+            ax.hlines(height, decisions.low[pairs], decisions.high[pairs], colors=colours, linewidth=width)
     markers: dict[str, Any] = {"s": 28, "c": colours, "edgecolors": "white"}
     if style.colour:
-        filled = significant | (scores.n_draws < 2)
-        markers = {"s": 20, "c": np.where(filled, colours, "white"), "edgecolors": colours}
-    ax.scatter(mean, height, marker=style.marker, linewidths=1, zorder=3, **markers)
+        markers = {"s": 20, "c": np.where(unsure, "white", colours), "edgecolors": colours}
+    ax.scatter(wide.mean[pairs], height, marker=style.marker, linewidths=1, zorder=3, **markers)
 
 
-def _legend_of_significance() -> list[Any]:
-    """Return handles for the two colours of a single measure."""
+def _draw_supported(ax: Any, decisions: Decisions, pairs: Ints, rows: Ints) -> None:
+    """Draw the supported scores as diamonds; pairs that were not tested have none."""
+    values = np.full(len(pairs), np.nan) if decisions.supported is None else decisions.supported[pairs]
+    ax.scatter(values, rows, marker="D", s=26, c=palette.SUPPORTED, edgecolors="white", linewidths=1, zorder=4)
+
+
+def _legend_of_decisions(decisions: Decisions) -> list[Any]:
+    """Return handles for the two colours of a single measure, and for supported scores."""
     from matplotlib.lines import Line2D
 
-    kinds = (("significant", palette.SURE), ("not significant", palette.UNSURE))
-    return [Line2D([], [], color=colour, marker="o", linewidth=1.2, label=label) for label, colour in kinds]
+    kinds = [] if decisions.accepted is None else [(decisions.label, palette.SURE)]
+    kinds += [(decisions.other_label, palette.UNSURE)] * bool(decisions.unsure.any())
+    handles = [Line2D([], [], color=colour, marker="o", linewidth=1.2, label=label) for label, colour in kinds]
+    if decisions.measure == SUPPORTED:
+        diamond: dict[str, Any] = {"marker": "D", "markersize": 5, "linestyle": "none", "color": palette.SUPPORTED}
+        handles.append(Line2D([], [], label="supported by the labels", **diamond))
+    return handles
 
 
-def _legend_of_measures(has_intervals: bool) -> list[Any]:
-    """Return handles for the three measures, and for hollow markers if there are intervals."""
+def _legend_of_measures(decisions: Decisions) -> list[Any]:
+    """Return handles for the three measures, and for hollow markers if there are decisions."""
     from matplotlib.lines import Line2D
 
     handles = [
         Line2D([], [], color=style.colour, marker=style.marker, markersize=5, linewidth=1.2, label=name.upper())
         for name, style in _ALL_MEASURES.items()
     ]
-    if has_intervals:
+    if decisions.accepted is not None:
         hollow: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": palette.LINE, "linestyle": "none"}
-        handles.append(Line2D([], [], marker="o", markersize=5, label="not significant", **hollow))
+        handles.append(Line2D([], [], marker="o", markersize=5, label=decisions.other_label, **hollow))
     return handles

@@ -10,24 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain._types import Floats, Ints
-from geh_explain._validation import check_int, check_level
+from geh_explain._validation import check_int
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, set_title, size_in_points, unit_labels
 from geh_explain.plots.circle import Circle
 from geh_explain.plots.pairs import strongest_units, unit_sizes
-from geh_explain.scores.measures import pair_index
-from geh_explain.scores.pair_scores import Scores
+from geh_explain.scores.decisions import SUPPORTED, Decisions
 from geh_explain.scores.protocol import PairResult
-from geh_explain.statistics.p_values import bayesian_p_value
 
 #: Width of the strongest edge in points.
 _MAX_WIDTH = 6.0
-#: Opacity of the least certain edge.
-_MIN_OPACITY = 0.15
+#: Opacity of edges that were not accepted, and of the GEH of a pair behind its supported score.
+_PALE = 0.45
+_BEHIND = 0.16
 #: How far edges bend towards the centre: 0 for straight lines, 1 for a control point at the centre.
 _BEND = 0.4
-#: Dashes of edges that are not significant.
+#: Dashes of edges that were not accepted.
 _DASHES = (0, (2.0, 1.2))
 #: Width of axes in points above which the legend has three columns.
 _WIDE_AXES = 330
@@ -37,21 +36,21 @@ _WIDE_AXES = 330
 class _Edges:
     """The E pairs that are drawn, the strongest first, and how each is drawn.
 
-    ``ends`` (E, 2) are positions on the circle; ``strength``, ``sign``, ``opacity`` and ``significant`` are (E,).
+    ``ends`` (E, 2) are positions on the circle; ``strength``, ``score`` (GEH, where the strength is its supported
+    part), ``sign`` and ``unsure`` are (E,).
     """
 
     ends: Ints
     strength: Floats
+    score: Floats
     sign: Ints
-    opacity: Floats
-    significant: NDArray[np.bool_]
+    unsure: NDArray[np.bool_]
 
 
 def draw_network(
     result: PairResult,
-    measure: str = "geh",
+    decisions: Decisions,
     *,
-    level: float = 0.95,
     max_units: int = 30,
     pairs: int = 60,
     main: Any = None,
@@ -60,17 +59,15 @@ def draw_network(
 ) -> Any:
     """Draw units on a circle, and their strongest pairs as edges.
 
-    The width of an edge is the score, its colour the sign in most of the data, its opacity 1 - 2 p with the Bayesian
-    p-value p. Edges that are not significant are dashed.
+    The width of an edge is the score, its colour the sign in most of the data. Edges that the rule did not accept are
+    dashed and pale. If the measure is the supported score, GEH is the width of a pale band behind the edge.
 
     Parameters
     ----------
     result
         The result to draw.
-    measure
-        ``"geh"``, ``"aeh"`` or ``"eah"``.
-    level
-        Level of the interval that must exclude 0 for a pair to be significant.
+    decisions
+        Its scores and decisions.
     max_units
         Maximum number of units; if there are more, those with the strongest pairs are shown.
     pairs
@@ -82,49 +79,47 @@ def draw_network(
     ax
         Axes to draw into, or None.
     """
-    check_level(level)
-    scores = result.scores(measure)
-    units = strongest_units(scores.mean, check_int("max_units", max_units, 2))
-    edges = _select_edges(result, scores, units, check_int("pairs", pairs, 1), level)
-    sizes, size_meaning = unit_sizes(result, main, measure)
+    units = strongest_units(decisions.order, len(result.names), check_int("max_units", max_units, 2))
+    edges = _select_edges(result, decisions, units, check_int("pairs", pairs, 1))
+    sizes, size_meaning = unit_sizes(result, decisions, main)
     by_name = _check_images(images, result.names)
     shown_images = {place: by_name[result.names[i]] for place, i in enumerate(units) if result.names[i] in by_name}
     labels = unit_labels([result.names[i] for i in units])
     side = 6.2 + 0.08 * max(len(line) for label in labels for line in label.split("\n")) + 2 * bool(shown_images)
     ax = axes_or_new(ax, (side, side / 0.85), area=(0.02, 0.11, 0.96, 0.96 * 0.85))
     circle = Circle.fit(ax, labels, has_images=bool(shown_images))
+    if decisions.measure == SUPPORTED:
+        _draw_edges(ax, circle.positions(), edges, behind=True)
     _draw_edges(ax, circle.positions(), edges)
     circle.draw_units(ax, sizes[units])
     circle.draw_names(ax, labels)
     circle.draw_images(ax, shown_images)
-    opacity_meaning = "; opacity: certainty" if scores.n_draws > 1 else ""
-    _draw_legend(ax, edges, measure, level, f"area of a unit: {size_meaning}{opacity_meaning}")
+    _draw_legend(ax, edges, decisions, f"area of a unit: {size_meaning}")
     hidden = len(result.names) - len(units)
-    notes = [f"{len(edges.ends)} strongest pairs"]
-    notes += [f"{hidden} weaker units not shown"] * bool(hidden) + ["one draw: no certainty"] * (scores.n_draws < 2)
+    notes = [f"{len(edges.ends)} strongest pairs"] + [f"{hidden} weaker units not shown"] * bool(hidden)
+    notes += ["no decisions"] * (decisions.accepted is None)
     set_title(ax, f"Interactions ({'; '.join(notes)})")
     return ax
 
 
-def _select_edges(result: PairResult, scores: Scores, units: Ints, pairs: int, level: float) -> _Edges:
+def _select_edges(result: PairResult, decisions: Decisions, units: Ints, pairs: int) -> _Edges:
     """Return the strongest ``pairs`` pairs among ``units``, without those whose score is 0."""
-    first, second = np.triu_indices(len(units), 1)
-    strength = scores.mean[units[first], units[second]]
-    strongest = np.argsort(-strength, kind="stable")[:pairs]
-    strongest = strongest[strength[strongest] > 0]
-    ends = np.stack([first[strongest], second[strongest]], axis=1)
-    indices = np.array([pair_index(int(a), int(b), len(result.names)) for a, b in units[ends]], dtype=np.int64)
-    opacity, significant = np.ones(len(strongest)), np.ones(len(strongest), dtype=bool)
-    if scores.n_draws > 1:
-        p_value = bayesian_p_value(scores.pair_mean[indices], scores.pair_std[indices])
-        # A p-value of 1/2 is no evidence at all.
-        opacity = np.clip(1 - 2 * p_value, _MIN_OPACITY, 1)
-        significant = scores.pair_interval(level)[0][indices] > 0
-    return _Edges(ends, strength[strongest], result.majority_signs()[indices], opacity, significant)
+    first, second = np.triu_indices(len(result.names), 1)
+    place = np.full(len(result.names), -1)
+    place[units] = np.arange(len(units))
+    order = decisions.order
+    drawn = (place[first[order]] >= 0) & (place[second[order]] >= 0) & (decisions.mean[order] > 0)
+    chosen = order[drawn][:pairs]
+    ends = np.stack([place[first[chosen]], place[second[chosen]]], axis=1)
+    strength, score = decisions.strength[chosen], decisions.mean[chosen]
+    return _Edges(ends, strength, score, result.majority_signs()[chosen], decisions.unsure[chosen])
 
 
-def _draw_edges(ax: Any, positions: Floats, edges: _Edges) -> None:
-    """Draw edges as quadratic curves between ``positions`` (n, 2), the strongest on top."""
+def _draw_edges(ax: Any, positions: Floats, edges: _Edges, behind: bool = False) -> None:
+    """Draw edges as quadratic curves between ``positions`` (n, 2), the strongest on top.
+
+    ``behind``: pale bands as wide as the score, whatever was decided.
+    """
     from matplotlib.collections import PathCollection
     from matplotlib.colors import to_rgba_array
     from matplotlib.path import Path
@@ -134,21 +129,22 @@ def _draw_edges(ax: Any, positions: Floats, edges: _Edges) -> None:
     codes = [Path.MOVETO, Path.CURVE3, Path.CURVE3]
     paths = [Path(np.stack([a, (1 - _BEND) * (a + b) / 2, b]), codes) for a, b in positions[edges.ends[::-1]]]
     colours = to_rgba_array([_colour(sign) for sign in edges.sign[::-1]])
-    colours[:, 3] = edges.opacity[::-1]
+    colours[:, 3] = _BEHIND if behind else np.where(edges.unsure[::-1], _PALE, 1.0)
+    dashed = np.zeros_like(edges.unsure) if behind else edges.unsure[::-1]
     collection = PathCollection(
         paths,
         facecolors="none",
         edgecolors=colours,
-        linewidths=_widths(edges.strength, edges.strength)[::-1],
-        linestyles=["-" if significant else _DASHES for significant in edges.significant[::-1]],
-        zorder=1,
+        linewidths=_widths(edges.score if behind else edges.strength, edges)[::-1],
+        linestyles=[_DASHES if each else "-" for each in dashed],
+        zorder=0.9 if behind else 1,
     )
     ax.add_collection(collection, autolim=False)
 
 
-def _widths(strength: Any, strengths: Floats) -> Floats:
-    """Return line widths for ``strength``, proportional to it, on the scale of all ``strengths``."""
-    return np.asarray(_MAX_WIDTH * strength / strengths.max())
+def _widths(strength: Any, edges: _Edges) -> Floats:
+    """Return line widths for ``strength``, proportional to it, on the scale of all edges."""
+    return np.asarray(_MAX_WIDTH * strength / max(edges.strength.max(), edges.score.max()))
 
 
 def _colour(sign: int) -> str:
@@ -156,8 +152,8 @@ def _colour(sign: int) -> str:
     return palette.POSITIVE if sign > 0 else palette.NEGATIVE if sign < 0 else palette.NEUTRAL
 
 
-def _draw_legend(ax: Any, edges: _Edges, measure: str, level: float, caption: str) -> None:
-    """Draw the legend below the axes: signs that occur, two widths, and dashes if an edge is dashed."""
+def _draw_legend(ax: Any, edges: _Edges, decisions: Decisions, caption: str) -> None:
+    """Draw the legend below the axes: signs that occur, two widths, GEH behind its supported part, and dashes."""
     from matplotlib.lines import Line2D
 
     signs = {1: "positive in most groups", -1: "negative in most groups", 0: "as often either"}
@@ -169,12 +165,15 @@ def _draw_legend(ax: Any, edges: _Edges, measure: str, level: float, caption: st
     if len(edges.ends):
         strongest = float(edges.strength[0])
         for strength in (strongest, strongest / 3):
-            width = float(_widths(strength, edges.strength))
-            label = f"{measure.upper()} {strength:.2g}"
+            width = float(_widths(strength, edges))
+            label = f"{decisions.strength_name} {strength:.2g}"
             handles.append(Line2D([], [], color=palette.LINE, linewidth=width, solid_capstyle="butt", label=label))
-    if not edges.significant.all():
-        label = f"not significant at {level:.0%}"
-        handles.append(Line2D([], [], color=palette.LINE, linewidth=1.5, linestyle=_DASHES, label=label))
+    if decisions.measure == SUPPORTED:
+        band: dict[str, Any] = {"linewidth": _MAX_WIDTH, "alpha": 2 * _BEHIND, "solid_capstyle": "butt"}
+        handles.append(Line2D([], [], color=palette.LINE, label=f"{decisions.score_name} of the network", **band))
+    if edges.unsure.any():
+        pale: dict[str, Any] = {"linewidth": 1.5, "linestyle": _DASHES, "alpha": _PALE}
+        handles.append(Line2D([], [], color=palette.LINE, label=decisions.other_label, **pale))
     ax.legend(
         handles=handles,
         title=caption,

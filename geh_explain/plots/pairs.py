@@ -9,7 +9,8 @@ import numpy as np
 from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.plots.axes import shorten
-from geh_explain.scores.pair_scores import Scores
+from geh_explain.scores.decisions import Decisions
+from geh_explain.scores.measures import matrix
 from geh_explain.scores.protocol import PairResult
 
 #: Maximum number of characters of a unit's name in the label of a pair.
@@ -18,26 +19,29 @@ _MAX_NAME = 30
 _MAX_LINE = 34
 
 
-def strongest_units(mean: Floats, max_units: int) -> Ints:
-    """Return the indices of the ``max_units`` units with the strongest pairs, in ascending order.
+def strongest_units(order: Ints, units: int, max_units: int) -> Ints:
+    """Return the indices of the ``max_units`` of all ``units`` that have the strongest pairs, in ascending order.
 
-    A unit is as strong as its strongest pair in ``mean`` (D, D).
+    ``order`` (P,) are the indices of all pairs, the strongest first. A unit is as strong as its strongest pair.
 
     >>> import numpy as np
-    >>> strongest_units(np.array([[0, 1, 5], [1, 0, 2], [5, 2, 0]]), 2).tolist()
+    >>> strongest_units(np.array([1, 2, 0]), units=3, max_units=2).tolist()
     [0, 2]
     """
-    return np.sort(np.argsort(-mean.max(axis=0), kind="stable")[:max_units])
+    ends = np.stack(np.triu_indices(units, 1), axis=1)[order].ravel()
+    by_strength, places = np.unique(ends, return_index=True)
+    return np.sort(by_strength[np.argsort(places, kind="stable")][:max_units])
 
 
-def unit_sizes(result: PairResult, main: Any, measure: str) -> tuple[Floats, str]:
+def unit_sizes(result: PairResult, decisions: Decisions, main: Any) -> tuple[Floats, str]:
     """Return the size (D,) of the disc of each unit, and its meaning in words.
 
     The size is the main effect: ``main`` (D,) if given, else that of the result. Without main effects it is the sum of
-    the unit's scores in ``measure``.
+    the unit's scores.
     """
     if main is None and not result.has_main:
-        return np.asarray(result.scores(measure).mean.sum(axis=0)), f"summed {measure.upper()}"
+        scores = matrix(decisions.strength, len(result.names))
+        return np.asarray(scores.sum(axis=0)), f"summed {decisions.strength_name}"
     if main is None:
         return result.main.strength, "main effect"
     try:
@@ -50,11 +54,6 @@ def unit_sizes(result: PairResult, main: Any, measure: str) -> tuple[Floats, str
             f"main has shape {sizes.shape}; give one finite main effect for each of the {units} units, or None."
         )
     return np.asarray(sizes), "main effect"
-
-
-def strongest_pairs(scores: Scores, pairs: int) -> Ints:
-    """Return the indices of the ``pairs`` pairs with the largest posterior mean, the strongest first."""
-    return np.argsort(-scores.pair_mean, kind="stable")[:pairs]
 
 
 def pair_labels(names: list[str], pairs: Ints) -> list[str]:

@@ -1,11 +1,13 @@
 """Colours of all plots and of the report, distinguishable by colour-blind readers (Okabe and Ito)."""
 
-#: Significant scores, and lines without another meaning.
+#: Pairs that a rule accepts, and lines without another meaning.
 SURE = "#0072B2"
-#: Scores that are not significant, and reference lines.
+#: Pairs that a rule does not accept, and reference lines.
 UNSURE = "#9a9a9a"
 #: Marks on top of data: means, chosen values.
 MARK = "#D55E00"
+#: The part of a score that held-out labels confirm.
+SUPPORTED = "#009E73"
 #: Axes, outlines and small text.
 LINE = "#444444"
 #: Colour map of scores, which are not negative.

@@ -9,6 +9,7 @@ import numpy as np
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, set_tick_labels, set_title, wrap
 from geh_explain.plots.pairs import pair_label
+from geh_explain.scores.decisions import percent
 from geh_explain.scores.protocol import PairResult
 from geh_explain.scores.ranking import find_unit
 
@@ -19,26 +20,32 @@ if TYPE_CHECKING:
 _MANY_GROUPS = 20
 
 
-def draw_pair_regions(result: PairResult, i: int | str, j: int | str, *, level: float = 0.95, ax: Any = None) -> Any:
-    """Draw the signed effect of a pair in each group, with its credible interval, in the colour of its sign.
+def draw_pair_regions(
+    result: PairResult, i: int | str, j: int | str, *, level: float = 0.95, rule: str | None = None, ax: Any = None
+) -> Any:
+    """Draw the signed effect of a pair in each group, with its interval, in the colour of its sign.
 
     Parameters
     ----------
     result
-        The result to draw. With a single draw there are no intervals.
+        The result to draw. Effects without known uncertainty have no intervals.
     i, j
         The two units, by name or index.
     level
         Level of the intervals.
+    rule
+        Rule whose decision about the pair is in the title, as in ``result.table``.
     ax
         Axes to draw into, or None.
     """
     table = result.regions(i, j, level)
     ax = axes_or_new(ax, (6, 1.4 + min(0.28 * len(table), 2.8 + 0.12 * len(table))))
     draw_regions(table, ax)
-    note = "one draw: no intervals" if table["low"].isna().any() else f"{level:.0%} credible intervals"
+    note = "one draw: no intervals" if table["low"].isna().all() else f"{percent(level)} intervals"
+    decisions, number = result.decisions(level=level, rule=rule), result.pair(i, j)
+    decided = f" ({decisions.other_label if decisions.unsure[number] else decisions.label})"
     pair = pair_label(*(result.names[find_unit(unit, result.names)] for unit in (i, j)))
-    set_title(ax, f"{pair}, {note}")
+    set_title(ax, f"{pair}, {note}{'' if decisions.accepted is None else decided}")
     ax.set_xlabel("signed effect")
     ax.set_ylabel("group (points)")
     return ax
@@ -47,13 +54,13 @@ def draw_pair_regions(result: PairResult, i: int | str, j: int | str, *, level: 
 def draw_regions(frame: pd.DataFrame, ax: Any) -> None:
     """Draw a table of :meth:`~geh_explain.Interactions.regions` into ``ax``, its first row on top.
 
-    ``frame`` has one row per group, with columns size, mean, low and high. NaN in low: intervals are not drawn.
+    ``frame`` has one row per group, with columns size, mean, low and high. Where low is NaN there is no interval.
     """
     groups, mean = len(frame), frame["mean"].to_numpy()
     height = np.arange(groups)[::-1]
     colours = np.select([mean > 0, mean < 0], [palette.POSITIVE, palette.NEGATIVE], palette.NEUTRAL)
     ax.axvline(0, color=palette.LINE, linewidth=0.8)
-    if not frame["low"].isna().any():
+    if not frame["low"].isna().all():
         ax.hlines(height, frame["low"], frame["high"], colors=colours, linewidth=1.2)
     ax.scatter(mean, height, s=24 if groups <= _MANY_GROUPS else 12, c=colours, zorder=3)
     ax.set_ylim(-0.6, groups - 0.4)

@@ -24,27 +24,32 @@ _NUMBER_AXIS: Spec = {"tickCount": 4, "labelOverlap": "greedy", "format": ".4~g"
 _SHORT_LABEL = "join([truncate(split(datum.label, ' × ')[0], 20), truncate(split(datum.label, ' × ')[1], 20)], ' × ')"
 #: Parameters that the script of the page sets: the index of the chosen pair, and the largest score.
 _PARAMS = [{"name": "chosen", "value": -1}, {"name": "largest", "value": 1}]
+#: Marks that choose a pair when clicked; the table is what screen readers read.
+_POINTER: Spec = {"cursor": "pointer", "aria": False}
 #: Condition that colours the chosen pair.
 _CHOSEN: Spec = {"test": "datum.pair === chosen", "value": palette.MARK}
 
 
 def build_charts(content: dict[str, Any]) -> dict[str, Spec]:
     """Return the specification of each chart, by the id of its element, for the data of the page ``content``."""
-    has_intervals = content["multiplier"] is not None
+    has_intervals = "low" in content["measures"]["geh"]
+    has_group_intervals = content["group_effects"]["half"] is not None
+    has_evidence = content["evidence"] is not None
+    tooltip = [{"field": "label", "title": "pair"}, *_numbers(*_tooltip_fields(has_intervals, content))]
     return {
-        "heatmap": _heatmap([content["names"][unit] for unit in content["heatmap"]]),
-        "forest": _forest(has_intervals),
-        "network": _network(content["nodes"]["size_meaning"]),
-        "groups": _groups(has_intervals),
+        "heatmap": _heatmap([content["names"][unit] for unit in content["heatmap"]], tooltip),
+        "forest": _forest(has_intervals, has_evidence, tooltip),
+        "network": _network(content["nodes"]["size_meaning"], tooltip),
+        "groups": _groups(has_group_intervals),
         "surface": _surface(),
     }
 
 
-def _heatmap(names: list[str]) -> Spec:
+def _heatmap(names: list[str], tooltip: list[Spec]) -> Spec:
     """Return the heatmap of all pairs of the units ``names``, in this order on both axes.
 
-    Each pair has two cells, with fields row, column, pair, label, mean, low, high, p, ``unsure`` (not significant, so
-    struck out) and ``shown`` (not filtered out; other cells are pale).
+    Each pair has two cells, with the fields of a pair, row, column, ``value`` (the colour), ``unsure`` (not accepted,
+    so struck out) and ``shown`` (not filtered out; other cells are pale).
     """
     units, scale = len(names), {"domain": names}
     step = min(_MAX_CELL, _HEATMAP_SIDE / units)
@@ -58,7 +63,7 @@ def _heatmap(names: list[str]) -> Spec:
                 "mark": {"type": "rect", "cursor": "pointer", "aria": False},
                 "encoding": {
                     "color": {
-                        "field": "mean",
+                        "field": "value",
                         "type": "quantitative",
                         # The script sets the range of colours, which differs between light and dark mode.
                         "scale": {"domainMin": 0, "interpolate": "lab"},
@@ -67,7 +72,7 @@ def _heatmap(names: list[str]) -> Spec:
                     "fillOpacity": {"condition": {"test": "datum.shown", "value": 1}, "value": 0.12},
                     "stroke": {"condition": _CHOSEN, "value": None},
                     "strokeWidth": {"value": 2.5},
-                    "tooltip": _tooltip(),
+                    "tooltip": tooltip,
                 },
             },
             {
@@ -91,18 +96,30 @@ def _heatmap(names: list[str]) -> Spec:
     )
 
 
-def _forest(has_intervals: bool) -> Spec:
+def _forest(has_intervals: bool, has_evidence: bool, tooltip: list[Spec]) -> Spec:
     """Return the forest of the strongest pairs.
 
-    Rows have the fields of a pair, and the ends of two intervals: low and high, low50 and high50.
+    Rows have the fields of a pair, and the ends of two intervals: low and high, low50 and high50. With evidence,
+    diamonds are the supported scores.
     """
     row = {
         "y": {"field": "label", "type": "nominal", "sort": None, "axis": {**_NAME_AXIS, "labelExpr": _SHORT_LABEL}},
         "color": {"condition": [_CHOSEN, {"test": "datum.unsure", "value": palette.UNSURE}], "value": palette.SURE},
-        "tooltip": _tooltip(),
+        "tooltip": tooltip,
     }
     intervals = [("low", "high", 1.5), ("low50", "high50", 5.0)] if has_intervals else []
-    return _chart("rows", width=250, height={"step": _ROW_HEIGHT}, layer=_marks(row, intervals, None))
+    diamond = {
+        "transform": [{"filter": "datum.supported !== null"}],
+        "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 60, "opacity": 1, **_POINTER},
+        "encoding": {
+            "x": {"field": "supported", "type": "quantitative"},
+            "y": row["y"],
+            "color": {"value": palette.SUPPORTED},
+            "tooltip": tooltip,
+        },
+    }
+    layers = _marks(row, intervals, None) + [diamond] * has_evidence
+    return _chart("rows", width=250, height={"step": _ROW_HEIGHT}, layer=layers)
 
 
 def _groups(has_intervals: bool) -> Spec:
@@ -129,64 +146,71 @@ def _marks(row: Spec, intervals: list[tuple[str, str, float]], title: str | None
         Title of the horizontal axis.
     """
     x = {"type": "quantitative", "title": title, "scale": {"zero": True}, "axis": _NUMBER_AXIS}
-    mark = {"cursor": "pointer", "aria": False}
     lines = [
         {
-            "mark": {"type": "rule", "strokeWidth": width, **mark},
+            "mark": {"type": "rule", "strokeWidth": width, **_POINTER},
             "encoding": {"x": {"field": low, **x}, "x2": {"field": high}, **row},
         }
         for low, high, width in intervals
     ]
     points = {
-        "mark": {"type": "point", "filled": True, "size": 50, **mark},
+        "mark": {"type": "point", "filled": True, "size": 50, **_POINTER},
         "encoding": {"x": {"field": "mean", **x}, **row},
     }
     zero = {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0.5}, "encoding": {"x": {"datum": 0}}}
     return [zero, *lines, points]
 
 
-def _network(size_meaning: str) -> Spec:
+def _network(size_meaning: str, tooltip: list[Spec]) -> Spec:
     """Return the network of the units, whose coordinates lie on a circle of radius 1.
 
-    Edges have the fields of a pair, the coordinates x, y, x2 and y2 of both ends, sign, and certainty (1 - p). Nodes
-    have name, x, y and size, and for the name text_x, text_y and side. ``size_meaning`` is the title of the size.
+    Edges have the fields of a pair, the coordinates x, y, x2 and y2 of both ends, sign, and ``band``, the GEH behind a
+    supported score, else 0. Nodes have name, x, y and size, and for the name text_x, text_y and side. ``size_meaning``
+    is the title of the size.
     """
     place = {"axis": None, "scale": {"domain": [-1.45, 1.45]}, "type": "quantitative"}
+    width_scale = {"domain": [0, {"expr": "largest"}], "range": [0, 9]}
+    ends = {
+        "x": {"field": "x", **place},
+        "y": {"field": "y", **place},
+        "x2": {"field": "x2"},
+        "y2": {"field": "y2"},
+    }
+    sign_scale = {
+        "domain": ["positive", "negative", "neither"],
+        "range": [palette.POSITIVE, palette.NEGATIVE, palette.UNSURE],
+    }
+    legend = {"title": None, "orient": "bottom", "symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 3}
+    sign = {
+        "condition": _CHOSEN,
+        "field": "sign",
+        "type": "nominal",
+        "scale": sign_scale,
+        "legend": legend,
+    }
     return _chart(
         "edges",
         width=440,
         height=440,
         layer=[
             {
-                "mark": {"type": "rule", "cursor": "pointer", "strokeCap": "round", "aria": False},
+                "mark": {"type": "rule", "cursor": "pointer", "opacity": 0.16, "aria": False},
                 "encoding": {
-                    "x": {"field": "x", **place},
-                    "y": {"field": "y", **place},
-                    "x2": {"field": "x2"},
-                    "y2": {"field": "y2"},
-                    "strokeWidth": {
-                        "field": "mean",
-                        "type": "quantitative",
-                        "scale": {"domain": [0, {"expr": "largest"}], "range": [0.5, 9]},
-                        "legend": None,
-                    },
-                    "opacity": {
-                        "field": "certainty",
-                        "type": "quantitative",
-                        "scale": {"domain": [0.5, 1], "range": [0.12, 0.85], "clamp": True},
-                        "legend": None,
-                    },
-                    "color": {
-                        "condition": _CHOSEN,
-                        "field": "sign",
-                        "type": "nominal",
-                        "scale": {
-                            "domain": ["positive", "negative", "neither"],
-                            "range": [palette.POSITIVE, palette.NEGATIVE, palette.UNSURE],
-                        },
-                        "legend": {"title": None, "orient": "bottom", "symbolType": "stroke"},
-                    },
-                    "tooltip": _tooltip(),
+                    **ends,
+                    "strokeWidth": {"field": "band", "type": "quantitative", "scale": width_scale, "legend": None},
+                    "color": sign,
+                    "tooltip": tooltip,
+                },
+            },
+            {
+                "mark": {"type": "rule", "cursor": "pointer", "strokeCap": "butt", "aria": False},
+                "encoding": {
+                    **ends,
+                    "strokeWidth": {"field": "strength", "type": "quantitative", "scale": width_scale, "legend": None},
+                    "opacity": {"condition": {"test": "datum.unsure", "value": 0.35}, "value": 0.85},
+                    "strokeDash": {"condition": {"test": "datum.unsure", "value": [5, 4]}, "value": [1, 0]},
+                    "color": sign,
+                    "tooltip": tooltip,
                 },
             },
             {
@@ -271,9 +295,11 @@ def _chart(data: str, **parts: Any) -> Spec:
     return {"$schema": schema, "data": {"name": data}, "params": _PARAMS, **parts}
 
 
-def _tooltip() -> list[Spec]:
-    """Return the tooltip of a pair."""
-    return [{"field": "label", "title": "pair"}, *_numbers("mean", "low", "high", "p")]
+def _tooltip_fields(has_intervals: bool, content: dict[str, Any]) -> list[str]:
+    """Return the numbers in the tooltip of a pair."""
+    fields = ["mean", *(["low", "high"] if has_intervals else [])]
+    fields += ["supported", "slope", "slope_se"] if content["evidence"] is not None else []
+    return fields + ["p"] * ("p" in content["measures"]["geh"] or content["evidence"] is not None)
 
 
 def _numbers(*names: str) -> list[Spec]:

@@ -15,9 +15,9 @@ from geh_explain.errors import GEHTypeError
 from geh_explain.interpret.gallery import Gallery
 from geh_explain.plots.exemplars import colour_limits, draw_inputs, first_input, maximum_places
 from geh_explain.plots.pairs import strongest_units, unit_sizes
+from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.protocol import PairResult
-from geh_explain.statistics.intervals import std_multiplier
-from geh_explain.statistics.p_values import bayesian_p_value
+from geh_explain.statistics.intervals import std_multiplier, total_std
 
 #: Maximum number of units in the heatmap, and of nodes in the network.
 _MAX_UNITS = 60
@@ -33,7 +33,7 @@ _MEASURES = ("geh", "aeh", "eah")
 
 
 def build_content(
-    result: PairResult, level: float, main: Any, surfaces: Sequence[Surface], gallery: Gallery | None
+    result: PairResult, decisions: Decisions, main: Any, surfaces: Sequence[Surface], gallery: Gallery | None
 ) -> dict[str, Any]:
     """Return the data of the page.
 
@@ -41,8 +41,8 @@ def build_content(
     ----------
     result
         The result.
-    level
-        Level of the intervals.
+    decisions
+        Its decisions by the measure that the page opens with.
     main
         Main effects (D,) given by the user, or None.
     surfaces, gallery
@@ -52,60 +52,90 @@ def build_content(
     -------
     dict
         ``names`` of all units; ``heatmap``, the indices of its units; ``nodes`` of the network; ``pairs``, the
-        strongest first, as indices of their units; ``measures``, ``sign_p`` and ``majority`` with one entry per pair;
-        ``groups`` and ``group_effects``; ``multiplier`` and ``multiplier50``, the half-widths of intervals in standard
-        deviations, None with a single draw; ``level``; ``surfaces``; ``images`` by unit name.
+        strongest first, as indices of their units; ``measures`` with scores, intervals and decisions, ``evidence`` and
+        ``majority`` with one entry per pair; ``decision``, the words for them; ``groups`` and ``group_effects``;
+        ``level``; ``surfaces``; ``images`` by unit name. Unknown numbers are None.
     """
-    geh = result.scores("geh")
-    units = strongest_units(geh.mean, _MAX_UNITS)
-    pairs = _select_pairs(geh.pair_mean, len(result.names), units)
+    units = strongest_units(decisions.order, len(result.names), _MAX_UNITS)
+    pairs = _select_pairs(decisions.order, len(result.names), units)
     pairs_with_groups = pairs[: max(1, _MAX_GROUP_NUMBERS // (2 * len(result.group_names)))]
     i, j = np.triu_indices(len(result.names), 1)
-    has_intervals = geh.n_draws > 1
-    group_mean, group_std = result.signed_means
     return {
         "names": result.names,
         "heatmap": units.tolist(),
-        "nodes": _network_nodes(result, main),
+        "nodes": _network_nodes(result, decisions, main),
         "pairs": {"first": i[pairs].tolist(), "second": j[pairs].tolist()},
-        "measures": {name: _measure_columns(result, name, pairs) for name in _MEASURES},
-        "sign_p": _round(result.sign_p_values()[pairs]) if has_intervals else None,
+        "measure": decisions.measure,
+        "measures": {name: _measure_columns(result, decisions, name, pairs) for name in _MEASURES},
+        "evidence": _evidence_columns(result, decisions, pairs),
+        "decision": _decision_words(decisions),
         "majority": result.majority_signs()[pairs].tolist(),
-        "multiplier": std_multiplier(level) if has_intervals else None,
-        "multiplier50": std_multiplier(0.5) if has_intervals else None,
-        "level": level,
+        "level": decisions.level,
         "groups": {"names": result.group_names, "sizes": result.sizes.tolist()},
-        "group_effects": {
-            "mean": [_round(row) for row in group_mean[:, pairs_with_groups].T],
-            "std": [_round(row) for row in group_std[:, pairs_with_groups].T] if has_intervals else None,
-        },
+        "group_effects": _group_effects(result, decisions.level, pairs_with_groups),
         "surfaces": [_surface_cells(surface, pairs, result) for surface in _check_surfaces(surfaces)],
         "images": dict(_unit_images(gallery)),
     }
 
 
-def _select_pairs(strength: Floats, units: int, heatmap_units: Ints) -> Ints:
-    """Return the indices of the pairs of the page, the strongest first: those of the heatmap, and the strongest."""
-    order = np.argsort(-strength, kind="stable")
+def _select_pairs(order: Ints, units: int, heatmap_units: Ints) -> Ints:
+    """Return the indices of the pairs of the page, the strongest first: those of the heatmap, and the strongest.
+
+    ``order`` (P,) are the indices of all pairs, the strongest first.
+    """
     i, j = np.triu_indices(units, 1)
     selected = np.isin(i, heatmap_units) & np.isin(j, heatmap_units)
     selected[order[:_MAX_PAIRS]] = True
     return order[selected[order]]
 
 
-def _measure_columns(result: PairResult, measure: str, pairs: Ints) -> dict[str, Any]:
-    """Return mean, standard deviation and p-value of the pairs in one measure; None where there is a single draw."""
-    scores = result.scores(measure)
-    mean, std = scores.pair_mean, scores.pair_std
-    if scores.n_draws < 2:
-        return {"mean": _round(mean[pairs]), "std": None, "p": None}
-    return {"mean": _round(mean[pairs]), "std": _round(std[pairs]), "p": _round(bayesian_p_value(mean, std)[pairs])}
+def _measure_columns(result: PairResult, decisions: Decisions, measure: str, pairs: Ints) -> dict[str, Any]:
+    """Return scores, intervals, supported scores and decisions of the pairs in one measure; None where unknown."""
+    wide, thick = (result.decisions(measure, level, rule=decisions.rule) for level in (decisions.level, 0.5))
+    columns: dict[str, Any] = {
+        "mean": wide.mean,
+        "std": wide.std,
+        **({"low": wide.low, "high": wide.high} if wide.has_intervals else {}),
+        **({"low50": thick.low, "high50": thick.high} if wide.has_intervals else {}),
+        **({"supported": wide.supported} if decisions.rule == "evidence" else {}),
+        **({"p": wide.p_value} if decisions.rule == "interval" else {}),
+    }
+    numbers = {name: _round(values[pairs]) for name, values in columns.items()}
+    return {**numbers, "accepted": None if wide.accepted is None else wide.accepted[pairs].tolist()}
 
 
-def _network_nodes(result: PairResult, main: Any) -> dict[str, Any]:
+def _evidence_columns(result: PairResult, decisions: Decisions, pairs: Ints) -> dict[str, Any] | None:
+    """Return slope, its standard error and p-value of the pairs; None if the rule is another one."""
+    evidence = result.evidence
+    if decisions.rule != "evidence" or evidence is None:
+        return None
+    columns = {"slope": evidence.slope, "slope_se": evidence.slope_se, "p": evidence.p_value}
+    return {name: _round(values[pairs]) for name, values in columns.items()}
+
+
+def _decision_words(decisions: Decisions) -> dict[str, str] | None:
+    """Return the words for accepted and other pairs, None if there are no decisions."""
+    if decisions.accepted is None:
+        return None
+    return {"column": decisions.column, "label": decisions.label, "other": decisions.other_label}
+
+
+def _group_effects(result: PairResult, level: float, pairs: Ints) -> dict[str, Any]:
+    """Return the signed effect of the pairs in each group, and the half-widths of its intervals; None if unknown."""
+    mean, std = (values[:, pairs] for values in result.signed_means)
+    errors = None if result.point_errors is None else result.point_errors[:, pairs]
+    half = std_multiplier(level) * total_std(std, errors)
+    unknown = bool(np.isnan(half).all())
+    return {
+        "mean": [_round(row) for row in mean.T],
+        "half": None if unknown else [_round(row) for row in half.T],
+    }
+
+
+def _network_nodes(result: PairResult, decisions: Decisions, main: Any) -> dict[str, Any]:
     """Return the units of the network with their positions on a circle, their sizes, and what the sizes mean."""
-    sizes, size_meaning = unit_sizes(result, main, "geh")
-    units = strongest_units(result.scores("geh").mean, _MAX_NODES)
+    sizes, size_meaning = unit_sizes(result, decisions, main)
+    units = strongest_units(decisions.order, len(result.names), _MAX_NODES)
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(units)) / len(units)
     return {
         "unit": units.tolist(),
@@ -176,6 +206,6 @@ def _draw_png(*inputs: Any) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _round(values: Any) -> list[float]:
-    """Return numbers with five significant digits, more than a chart can show, to keep the file small."""
-    return [float(f"{value:.5g}") for value in np.asarray(values, dtype=float)]
+def _round(values: Any) -> list[float | None]:
+    """Return numbers with five significant digits, more than a chart can show, to keep the file small; None for NaN."""
+    return [None if np.isnan(value) else float(f"{value:.5g}") for value in np.asarray(values, dtype=float)]

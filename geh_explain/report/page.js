@@ -5,48 +5,47 @@
   const MAX_FOREST_ROWS = 25, MAX_EDGES = 80;
   const TABLE_ROWS = 200;  // shown at first; a button shows more
   const byId = (id) => document.getElementById(id);
-  const state = { measure: "geh", threshold: 0, significant: false, search: "", sort: "mean", up: false, chosen: 0, rows: TABLE_ROWS };
+  const state = { measure: data.measure, threshold: 0, accepted: false, search: "", sort: "strength", up: false, chosen: 0, rows: TABLE_ROWS };
   const views = {};
 
-  // One object for each pair and measure.
+  // One object for each pair and measure. Decisions are those of the Python package; the page makes none.
   const SIGNS = { "1": "positive", "-1": "negative", "0": "neither" };
   const pairsOf = {};
-  for (const [measure, { mean, std, p }] of Object.entries(data.measures)) {
-    pairsOf[measure] = mean.map((value, pair) => {
+  for (const [measure, columns] of Object.entries(data.measures)) {
+    const { accepted, ...numbers } = columns;
+    pairsOf[measure] = columns.mean.map((value, pair) => {
       const first = data.names[data.pairs.first[pair]], second = data.names[data.pairs.second[pair]];
-      const row = { pair, first, second, label: `${first} × ${second}`, mean: value, unsure: false, sign: SIGNS[data.majority[pair]] };
-      if (std === null) return row;
-      row.std = std[pair];
-      row.low = value - data.multiplier * row.std;
-      row.high = value + data.multiplier * row.std;
-      row.low50 = value - data.multiplier50 * row.std;
-      row.high50 = value + data.multiplier50 * row.std;
-      row.p = p[pair];
-      row.sign_p = data.sign_p[pair];
-      row.unsure = !(row.low > 0);
-      row.certainty = 1 - row.p;
-      return row;
+      const row = { pair, first, second, label: `${first} × ${second}`, sign: SIGNS[data.majority[pair]], unsure: false };
+      for (const [name, values] of Object.entries({ ...numbers, ...data.evidence })) row[name] = values[pair];
+      if (accepted !== null) {
+        row.unsure = !accepted[pair];
+        row.decision = accepted[pair] ? "yes" : "no";
+      }
+      return { ...row, strength: value, band: 0 };
     });
   }
-  const hasIntervals = data.multiplier !== null;
+  const hasIntervals = "low" in data.measures.geh, hasEvidence = data.evidence !== null, words = data.decision;
+  if (hasEvidence) pairsOf.supported = pairsOf.geh.map((row) => ({ ...row, strength: row.supported ?? 0, band: row.mean }));
+  const scoreName = () => (state.measure === "supported" ? "GEH" : state.measure.toUpperCase());
 
   const pairs = () => pairsOf[state.measure];
-  const largest = () => pairs().reduce((max, row) => Math.max(max, row.mean), 0);
-  const minimum = () => (state.threshold / 100) * largest();
+  const largest = () => pairs().reduce((max, row) => Math.max(max, row.strength, row.band), 0);
+  const minimum = () => (state.threshold / 100) * pairs().reduce((max, row) => Math.max(max, row.strength), 0);
   const format = (value) => (value === undefined || value === null ? "" : Number(value.toPrecision(4)).toString());
 
   function isShown(row) {
-    if (row.mean < minimum() || (state.significant && row.unsure)) return false;
+    if (row.strength < minimum() || (state.accepted && row.unsure)) return false;
     return !state.search || row.first.toLowerCase().includes(state.search) || row.second.toLowerCase().includes(state.search);
   }
 
   function shownRows() {
     const rows = pairs().filter(isShown), key = state.sort, direction = state.up ? 1 : -1;
+    const known = rows.filter((row) => row[key] !== null), unknown = rows.filter((row) => row[key] === null);
     const compare = typeof pairs()[0][key] === "string" ? (a, b) => a[key].localeCompare(b[key]) : (a, b) => a[key] - b[key];
-    return rows.sort((a, b) => direction * compare(a, b) || a.pair - b.pair);
+    return [...known.sort((a, b) => direction * compare(a, b) || a.pair - b.pair), ...unknown];  // unknown numbers last
   }
 
-  const byStrength = (rows) => [...rows].sort((a, b) => b.mean - a.mean || a.pair - b.pair);
+  const byStrength = (rows) => [...rows].sort((a, b) => b.strength - a.strength || a.pair - b.pair);
 
   // Charts.
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -77,7 +76,9 @@
     for (const i of data.heatmap) for (const j of data.heatmap) {
       if (i === j) continue;
       const row = byUnits.get(i < j ? `${i},${j}` : `${j},${i}`);
-      result.push({ ...row, row: data.names[i], column: data.names[j], shown: isShown(row) });
+      // The supported score is below the diagonal, GEH above it.
+      const value = state.measure === "supported" && i < j ? row.mean : row.strength;
+      result.push({ ...row, value, row: data.names[i], column: data.names[j], shown: isShown(row) });
     }
     return result;
   }
@@ -96,7 +97,7 @@
     for (const row of byStrength(pairs().filter(isShown))) {
       const a = nodeOf.get(data.pairs.first[row.pair]), b = nodeOf.get(data.pairs.second[row.pair]);
       if (a === undefined || b === undefined) continue;
-      result.push({ certainty: 1, ...row, x: x[a], y: y[a], x2: x[b], y2: y[b] });
+      result.push({ ...row, x: x[a], y: y[a], x2: x[b], y2: y[b] });
       if (result.length === MAX_EDGES) break;
     }
     return result.reverse();  // the strongest on top
@@ -125,6 +126,7 @@
       views.network.signal("largest", largest()).data("edges", edges()).runAsync(),
     ]);
     fillTable();
+    fillCaptions();
     const total = pairs().length, shown = pairs().filter(isShown).length;
     byId("count").textContent = `${shown} of ${total} pairs`;
     byId("threshold-value").textContent = format(minimum());
@@ -151,19 +153,22 @@
   }
 
   function summary(row) {
-    const score = `${state.measure.toUpperCase()} ${format(row.mean)}`;
-    if (!hasIntervals) return `${score}; one draw, no interval.`;
-    const decision = row.unsure ? "not significant" : "significant", level = Math.round(100 * data.level);
-    return `${score}, ${level} % interval ${format(row.low)} to ${format(row.high)}: ${decision}. p-value ${format(row.p)}, by the sign rule ${format(row.sign_p)}.`;
+    const score = `${scoreName()} ${format(row.mean)}`;
+    const interval = hasIntervals ? `, ${level} interval ${format(row.low)} to ${format(row.high)}` : "; one draw, no interval";
+    const decision = words === null ? "" : row.unsure ? words.other : words.label;
+    if (hasEvidence && row.p === null) return `${score}${interval}. Not tested on held-out labels.`;
+    if (hasEvidence) return `${score}${interval}. Held-out labels support ${format(row.supported)} of it${slope(row)}, p ${shortP(row.p)}: ${decision}.`;
+    return `${score}${interval}${decision && `: ${decision}`}.${row.p === undefined ? "" : ` p-value ${format(row.p)}.`}`;
   }
 
+  const slope = (row) => (row.slope === null ? "" : ` (slope ${row.slope.toFixed(2)} ± ${row.slope_se.toFixed(2)})`);
+  const shortP = (p) => (p < 0.001 ? "< 0.001" : `= ${format(p)}`);
+
   function groupEffects(pair) {
-    const { mean, std } = data.group_effects;
+    const { mean, half } = data.group_effects;
     return data.groups.names.map((name, group) => {
       const row = { group: `${name} (${data.groups.sizes[group]})`, mean: mean[pair][group] };
-      if (!hasIntervals) return row;
-      const halfWidth = data.multiplier * std[pair][group];
-      return { ...row, low: row.mean - halfWidth, high: row.mean + halfWidth };
+      return half === null || half[pair][group] === null ? row : { ...row, low: row.mean - half[pair][group], high: row.mean + half[pair][group] };
     });
   }
 
@@ -189,18 +194,24 @@
   }
 
   // The table.
-  const COLUMNS = [["first", "unit i"], ["second", "unit j"], ["mean", "mean"],
-    ...(hasIntervals ? [["std", "std"], ["low", "low"], ["high", "high"], ["p", "p"], ["sign_p", "p (sign rule)"]] : [])];
+  const COLUMNS = [["first", "unit i"], ["second", "unit j"], ["mean", "mean"], ["std", "std"],
+    ...(hasIntervals ? [["low", "low"], ["high", "high"]] : []),
+    ...(hasEvidence ? [["supported", "supported"], ["slope", "slope"], ["slope_se", "slope se"]] : []),
+    ...(hasEvidence || "p" in data.measures.geh ? [["p", "p"]] : []),
+    ...(words === null ? [] : [["decision", words.column]])]
+    .filter(([key]) => key !== "std" || data.measures.geh.std.some((value) => value !== null));
+  // The column that shows the strength of a pair, by which the table is sorted at first.
+  const isSorted = (key) => key === (state.sort !== "strength" ? state.sort : state.measure === "supported" ? "supported" : "mean");
 
   function fillHead() {
     byId("table").tHead.rows[0].replaceChildren(...COLUMNS.map(([key, name]) => {
       const head = document.createElement("th"), button = document.createElement("button");
       head.scope = "col";
-      head.setAttribute("aria-sort", key !== state.sort ? "none" : state.up ? "ascending" : "descending");
+      head.setAttribute("aria-sort", !isSorted(key) ? "none" : state.up ? "ascending" : "descending");
       button.type = "button";
-      button.textContent = name + (key !== state.sort ? "" : state.up ? " ↑" : " ↓");
+      button.textContent = name + (!isSorted(key) ? "" : state.up ? " ↑" : " ↓");
       button.addEventListener("click", () => {
-        state.up = key === state.sort ? !state.up : typeof pairs()[0][key] === "string" || key === "p" || key === "sign_p";
+        state.up = isSorted(key) ? !state.up : (typeof pairs()[0][key] === "string" && key !== "decision") || key === "p";
         state.sort = key;
         fillHead();
         fillTable();
@@ -227,7 +238,7 @@
           button.textContent = value;
           button.setAttribute("aria-label", `Choose ${row.label}`);
           cell.append(button);
-        } else cell.textContent = typeof value === "string" ? value : format(value);
+        } else cell.textContent = typeof value === "string" ? value : key === "p" && value !== null && value < 0.001 ? "<0.001" : format(value);
       }
       line.addEventListener("click", () => choose(row.pair));
       return line;
@@ -258,10 +269,21 @@
     if (next) choose(next.pair);
   }
 
+  function fillCaptions() {
+    const supported = state.measure === "supported";
+    byId("heatmap-score").textContent = supported ? "Below the diagonal: GEH as far as held-out labels support it; above: GEH of the network" : `${scoreName()} of each pair`;
+    byId("colour-words").textContent = words === null ? "" : `blue: ${words.label}; grey: ${words.other}${hasEvidence ? "; green: supported by the labels" : ""}`;
+    byId("width-word").textContent = supported ? "supported GEH, in front of GEH, pale" : scoreName();
+  }
+
   function listen() {
-    byId("measure").addEventListener("change", (event) => { state.measure = event.target.value; update().then(drawChosen); });
+    byId("measure").addEventListener("change", (event) => {
+      state.measure = event.target.value;
+      fillHead();
+      update().then(drawChosen);
+    });
     byId("threshold").addEventListener("input", (event) => { state.threshold = Number(event.target.value); update(); });
-    byId("significant").addEventListener("change", (event) => { state.significant = event.target.checked; update(); });
+    byId("accepted").addEventListener("change", (event) => { state.accepted = event.target.checked; update(); });
     byId("search").addEventListener("input", (event) => { state.search = event.target.value.trim().toLowerCase(); update(); });
     document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
     byId("more").addEventListener("click", () => { state.rows *= 5; fillTable(); });
@@ -271,8 +293,16 @@
   }
 
   byId("node-size").textContent = data.nodes.size_meaning;
-  byId("level").textContent = `${Math.round(100 * data.level)} %`;
-  for (const id of ["hatched", "forest-intervals", "only-significant"]) byId(id).hidden = !hasIntervals;
+  const level = `${Number((100 * data.level).toPrecision(3))} %`;
+  byId("level").textContent = level;
+  byId("forest-intervals").hidden = !hasIntervals;
+  for (const id of ["hatched", "only-accepted", "forest-colours", "dashed"]) byId(id).hidden = words === null;
+  if (words !== null) {
+    byId("accepted-word").textContent = words.column;
+    for (const id of ["hatched-word", "dashed-word"]) byId(id).textContent = words.other;
+  }
+  if (hasEvidence) byId("measure").prepend(new Option("supported GEH", "supported"));
+  byId("measure").value = data.measure;
   fillHead();
   listen();
   drawAll().then(update).then(() => { document.documentElement.dataset.ready = "yes"; });

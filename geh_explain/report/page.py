@@ -17,6 +17,7 @@ from geh_explain.interpret.gallery import Gallery
 from geh_explain.report.charts import build_charts
 from geh_explain.report.content import build_content
 from geh_explain.report.text import list_omissions, list_settings, reading_guide, summarise
+from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.protocol import PairResult
 
 
@@ -26,6 +27,7 @@ def write_page(
     *,
     title: str | None = None,
     level: float = 0.95,
+    rule: str | None = None,
     main: Any = None,
     surfaces: Sequence[Surface] = (),
     gallery: Gallery | None = None,
@@ -42,25 +44,27 @@ def write_page(
     if title is not None and not isinstance(title, str):
         raise GEHTypeError(f"title={title!r} must be text.")
     # The whole page is built before the file is opened, so that an error leaves no partial file.
-    content = build_content(result, level, main, surfaces, gallery)
-    page = _fill_template(title or f"Interactions in {result.record.model}", result, level, content)
+    decisions = result.decisions(level=level, rule=rule)
+    content = build_content(result, decisions, main, surfaces, gallery)
+    page = _fill_template(title or f"Interactions in {result.record.model}", result, decisions, content)
     path.write_text(page, encoding="utf-8")
     return path
 
 
-def _fill_template(title: str, result: PairResult, level: float, content: dict[str, Any]) -> str:
+def _fill_template(title: str, result: PairResult, decisions: Decisions, content: dict[str, Any]) -> str:
     """Return the page: ``page.html`` with its marks ``@@NAME@@`` replaced.
 
     All text is escaped. In the data ``<`` is written as an escape sequence, so that no name can end the script.
     """
+    level, rule = decisions.level, decisions.rule
     notes = [*list_omissions(result, content), *result.record.warnings]
     data = {**content, "charts": build_charts(content)}
     parts = {
         "TITLE": escape(title),
-        "SUMMARY": f"<p>{escape(' '.join(summarise(result, level)))}</p>",
+        "SUMMARY": f"<p>{escape(' '.join(summarise(result, level, rule)))}</p>",
         "WARNINGS": "".join(f"<li>{escape(str(note))}</li>" for note in notes),
         "HIDE-WARNINGS": "" if notes else "hidden",
-        "HOW-TO-READ": "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reading_guide(result, level)),
+        "HOW-TO-READ": "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reading_guide(result, level, rule)),
         "SETTINGS": "".join(_table_row(name, value) for name, value in list_settings(result)),
         "STYLE": _read_part("page.css"),
         "VEGA": _read_part("vega.js"),

@@ -1,10 +1,10 @@
-"""The sentences of the report: summary, reading guide, omissions and settings."""
+"""The sentences of the report, which notebooks, ``print`` and the command line show too."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from geh_explain._validation import check_level
+from geh_explain.scores.decisions import Decisions, percent
 from geh_explain.scores.protocol import PairResult
 
 if TYPE_CHECKING:
@@ -12,22 +12,76 @@ if TYPE_CHECKING:
 
 #: Number of pairs that the summary names.
 _SUMMARY_PAIRS = 3
+#: P-values below this are not written out.
+_MIN_P_VALUE = 0.001
 
 
-def summarise(result: PairResult, level: float = 0.95) -> list[str]:
+# One line each, as ``print`` shows them.
+
+
+def describe_scope(result: PairResult) -> str:
+    """Return what was explained: units, pairs, points, groups and draws."""
+    draws, pairs = result.scores("geh").n_draws, len(result.scores("geh").pair_mean)
+    groups = len(result.group_names)
+    return (
+        f"Interactions between {len(result.names)} units of {result.record.place}: {_count(pairs, 'pair', '')}, "
+        f"{_count(len(result.labels), 'point', '')} in {_count(groups, 'group', '')}, "
+        f"{_count(draws, 'draw', '')} of {result.record.posterior}"
+    )
+
+
+def describe_decisions(result: PairResult, decisions: Decisions, sentence: bool = False) -> str:
+    """Return how many pairs the rule accepts, and by which test and rate; with a verb if it is part of a sentence."""
+    evidence, accepted = result.evidence, decisions.accepted
+    if accepted is None:
+        return "one draw: no intervals; evidence=(X, y) tests whether the data support a pair"
+    number = int(accepted.sum())
+    found = f"{number} of {_count(len(accepted), 'pair', '')}"
+    verb = "" if not sentence else " is" if number == 1 else " are"
+    if decisions.rule == "evidence" and evidence is not None:
+        tested = int(evidence.tested.sum())
+        found = found if tested == len(accepted) else f"{number} of {_count(tested, 'tested pair', '')}"
+        rate = percent(decisions.fdr)
+        return f"{found}{verb} significant on {evidence.n_rows} held-out rows (false discovery rate {rate})"
+    if decisions.rule == "sign":
+        pronoun = "it" if number == 1 else "them"
+        return f"{found}{verb} stable in this network; evidence=(X, y) tests whether the data support {pronoun}"
+    verb = " with" if not sentence else " has" if number == 1 else " have"
+    rate = f", false discovery rate {percent(decisions.fdr)}" if decisions.fdr else ""
+    return f"{found}{verb} a {percent(decisions.level)} interval that excludes 0 (paper's rule{rate})"
+
+
+def describe_columns(decisions: Decisions) -> list[str]:
+    """Return what the less obvious columns of the table are, one line each."""
+    lines = []
+    if decisions.rule == "evidence":
+        lines.append("supported: the part of mean that the labels confirm, mean × slope (clipped to 0 and 1)")
+    if decisions.has_intervals:
+        place = " in table()" if decisions.rule == "evidence" else ""
+        lines.append(f"low, high{place}: {describe_interval(decisions)}")
+    return lines
+
+
+def describe_interval(decisions: Decisions) -> str:
+    """Return of what the intervals are: their level, and the sources of uncertainty that they count."""
+    return f"{percent(decisions.level)} interval of the network's score over {' and '.join(decisions.sources)}"
+
+
+# Sentences.
+
+
+def summarise(result: PairResult, level: float = 0.95, rule: str | None = None) -> list[str]:
     """Return a summary of the result in a few sentences.
 
-    It says what was explained, where the uncertainty comes from, how many pairs are significant at ``level``, and which
-    pairs have the largest GEH.
+    It says what was explained, where the uncertainty comes from, how many pairs the rule accepts, and which pairs are
+    the strongest.
     """
-    check_level(level)
-    table = result.table(level=level)
-    sentences = [_scope(result), _uncertainty(result)]
-    if _has_intervals(result):
-        significant = int(table["significant"].sum())
-        pairs = f"{significant:,} of {_count(len(table), 'pair')}"
-        sentences.append(f"{pairs} {'is' if significant == 1 else 'are'} significant at {_percent(level)}.")
-    strongest = [_describe_pair(result, row, level) for _, row in table.head(_SUMMARY_PAIRS).iterrows()]
+    decisions = result.decisions(level=level, rule=rule)
+    sentences = [_scope(result), _uncertainty(result, decisions)]
+    if decisions.accepted is not None:
+        sentences.append(f"{describe_decisions(result, decisions, sentence=True)}.")
+    table = result.table(level=level, rule=rule).head(_SUMMARY_PAIRS)
+    strongest = [_describe_pair(result, row, decisions) for _, row in table.iterrows()]
     return [*sentences, f"Strongest pair{'s' * (len(strongest) > 1)}: {'; '.join(strongest)}."]
 
 
@@ -38,20 +92,37 @@ def _scope(result: PairResult) -> str:
     return f"Pairwise interactions of {units} of {result.record.place}, at {points} in {groups}."
 
 
-def _uncertainty(result: PairResult) -> str:
-    """Return the source of the uncertainty."""
-    if not _has_intervals(result):
-        return "The scores are a point estimate, without intervals."
-    posterior = result.record.posterior
+def _uncertainty(result: PairResult, decisions: Decisions) -> str:
+    """Return the sources of the uncertainty of the network's scores."""
+    draws, posterior = result.scores("geh").n_draws, result.record.posterior
     kind = "MC dropout draws" if posterior == "MCDropout()" else f"draws of {posterior}"
-    return f"Uncertainty: {result.scores('geh').n_draws:,} {kind}."
+    named = {"draws": f"{draws:,} {kind}", "points": "the finite choice of points"}
+    sources = [named[source] for source in decisions.sources]
+    if not sources:
+        return "The scores are a point estimate, without intervals."
+    return f"Uncertainty: {' and '.join(sources)}."
 
 
-def _describe_pair(result: PairResult, row: pd.Series, level: float) -> str:
-    """Return names, score, interval and signs of a pair, a row of the table."""
-    interval = f", {_percent(level)} interval {row['low']:.3g} to {row['high']:.3g}" if _has_intervals(result) else ""
-    signs = _describe_signs(result, row["unit_i"], row["unit_j"])
-    return f"{row['unit_i']} × {row['unit_j']} (GEH {row['mean']:.3g}{interval}, {signs})"
+def _describe_pair(result: PairResult, row: pd.Series, decisions: Decisions) -> str:
+    """Return names, score, evidence or interval, and signs of a pair, a row of the table."""
+    words = [f"{decisions.score_name} {row['mean']:.3g}"]
+    if decisions.rule == "evidence":
+        words.append(f"supported {row['supported']:.3g}, {format_p_value(row['p_value'])}")
+    elif decisions.has_intervals:
+        words.append(f"{percent(decisions.level)} interval {row['low']:.3g} to {row['high']:.3g}")
+    words.append(_describe_signs(result, row["unit_i"], row["unit_j"]))
+    return f"{row['unit_i']} × {row['unit_j']} ({', '.join(words)})"
+
+
+def format_p_value(p_value: float) -> str:
+    """Return a p-value in words.
+
+    >>> format_p_value(0.0312), format_p_value(1e-9), format_p_value(float("nan"))
+    ('p = 0.031', 'p < 0.001', 'not tested')
+    """
+    if p_value != p_value:
+        return "not tested"
+    return f"p < {_MIN_P_VALUE}" if p_value < _MIN_P_VALUE else f"p = {p_value:.2g}"
 
 
 def _describe_signs(result: PairResult, i: str, j: str) -> str:
@@ -66,8 +137,9 @@ def _describe_signs(result: PairResult, i: str, j: str) -> str:
     return f"{sign} in all groups" if len(means) > 1 else sign
 
 
-def reading_guide(result: PairResult, level: float = 0.95) -> list[str]:
+def reading_guide(result: PairResult, level: float = 0.95, rule: str | None = None) -> list[str]:
     """Return what a reader needs to interpret the page, as paragraphs."""
+    decisions = result.decisions(level=level, rule=rule)
     paragraphs = [
         "Two units interact if the effect of one on the output depends on the value of the other. The score is the "
         "absolute second derivative of the output with respect to both units, averaged over the data; it is 0 where "
@@ -77,13 +149,12 @@ def reading_guide(result: PairResult, level: float = 0.95) -> list[str]:
         "The effect in a group is positive if both units together change the output by more than the sum of their "
         "separate effects, and negative if by less.",
     ]
-    if _has_intervals(result):
+    if decisions.has_intervals:
         paragraphs.append(
-            f"Intervals contain {_percent(level)} of the posterior (thick lines: 50 %). A pair is significant if its "
-            "interval excludes 0. Scores are absolute values and never negative, so this rule is lenient. The p-value "
-            "of the sign rule is stricter: it tests whether the signed effect in some group differs from 0 by more "
-            "than the draws allow."
+            f"Intervals: {describe_interval(decisions)} (thick lines: 50 %). They describe the network, not the data."
         )
+    if decisions.accepted is not None:
+        paragraphs.append(_GUIDES[decisions.rule])
     if result.record.scale is None:
         paragraphs.append(
             "Scores are in units of the output per unit of both inputs, so units with a small range have large scores; "
@@ -92,6 +163,28 @@ def reading_guide(result: PairResult, level: float = 0.95) -> list[str]:
     else:
         paragraphs.append("Scores are multiplied by the scale of both units, so that pairs are comparable.")
     return paragraphs
+
+
+#: For each rule what its decisions mean.
+_GUIDES = {
+    "evidence": (
+        "A pair is significant if labels that training never used support it: the test asks whether they contain the "
+        "network's interaction beyond all effects without it. The slope is the share of the network's interaction that "
+        "the labels confirm: 1 at the network's size, 0 not at all. The supported score is the score times the slope, "
+        "clipped to 0 and 1. p-values are one-sided; significance is corrected for the number of tested pairs at the "
+        "false discovery rate of the summary."
+    ),
+    "sign": (
+        "A pair is stable if the sign of its effect in some group holds over the draws and points: another draw of "
+        "this network, and other points, would show it again. Stable pairs are part of the network. Whether the data "
+        "support them is another question, which needs labels that training never used: explain(evidence=(X, y))."
+    ),
+    "interval": (
+        "A pair is marked if the interval of its score over draws excludes 0, which is the rule of the paper. Scores "
+        "are absolute values and positive in every draw, so that most pairs of a fitted network pass. The rule does "
+        "not say that the data support a pair."
+    ),
+}
 
 
 def list_omissions(result: PairResult, content: dict[str, Any]) -> list[str]:
@@ -121,24 +214,10 @@ def list_settings(result: PairResult) -> list[tuple[str, str]]:
     ]
 
 
-def _has_intervals(result: PairResult) -> bool:
-    """Return whether there are at least two draws."""
-    return result.scores("geh").n_draws > 1
-
-
-def _count(number: int, noun: str) -> str:
+def _count(number: int, noun: str, separator: str = ",") -> str:
     """Return a number with its noun.
 
-    >>> _count(1, "pair"), _count(1200, "pair")
-    ('1 pair', '1,200 pairs')
+    >>> _count(1, "pair"), _count(1200, "pair"), _count(1200, "pair", "")
+    ('1 pair', '1,200 pairs', '1200 pairs')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _percent(level: float) -> str:
-    """Return a level as a percentage.
-
-    >>> _percent(0.95), _percent(0.999)
-    ('95 %', '99.9 %')
-    """
-    return f"{100 * level:.3g} %"
+    return f"{number:{separator}} {noun}{'' if number == 1 else 's'}"

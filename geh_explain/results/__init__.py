@@ -2,11 +2,15 @@
 
 ``interactions``
     The class that users hold.
+``output``
+    Its base class: plots, page, exports and text.
+``rules``
+    The rules that decide about pairs.
 ``tables``
-    Tables of pairs, groups and Monte Carlo errors, and the rules of significance.
+    Tables of pairs, groups and Monte Carlo errors.
 ``plotting``
     The plots of a result, ``result.plot``.
-``files``
+``files``, ``evidence_files``
     Saving and loading, as arrays and JSON.
 ``exports``
     Conversion to networkx and xarray.

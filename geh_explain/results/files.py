@@ -14,6 +14,8 @@ Members of the archive, with K draws, M groups, P pairs, D units and N points:
     The arrays of :class:`~geh_explain.scores.draws.Draws`, the last two only where there are any.
 ``count``, ``geh_mean``, ``geh_squares``, ...
     Instead of them, K and the moments of :class:`~geh_explain.scores.draws.DrawMoments`, if draws were not kept.
+``evidence_slope``, ``evidence_slope_se``, ``evidence_p_value``
+    The arrays of :class:`~geh_explain.scores.evidence.Evidence`, if there is any; see ``evidence_files``.
 """
 
 from __future__ import annotations
@@ -30,8 +32,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain.errors import GEHValueError
+from geh_explain.results.evidence_files import (
+    EVIDENCE_ARRAYS,
+    evidence_to_arrays,
+    evidence_to_json,
+    parse_evidence,
+)
 from geh_explain.run.record import RunRecord
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
+from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.moments import Moments
 
 _FORMAT = "geh_explain.Interactions/1"
@@ -61,6 +70,7 @@ class StoredResult:
     names: list[str]
     group_names: list[str]
     settings: dict[str, Any]
+    evidence: Evidence | None = None
 
 
 def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
@@ -77,9 +87,11 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
         "names": stored.names,
         "group_names": stored.group_names,
         "settings": stored.settings,
+        "evidence": evidence_to_json(stored.evidence),
     }
     text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     arrays = {"about": text, "labels": stored.labels, **_to_arrays(stored.draws)}
+    arrays |= evidence_to_arrays(stored.evidence)
     np.savez_compressed(path, **arrays)
     if _expands_too_much(sum(array.nbytes for array in arrays.values()), path.stat().st_size):
         # Scores that are mostly 0 compress so well that reading would refuse the file as a decompression bomb.
@@ -95,7 +107,7 @@ def read_result(path: str | os.PathLike[str]) -> StoredResult:
         with open(path, "rb") as file:
             _check_size(file)
             with np.load(file, allow_pickle=False) as archive:
-                expected = ("labels", "about", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS)
+                expected = ("labels", "about", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS, *EVIDENCE_ARRAYS)
                 arrays = {name: archive[name] for name in expected if name in archive}
         about = json.loads(arrays.pop("about").tobytes().decode())
         return _parse(about, **arrays)
@@ -154,13 +166,15 @@ def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
     _check_names(names, group_names)
     settings = about["settings"]
     _check_settings(settings)
+    of_evidence = {name: arrays.pop(name) for name in EVIDENCE_ARRAYS if name in arrays}
+    evidence = parse_evidence(about.get("evidence"), of_evidence, len(names) * (len(names) - 1) // 2)
     parse_draws = _parse_draws if "signed" in arrays else _parse_moments
     draws = parse_draws(len(group_names), len(names), **arrays)
     if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
         raise ValueError("its labels are malformed")
     if labels.min() < 0 or labels.max() >= len(group_names):
         raise ValueError("its labels name unknown groups")
-    return StoredResult(draws, labels, names, group_names, settings)
+    return StoredResult(draws, labels, names, group_names, settings, evidence)
 
 
 def _check_names(names: Any, group_names: Any) -> None:

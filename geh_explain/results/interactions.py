@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,32 +12,26 @@ from numpy.typing import NDArray
 
 from geh_explain._types import Floats
 from geh_explain._validation import check_int
-from geh_explain.analyses.surface import Surface
-from geh_explain.errors import GEHValueError, warn
-from geh_explain.interpret.gallery import Gallery
-from geh_explain.report.page import write_page
-from geh_explain.report.text import summarise
-from geh_explain.results.exports import to_networkx, to_xarray
+from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.results.files import StoredResult, read_result, write_result
-from geh_explain.results.plotting import Plots
-from geh_explain.results.tables import check_decision, group_table, monte_carlo_table, pair_table
+from geh_explain.results.output import ResultOutput
+from geh_explain.results.rules import compute_sign_p, decide
+from geh_explain.results.tables import group_table, monte_carlo_table, pair_table
 from geh_explain.run.record import RunRecord
+from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
+from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.main_effects import MainEffects
 from geh_explain.scores.measures import pair_index
 from geh_explain.scores.moments import Moments, draws_not_kept
 from geh_explain.scores.pair_scores import Scores
 from geh_explain.scores.ranking import PairRanking, find_unit
-from geh_explain.statistics.p_values import sign_p_value
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Number of pairs that the repr shows.
-_REPR_PAIRS = 8
 
-
-class Interactions:
+class Interactions(ResultOutput):
     """Pairwise interactions of D units over N points in M groups, with their uncertainty over K posterior draws.
 
     :meth:`GEHExplainer.explain` returns it. The three measures :attr:`geh`, :attr:`aeh` and :attr:`eah` are computed
@@ -59,6 +51,8 @@ class Interactions:
         The record of the run.
     settings
         The record as a plain dict, with entries of the user's own; None for the record alone.
+    evidence
+        Outcome of the test of all pairs on held-out labels, None if there is none.
 
     Attributes
     ----------
@@ -75,6 +69,8 @@ class Interactions:
         are saved with the result; they must be values that JSON can hold.
     record
         The same with types, for the package itself.
+    evidence
+        Outcome of the test of all pairs on held-out labels, None if there is none.
 
     Examples
     --------
@@ -82,7 +78,7 @@ class Interactions:
     >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Dropout(0.1), torch.nn.Linear(8, 1))
     >>> result = geh.GEHExplainer(net).explain(torch.randn(60, 3), groups=2, draws=20, progress=False)
     >>> result.geh.mean.shape, result.table().shape, list(result.regions("x0", "x1").columns[:2])
-    ((3, 3), (3, 8), ['size', 'mean'])
+    ((3, 3), (3, 7), ['size', 'mean'])
     """
 
     def __init__(
@@ -93,6 +89,7 @@ class Interactions:
         group_names: list[str],
         record: RunRecord,
         settings: dict[str, Any] | None = None,
+        evidence: Evidence | None = None,
     ) -> None:
         self._draws = draws
         self.labels = labels
@@ -101,6 +98,20 @@ class Interactions:
         self.record = record
         self.settings = record.to_settings() if settings is None else settings
         self.sizes = np.bincount(labels, minlength=len(group_names))
+        self.evidence = _check_evidence(evidence, len(names) * (len(names) - 1) // 2)
+
+    def with_evidence(self, evidence: Evidence | None) -> Interactions:
+        """Return a result of the same draws with the outcome of a test on held-out labels; None removes it.
+
+        >>> import numpy as np, torch, geh_explain as geh
+        >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+        >>> result = explainer.explain(torch.rand(20, 2), groups=1, progress=False)
+        >>> evidence = geh.Evidence(np.array([0.8]), np.array([0.1]), np.array([1e-9]), n_rows=500)
+        >>> result.with_evidence(evidence).table()[["supported", "significant"]].round(2).values.tolist()
+        [[0.8, True]]
+        """
+        parts = self._draws, self.labels, self.names, self.group_names, self.record, self.settings
+        return Interactions(*parts, evidence)
 
     # Scores.
 
@@ -189,48 +200,83 @@ class Interactions:
         """Return the sign (P,) of each pair's effect in most of the data: 1, -1, or 0 if neither has more points."""
         return np.sign(self.sizes @ np.sign(self.signed_means[0])).astype(np.int64)
 
-    def sign_p_values(self) -> Floats:
-        """Return the p-value (P,) of each pair by the sign rule: the hypothesis is that all its group means are 0."""
-        if self.geh.n_draws < 2:
-            raise GEHValueError(
-                "the sign rule needs at least 2 posterior draws; explain with draws=100 and a posterior."
-            )
-        return sign_p_value(*self.signed_means, self.geh.n_draws)
+    @property
+    def point_errors(self) -> Floats | None:
+        """Standard errors (M, P) of the group means due to the finite choice of points, None if unknown."""
+        return getattr(self._draws, "point_errors", None)
 
-    # Tables.
+    # Decisions and tables.
+
+    def decisions(
+        self, measure: str | None = None, level: float = 0.95, fdr: float | None = None, *, rule: str | None = None
+    ) -> Decisions:
+        """Return the scores, intervals and decisions of all pairs as arrays; the parameters are those of :meth:`table`.
+
+        Tables, plots, the page and exports are made of them.
+        """
+        return decide(self, measure, level, fdr, rule)
+
+    def sign_p_values(self) -> Floats:
+        """Return the p-value (P,) of each pair by the sign rule: the hypothesis is that all its group means are 0.
+
+        NaN if there is a single draw and the errors of the points are unknown.
+        """
+        return self._sign_p
+
+    @cached_property
+    def _sign_p(self) -> Floats:
+        """P-values (P,) of the sign rule, computed once, as they take a while for very many pairs."""
+        return compute_sign_p(self)
 
     def table(
-        self, measure: str = "geh", level: float = 0.95, fdr: float | None = None, *, rule: str = "interval"
+        self,
+        measure: str | None = None,
+        level: float = 0.95,
+        fdr: float | None = None,
+        *,
+        rule: str | None = None,
+        unit: int | str | None = None,
     ) -> pd.DataFrame:
-        """Return one row per pair, the strongest first: unit_i, unit_j, mean, std, low, high, p_value, significant.
+        """Return one row per pair, the strongest first, with its score, interval and the decision of a rule.
 
         Parameters
         ----------
         measure
-            ``"geh"``, ``"aeh"`` or ``"eah"``.
+            Score that orders the pairs: ``"geh"``, ``"aeh"``, ``"eah"``, or ``"supported"``, the part of GEH that
+            held-out labels confirm. None: ``"supported"`` where the rule is ``"evidence"``, else ``"geh"``.
         level
-            Level of the intervals, and of significance if ``fdr`` is None.
+            Level of the intervals, and of the decisions of the rule ``"interval"``.
         fdr
-            False discovery rate. If given, the Benjamini-Hochberg procedure decides on the p-values of the rule; it may
-            call more pairs significant than the interval does.
+            False discovery rate of the decisions; None is 0.05 for ``"evidence"`` and ``"sign"``. For ``"interval"`` a
+            pair must also be a discovery at this rate by its Bayesian p-value; None asks for the interval only.
         rule
-            ``"interval"``: a pair is significant if its Gaussian interval excludes 0, as in the paper. ``"sign"``: if
-            the signed mean of some group is too far from 0, which tests whether there is an interaction at all; see
-            :func:`geh_explain.inference.sign_p_value`.
+            ``"evidence"``: do held-out labels support the pair? ``"sign"``: does the sign of the interaction hold over
+            draws and points in this network? ``"interval"``: the rule of the paper, by which the interval of the score
+            over draws excludes 0; most pairs of a fitted network pass it. None: ``"evidence"`` if there is evidence,
+            else ``"sign"``.
+        unit
+            Name or index of a unit whose pairs are returned; None for all pairs. Decisions are the same.
 
         Returns
         -------
         DataFrame
-            With a single draw the columns after ``mean`` are missing values.
-        """
-        scores = self.scores(measure)
-        check_decision(level, fdr, rule)
-        sign_p_values = self.sign_p_values() if rule == "sign" and scores.n_draws > 1 else None
-        return pair_table(scores, self.names, level=level, fdr=fdr, sign_p_values=sign_p_values)
+            unit_i, unit_j, mean, std (of the score over draws), low, high (interval of the network's score over draws
+            and points, for ``"interval"`` over draws), and the columns of the rule:
 
-    def top(self, pairs: int = 10, measure: str = "geh") -> pd.DataFrame:
-        """Return the first ``pairs`` rows of :meth:`table`."""
-        return self.table(measure).head(check_int("pairs", pairs, 1))
+            - ``"evidence"``: supported, slope, slope_se, p_value, significant. ``supported`` is ``mean`` times the
+              slope of the test, clipped to [0, 1]. Pairs that were not tested are not significant.
+            - ``"sign"``: stable.
+            - ``"interval"``: p_value, significant.
+
+            Unknown numbers and decisions are missing values: with a single draw there is no interval, unless the errors
+            of the points are known.
+        """
+        index = None if unit is None else find_unit(unit, self.names)
+        return pair_table(self.decisions(measure, level, fdr, rule=rule), self.evidence, self.names, index)
+
+    def top(self, pairs: int = 10, measure: str | None = None, **options: Any) -> pd.DataFrame:
+        """Return the first ``pairs`` rows of :meth:`table`, which takes the same further ``options``."""
+        return self.table(measure, **options).head(check_int("pairs", pairs, 1))
 
     def regions(self, i: int | str, j: int | str, level: float = 0.95) -> pd.DataFrame:
         """Return one row per group of points with the signed effect of a pair: size, mean, std, low, high.
@@ -246,11 +292,13 @@ class Interactions:
         -------
         DataFrame
             Indexed by the names of the groups. ``mean`` and ``std`` are over draws, of the mean interaction in the
-            group; ``size`` is its number of points. With a single draw std, low and high are NaN.
+            group; ``size`` is its number of points. Intervals are over draws and points. With a single draw std is NaN,
+            and so are low and high unless the errors of the points are known.
         """
         pair = self.pair(i, j)
         mean, std = (values[:, pair] for values in self.signed_means)
-        return group_table(mean, std, self.sizes, self.group_names, level)
+        errors = None if self.point_errors is None else self.point_errors[:, pair]
+        return group_table(mean, std, errors, self.sizes, self.group_names, level)
 
     def monte_carlo(self, measure: str = "geh") -> pd.DataFrame:
         """Return one row per pair, the strongest first, with the Monte Carlo errors of its mean and std.
@@ -260,9 +308,10 @@ class Interactions:
         """
         return monte_carlo_table(self.table(measure), self.scores(measure).n_draws)
 
-    def ranking(self, measure: str = "geh") -> PairRanking:
-        """Return the pairs in the order of a measure's posterior mean, to compare with other methods."""
-        return PairRanking(measure.upper(), self.scores(measure).pair_mean, self.names)
+    def ranking(self, measure: str | None = None) -> PairRanking:
+        """Return the pairs in the order of :meth:`table`, to compare with other methods."""
+        decisions = self.decisions(measure)
+        return PairRanking(decisions.strength_name, decisions.strength, self.names, decisions.ties)
 
     def pair(self, i: int | str, j: int | str) -> int:
         """Return the index of the pair of two units, given by name or index in any order."""
@@ -271,67 +320,7 @@ class Interactions:
             raise GEHValueError(f"i={i!r} and j={j!r} are the same unit; an interaction needs two.")
         return pair_index(first, second, len(self.names))
 
-    # Output.
-
-    @property
-    def plot(self) -> Plots:
-        """Plots: ``result.plot.heatmap()``, ``.intervals()``, ``.network()``, ``.regions(i, j)``, ``.draws()``."""
-        return Plots(self)
-
-    def report(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        title: str | None = None,
-        level: float = 0.95,
-        main: Any = None,
-        surfaces: Sequence[Surface] = (),
-        gallery: Gallery | None = None,
-    ) -> Path:
-        """Write one self-contained interactive HTML page, and return its path.
-
-        Parameters
-        ----------
-        path
-            File to write, ending in ``.html``.
-        title
-            Title of the page; None names the model.
-        level
-            Level of intervals and significance.
-        main
-            Main effect (D,) of each unit, shown as the size of its node: any attribution, for instance from Captum.
-            None for :attr:`main`.
-        surfaces
-            Results of :meth:`GEHExplainer.surface`, each shown with its pair.
-        gallery
-            Result of :meth:`GEHExplainer.interpret`; its images are shown with their units.
-
-        Examples
-        --------
-        >>> import tempfile, torch, geh_explain as geh
-        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
-        >>> explainer, x = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate()), torch.randn(100, 3)
-        >>> result = explainer.explain(x, groups=2, progress=False)
-        >>> surface = explainer.surface(x, pair=(0, 1), result=result, progress=False)
-        >>> result.report(f"{tempfile.mkdtemp()}/page.html", surfaces=[surface]).stat().st_size < 1_200_000
-        True
-        """
-        return write_page(self, path, title=title, level=level, main=main, surfaces=surfaces, gallery=gallery)
-
-    def to_networkx(self, measure: str = "geh", level: float = 0.95) -> Any:
-        """Return a networkx graph: units are nodes; edges have the columns of :meth:`table`, weight and sign.
-
-        >>> import torch, geh_explain as geh
-        >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
-        >>> graph = explainer.explain(torch.rand(20, 2), groups=1, progress=False).to_networkx()
-        >>> graph.edges["x0", "x1"]["sign"], round(graph.edges["x0", "x1"]["weight"], 6)
-        (1, 1.0)
-        """
-        return to_networkx(self, measure, level)
-
-    def to_xarray(self) -> Any:
-        """Return the draws of all measures as an xarray.Dataset (chain, draw, pair), which ArviZ accepts too."""
-        return to_xarray(self)
+    # Files.
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to a ``.npz`` file of arrays and JSON, and return its path.
@@ -342,30 +331,25 @@ class Interactions:
         >>> geh.Interactions.load(result.save(f"{tempfile.mkdtemp()}/result.npz")).table().equals(result.table())
         True
         """
-        return write_result(StoredResult(self._draws, self.labels, self.names, self.group_names, self.settings), path)
+        parts = self._draws, self.labels, self.names, self.group_names, self.settings, self.evidence
+        return write_result(StoredResult(*parts), path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Interactions:
         """Read a file written by :meth:`save`. Nothing in it is executed; a damaged file raises ``GEHValueError``."""
         stored = read_result(path)
         record = RunRecord.from_settings(stored.settings)
-        return cls(stored.draws, stored.labels, stored.names, stored.group_names, record, stored.settings)
+        parts = stored.draws, stored.labels, stored.names, stored.group_names, record, stored.settings
+        return cls(*parts, stored.evidence)
 
-    def __repr__(self) -> str:
-        return f"{self._header()}\n{self.top(_REPR_PAIRS).to_string(float_format='{:.4g}'.format)}"
 
-    def _repr_html_(self) -> str:
-        """Return the summary and the strongest pairs as HTML, for notebooks; names are escaped."""
-        table = self.top(_REPR_PAIRS).to_html(float_format="{:.4g}".format, border=0, na_rep="")
-        return f"<p>{escape(' '.join(summarise(self)))}</p>{table}"
-
-    def _header(self) -> str:
-        """Return the first line of the repr."""
-        draws, groups, pairs = self.geh.n_draws, len(self.group_names), len(self.geh.pair_mean)
-        text = (
-            f"Interactions between {len(self.names)} units of {self.record.place}: {pairs} pairs, {len(self.labels)} "
-            f"points in {groups} group{'s' * (groups > 1)}, {draws} draw{'s' * (draws > 1)} of {self.record.posterior}"
-        )
-        if draws < 2:
-            return text + "; no intervals"
-        return text + f"; {int(self.table()['significant'].sum())} significant at 95 %"
+def _check_evidence(evidence: Evidence | None, pairs: int) -> Evidence | None:
+    """Return ``evidence``, or raise unless it is None or holds one entry for each of P = ``pairs`` pairs."""
+    if evidence is None:
+        return None
+    if not isinstance(evidence, Evidence):
+        raise GEHTypeError(f"evidence is a {type(evidence).__name__}; give what result.evidence holds, or None.")
+    shapes = {np.shape(values) for values in (evidence.slope, evidence.slope_se, evidence.p_value)}
+    if shapes != {(pairs,)}:
+        raise GEHValueError(f"evidence has arrays of shape {sorted(shapes)}; this result has {pairs} pairs.")
+    return evidence

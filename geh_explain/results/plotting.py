@@ -17,22 +17,37 @@ class Plots:
     """The plots of one result; ``result.plot`` returns an instance.
 
     Each method takes ``ax=`` (matplotlib axes, or None for a new figure) and returns the axes. None calls ``show``.
+
+    Pairs are ordered and marked as in ``result.table(measure, level, rule=rule)``. With evidence from held-out labels
+    the default is the order of the supported score, which is drawn next to GEH, and marks say which pairs are
+    significant. Without, marks say which pairs are stable.
     """
 
     def __init__(self, result: PairResult) -> None:
         self._result = result
 
     def heatmap(
-        self, measure: str = "geh", *, level: float = 0.95, max_units: int = 40, order: str = "given", ax: Any = None
+        self,
+        measure: str | None = None,
+        *,
+        level: float = 0.95,
+        rule: str | None = None,
+        max_units: int = 40,
+        order: str = "given",
+        ax: Any = None,
     ) -> Any:
-        """Draw the posterior mean of every pair as a coloured cell; cells that are not significant are hatched.
+        """Draw the score of every pair as a coloured cell; cells that are not significant or stable are hatched.
+
+        The supported score is drawn below the diagonal, and GEH above it.
 
         Parameters
         ----------
         measure
-            ``"geh"``, ``"aeh"`` or ``"eah"``.
+            ``"geh"``, ``"aeh"``, ``"eah"`` or ``"supported"``; None as in ``result.table``.
         level
-            Level of the interval that must exclude 0 for a pair to be significant.
+            Level of the rule ``"interval"``.
+        rule
+            ``"evidence"``, ``"sign"`` or ``"interval"``; None as in ``result.table``.
         max_units
             Maximum number of units; if there are more, those with the strongest pairs are shown.
         order
@@ -40,29 +55,44 @@ class Plots:
         ax
             Axes to draw into, or None.
         """
-        return draw_heatmap(self._result, measure, level=level, max_units=max_units, order=order, ax=ax)
+        decisions = self._result.decisions(measure, level, rule=rule)
+        return draw_heatmap(self._result, decisions, max_units=max_units, order=order, ax=ax)
 
-    def intervals(self, measure: str = "geh", *, pairs: int = 15, level: float = 0.95, ax: Any = None) -> Any:
-        """Draw posterior mean, 50 % interval (thick) and credible interval (thin) of the strongest pairs.
+    def intervals(
+        self,
+        measure: str | None = None,
+        *,
+        pairs: int = 15,
+        level: float = 0.95,
+        rule: str | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw mean, 50 % interval (thick) and interval at ``level`` (thin) of the strongest pairs.
+
+        Diamonds are supported scores, if these order the pairs.
 
         Parameters
         ----------
         measure
-            ``"geh"``, ``"aeh"`` or ``"eah"``; ``"all"`` for all three, of the pairs with the largest GEH.
+            ``"geh"``, ``"aeh"``, ``"eah"`` or ``"supported"``; None as in ``result.table``; ``"all"`` for AEH, GEH and
+            EAH of the pairs that are strongest by default.
         pairs
             Number of pairs.
         level
-            Level of the thin intervals and of significance.
+            Level of the thin intervals.
+        rule
+            ``"evidence"``, ``"sign"`` or ``"interval"``; None as in ``result.table``.
         ax
             Axes to draw into, or None.
         """
-        return draw_intervals(self._result, measure, pairs=pairs, level=level, ax=ax)
+        return draw_intervals(self._result, measure, pairs=pairs, level=level, rule=rule, ax=ax)
 
     def network(
         self,
-        measure: str = "geh",
+        measure: str | None = None,
         *,
         level: float = 0.95,
+        rule: str | None = None,
         max_units: int = 30,
         pairs: int = 60,
         main: Any = None,
@@ -71,15 +101,17 @@ class Plots:
     ) -> Any:
         """Draw units on a circle, and their strongest pairs as edges.
 
-        The width of an edge is the score, its colour the sign in most of the data, its opacity the certainty. Edges
-        that are not significant are dashed.
+        The width of an edge is the score, its colour the sign in most of the data. Edges that are not significant or
+        stable are dashed and pale. Behind a supported score GEH is drawn as a pale band.
 
         Parameters
         ----------
         measure
-            ``"geh"``, ``"aeh"`` or ``"eah"``.
+            ``"geh"``, ``"aeh"``, ``"eah"`` or ``"supported"``; None as in ``result.table``.
         level
-            Level of the interval that must exclude 0 for a pair to be significant.
+            Level of the rule ``"interval"``.
+        rule
+            ``"evidence"``, ``"sign"`` or ``"interval"``; None as in ``result.table``.
         max_units
             Maximum number of units; if there are more, those with the strongest pairs are shown.
         pairs
@@ -91,20 +123,35 @@ class Plots:
         ax
             Axes to draw into, or None.
         """
-        return draw_network(
-            self._result, measure, level=level, max_units=max_units, pairs=pairs, main=main, images=images, ax=ax
-        )
+        decisions = self._result.decisions(measure, level, rule=rule)
+        shown: dict[str, Any] = {"max_units": max_units, "pairs": pairs, "main": main, "images": images}
+        return draw_network(self._result, decisions, ax=ax, **shown)
 
-    def regions(self, i: int | str, j: int | str, *, level: float = 0.95, ax: Any = None) -> Any:
-        """Draw the signed effect of the pair (i, j) in each group of points, with its credible interval.
+    def regions(
+        self, i: int | str, j: int | str, *, level: float = 0.95, rule: str | None = None, ax: Any = None
+    ) -> Any:
+        """Draw the signed effect of the pair (i, j) in each group of points, with its interval.
 
-        ``i`` and ``j`` are names or indices of units, ``level`` is that of the intervals.
+        ``i`` and ``j`` are names or indices of units, ``level`` is that of the intervals. The title has the decision of
+        ``rule`` about the pair.
         """
-        return draw_pair_regions(self._result, i, j, level=level, ax=ax)
+        return draw_pair_regions(self._result, i, j, level=level, rule=rule, ax=ax)
 
-    def draws(self, measure: str = "geh", *, pairs: int = 8, ax: Any = None) -> Any:
-        """Draw the density of the posterior draws of the ``pairs`` strongest pairs; lines mark the means."""
-        return draw_densities(self._result, measure, pairs=pairs, ax=ax)
+    def draws(
+        self,
+        measure: str | None = None,
+        *,
+        pairs: int = 8,
+        level: float = 0.95,
+        rule: str | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the density of the posterior draws of the ``pairs`` strongest pairs; lines mark the means.
+
+        ``measure``, ``level`` and ``rule`` are as in ``result.table``; pairs that are not significant or stable are
+        grey.
+        """
+        return draw_densities(self._result, self._result.decisions(measure, level, rule=rule), pairs=pairs, ax=ax)
 
     def __repr__(self) -> str:
         return "Plots(heatmap, intervals, network, regions, draws)"

@@ -1,4 +1,4 @@
-"""Tables of a result, and the rules by which a pair is significant.
+"""Tables of a result as DataFrames.
 
 Pandas is imported inside functions, so that explaining does not load it.
 """
@@ -10,78 +10,99 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geh_explain._types import Floats, Ints
-from geh_explain._validation import check_level, check_rate
-from geh_explain.errors import GEHValueError
-from geh_explain.scores.pair_scores import Scores
-from geh_explain.statistics.intervals import gaussian_interval
-from geh_explain.statistics.p_values import bayesian_p_value, benjamini_hochberg
+from geh_explain._validation import check_level
+from geh_explain.scores.decisions import SUPPORTED, Decisions
+from geh_explain.scores.evidence import Evidence
+from geh_explain.statistics.intervals import gaussian_interval, total_std
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Rules of significance.
-RULES = ("interval", "sign")
 
-
-def check_decision(level: float, fdr: float | None, rule: str) -> None:
-    """Raise unless level, false discovery rate and rule of a table are valid."""
-    check_level(level)
-    if rule not in RULES:
-        raise GEHValueError(f"rule={rule!r} is unknown; use 'interval' or 'sign'.")
-    if fdr is not None:
-        check_rate(fdr)
-
-
-def pair_table(
-    scores: Scores, names: list[str], *, level: float, fdr: float | None, sign_p_values: Floats | None
-) -> pd.DataFrame:
+def pair_table(decisions: Decisions, evidence: Evidence | None, names: list[str], unit: int | None) -> pd.DataFrame:
     """Return one row per pair, the strongest first.
 
     Parameters
     ----------
-    scores
-        Scores of a measure.
+    decisions
+        Scores, intervals and decisions of all pairs.
+    evidence
+        Outcome of the held-out test, None if there is none.
     names
         Names of the units.
-    level
-        Level of the intervals, and of significance if ``fdr`` is None.
-    fdr
-        False discovery rate at which the Benjamini-Hochberg procedure decides on the p-values, or None.
-    sign_p_values
-        P-values (P,) of the sign rule, by which pairs are then significant; None for the interval rule.
+    unit
+        Index of a unit whose pairs are returned; None for all pairs.
 
     Returns
     -------
     DataFrame
-        Columns unit_i, unit_j, mean, std, low, high, p_value, significant. With a single draw all but the first three
-        are missing values.
+        Columns unit_i, unit_j, mean, std, low, high, and those of the rule, the decision last. Numbers that are unknown
+        are NaN, decisions that are unknown are missing values.
     """
     import pandas as pd
 
-    mean, std = scores.pair_mean, scores.pair_std
-    if scores.n_draws < 2:
-        low = high = p_value = np.full(len(mean), np.nan)
-        significant: Any = pd.array([pd.NA] * len(mean), dtype="boolean")
-    else:
-        low, high = scores.pair_interval(level)
-        # Scores are not negative, so an interval excludes 0 exactly if its low end is positive.
-        p_value = bayesian_p_value(mean, std) if sign_p_values is None else sign_p_values
-        if fdr is not None:
-            significant = benjamini_hochberg(p_value, fdr)
-        else:
-            significant = low > 0 if sign_p_values is None else p_value < 1 - level
     first, second = np.triu_indices(len(names), 1)
-    columns = {
+    columns: dict[str, Any] = {
         "unit_i": [names[i] for i in first],
         "unit_j": [names[j] for j in second],
-        "mean": mean,
-        "std": std,
-        "low": low,
-        "high": high,
-        "p_value": p_value,
-        "significant": significant,
+        **{name: getattr(decisions, name) for name in ("mean", "std", "low", "high")},
     }
-    return pd.DataFrame(columns).sort_values("mean", ascending=False, kind="stable", ignore_index=True)
+    if decisions.rule == "evidence" or decisions.measure == SUPPORTED:
+        columns["supported"] = decisions.supported
+    if decisions.rule == "evidence" and evidence is not None:
+        columns |= {"slope": evidence.slope, "slope_se": evidence.slope_se}
+    if decisions.rule != "sign":
+        columns["p_value"] = decisions.p_value
+    unknown = decisions.accepted is None
+    columns[decisions.column] = pd.array([pd.NA] * len(first), dtype="boolean") if unknown else decisions.accepted
+    order = decisions.order
+    if unit is not None:
+        order = order[(first[order] == unit) | (second[order] == unit)]
+    return pd.DataFrame(columns).iloc[order].reset_index(drop=True)
+
+
+#: Columns of scores, which are printed with the same number of decimals.
+_SCORES = ("mean", "std", "low", "high", "supported")
+#: Columns that are not printed next to evidence.
+_NOT_PRINTED = ("std", "low", "high")
+#: P-values below this are not printed.
+_MIN_P_VALUE = 0.001
+#: Words for decisions.
+_WORDS = {True: "yes", False: "no"}
+#: Scores of which the largest lies between these are printed with decimals, others with an exponent.
+_MIN_DECIMAL, _MAX_DECIMAL = 1e-4, 1e6
+
+
+def format_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of pairs as text, for printing.
+
+    Scores have the same number of decimals, by which the largest has four digits. Columns without any value, and next
+    to evidence std, low and high, are left out.
+
+    >>> import pandas as pd
+    >>> print(format_table(pd.DataFrame({"unit_i": ["a"], "unit_j": ["b"], "mean": [12.3456], "p_value": [1e-9]})))
+      unit_i unit_j   mean p_value
+    0      a      b  12.35  <0.001
+    """
+    import pandas as pd
+
+    skipped = _NOT_PRINTED if "slope" in table else ()
+    shown = [str(name) for name in table if name not in skipped and not table[name].isna().all()]
+    largest = float(np.nanmax(np.abs(table[[name for name in _SCORES if name in shown]].to_numpy(dtype=float))))
+    score = "{:.4g}"
+    if _MIN_DECIMAL < largest < _MAX_DECIMAL:
+        score = f"{{:.{max(2, 3 - int(np.floor(np.log10(largest))))}f}}"
+    formats = {**dict.fromkeys(_SCORES, score), "slope": "{:.2f}", "slope_se": "{:.2f}", "p_value": "{:.3f}"}
+
+    def text(name: str, value: Any) -> str:
+        """Return one cell."""
+        if value is pd.NA or value != value:
+            return ""
+        if name == "p_value" and value < _MIN_P_VALUE:
+            return f"<{_MIN_P_VALUE}"
+        return _WORDS.get(value, str(value)) if name not in formats else formats[name].format(value)
+
+    return pd.DataFrame({name: [text(name, value) for value in table[name]] for name in shown}, index=table.index)
 
 
 def monte_carlo_table(table: pd.DataFrame, draws: int) -> pd.DataFrame:
@@ -99,14 +120,17 @@ def monte_carlo_table(table: pd.DataFrame, draws: int) -> pd.DataFrame:
     return pd.concat([table[["unit_i", "unit_j", "mean", "std"]], pd.DataFrame(errors)], axis=1)
 
 
-def group_table(mean: Floats, std: Floats, sizes: Ints, group_names: list[str], level: float) -> pd.DataFrame:
+def group_table(
+    mean: Floats, std: Floats, errors: Floats | None, sizes: Ints, group_names: list[str], level: float
+) -> pd.DataFrame:
     """Return one row per group with the signed effect of one pair: size, mean, std, low, high.
 
-    ``mean`` and ``std`` (M,) are over draws, of the mean interaction in each group.
+    ``mean`` and ``std`` (M,) are over draws, of the mean interaction in each group. The intervals count draws and, if
+    they are known, the standard ``errors`` (M,) of the group means due to the finite choice of points.
     """
     import pandas as pd
 
     check_level(level)
-    low, high = gaussian_interval(mean, std, level)
+    low, high = gaussian_interval(mean, total_std(std, errors), level)
     columns = {"size": sizes, "mean": mean, "std": std, "low": low, "high": high}
     return pd.DataFrame(columns, index=pd.Index(group_names, name="group"))

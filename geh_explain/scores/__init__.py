@@ -6,6 +6,8 @@
     What a run leaves: all draws, or their running mean and standard deviation.
 ``pair_scores``, ``main_effects``
     One measure of all pairs, and the mean gradient of each unit, with uncertainty.
+``evidence``, ``decisions``
+    Outcome of the test on held-out labels, and what a rule decides about each pair.
 ``ranking``
     Pairs in the order of any score, to compare methods.
 ``protocol``

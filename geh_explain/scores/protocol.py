@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain._types import Floats
+from geh_explain.scores.decisions import Decisions
+from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.main_effects import MainEffects
 from geh_explain.scores.pair_scores import Scores
 
@@ -82,11 +84,30 @@ class PairResult(Protocol):
     def signed_means(self) -> tuple[Floats, Floats]:
         """Mean and standard deviation over draws of each group's mean interaction, both (M, P)."""
 
+    @property
+    def point_errors(self) -> Floats | None:
+        """Standard errors (M, P) of the group means due to the finite choice of points, None if unknown."""
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """Outcome of the test on held-out labels, None if there is none."""
+
     def scores(self, measure: str = "geh") -> Scores:
         """Return the scores of ``"geh"``, ``"aeh"`` or ``"eah"``."""
 
+    def decisions(
+        self, measure: str | None = None, level: float = 0.95, fdr: float | None = None, *, rule: str | None = None
+    ) -> Decisions:
+        """Return the scores, intervals and decisions of all pairs by one rule."""
+
     def table(
-        self, measure: str = "geh", level: float = 0.95, fdr: float | None = None, *, rule: str = "interval"
+        self,
+        measure: str | None = None,
+        level: float = 0.95,
+        fdr: float | None = None,
+        *,
+        rule: str | None = None,
+        unit: int | str | None = None,
     ) -> pd.DataFrame:
         """Return one row per pair, the strongest first."""
 
@@ -96,8 +117,8 @@ class PairResult(Protocol):
     def pair(self, i: int | str, j: int | str) -> int:
         """Return the index of the pair (i, j)."""
 
+    def sign_p_values(self) -> Floats:
+        """Return the p-value (P,) of each pair by the sign rule; NaN if its uncertainty is unknown."""
+
     def majority_signs(self) -> NDArray[np.int64]:
         """Return the sign (P,) of each pair's effect in most of the data: 1, -1 or 0."""
-
-    def sign_p_values(self) -> Floats:
-        """Return the p-value (P,) of each pair by the sign rule."""

@@ -26,6 +26,8 @@ class PairRanking:
         Strength (P,) of each pair, in row-major order i < j.
     names
         Names of the D units, P = D (D - 1) / 2.
+    ties
+        Second score (P,), which orders pairs of equal strength in tables; None for row-major order.
 
     Examples
     --------
@@ -34,7 +36,9 @@ class PairRanking:
     ([3.0, 1.0, 2.0], [('a', 'c')])
     """
 
-    def __init__(self, method: str, scores: Sequence[float] | Floats, names: Sequence[str]) -> None:
+    def __init__(
+        self, method: str, scores: Sequence[float] | Floats, names: Sequence[str], ties: Floats | None = None
+    ) -> None:
         self.method = method
         self.scores = np.asarray(scores, dtype=float)
         self.names = [str(name) for name in names]
@@ -43,6 +47,7 @@ class PairRanking:
             raise GEHValueError(
                 f"scores has shape {self.scores.shape}; {len(self.names)} names have {pairs} pairs, in order i < j."
             )
+        self._ties = np.zeros(pairs) if ties is None else ties
 
     @property
     def ranks(self) -> Floats:
@@ -73,7 +78,7 @@ class PairRanking:
         i, j = np.triu_indices(len(self.names), 1)
         names = np.array(self.names, dtype=object)
         table = pd.DataFrame({"unit_i": names[i], "unit_j": names[j], "score": self.scores, "rank": self.ranks})
-        return table.sort_values("rank", kind="stable", ignore_index=True)
+        return table.iloc[np.lexsort((-self._ties, self.ranks))].reset_index(drop=True)
 
     def __repr__(self) -> str:
         first = ", ".join(f"{a} x {b}" for a, b in self.top(3))

@@ -3,7 +3,7 @@
 ``intervals``
     Credible intervals from draws, or from their mean and standard deviation.
 ``p_values``
-    Bayesian p-values, the sign rule, and the Benjamini-Hochberg procedure.
+    Bayesian p-values, the sign rule, and decisions at a false discovery rate.
 ``known_truth``
     Error rates, ROC curves and coverage where it is known which pairs interact.
 ``reliability``

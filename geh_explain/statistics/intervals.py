@@ -29,6 +29,18 @@ def std_multiplier(level: float) -> float:
     return 2.0 if level == 0.95 else float(ndtri((1 + level) / 2))
 
 
+def total_std(std: Floats, errors: Floats | None) -> Floats:
+    """Return sqrt(std^2 + errors^2): the spread over draws ``std`` and the standard ``errors`` of the points.
+
+    NaN in ``std``, of a single draw, counts as 0 if there are ``errors``; None is unknown errors, which are left out.
+
+    >>> import numpy as np
+    >>> total_std(np.array([3.0, np.nan]), np.array([4.0, 4.0])).tolist()
+    [5.0, 4.0]
+    """
+    return std if errors is None else np.hypot(np.nan_to_num(std), errors)
+
+
 def gaussian_interval(mean: Floats, std: Floats, level: float) -> tuple[Floats, Floats]:
     """Return the ends (low, high) of Gaussian intervals, each of the shape of ``mean``.
 

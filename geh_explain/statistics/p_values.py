@@ -6,12 +6,17 @@ deviation s is the Gaussian posterior probability of a score below 0 ::
     p = Phi(-m / s)
 
 The sign rule tests the signed group means instead of the score. With mean m_g and standard deviation s_g of group g
-over K draws ::
+over K draws, and standard error e_g of the group mean due to the finite choice of its n_g points ::
 
-    t_g = |m_g| / (s_g sqrt(1 + 1 / K))          p_g = 2 P(T_{K-1} < -t_g)
-    p   = min_k  M p_(k) / k                     p_(1) <= ... <= p_(M)      (Simes)
+    v_g  = s_g^2 (1 + 1 / K)
+    t_g  = |m_g| / sqrt(v_g + e_g^2)                            p_g = 2 P(T_{nu_g} < -t_g)
+    nu_g = (v_g + e_g^2)^2 / (v_g^2 / (K - 1) + e_g^4 / (n_g - 1))     (Welch and Satterthwaite)
+    p    = min_k  M p_(k) / k                                   p_(1) <= ... <= p_(M)      (Simes)
 
-where T_{K-1} has Student's t distribution with K - 1 degrees of freedom and M is the number of groups.
+where T_nu has Student's t distribution with nu degrees of freedom and M is the number of groups. One draw has v_g = 0;
+without standard errors of the points e_g = 0 and nu_g = K - 1.
+
+:func:`discoveries` is the only place where p-values of many pairs are turned into decisions.
 """
 
 from __future__ import annotations
@@ -55,21 +60,54 @@ def benjamini_hochberg(p_values: Floats, rate: float) -> NDArray[np.bool_]:
     return np.asarray(false_discovery_control(p_values) <= rate)
 
 
-def sign_p_value(mean: Floats, std: Floats, draws: int) -> Floats:
-    """Return the p-value (P,) of each pair under the hypothesis that all its group means are 0.
+def discoveries(p_values: Floats, rate: float) -> NDArray[np.bool_]:
+    """Return which pairs (P,) are discoveries at a false discovery rate, by :func:`benjamini_hochberg`.
+
+    Pairs with p-value NaN were not tested. They do not count as tests and are no discoveries.
+
+    >>> import numpy as np
+    >>> discoveries(np.array([0.03, np.nan, 0.5]), rate=0.1).tolist()
+    [True, False, False]
+    """
+    check_rate(rate)
+    tested = ~np.isnan(p_values)
+    found = np.zeros(len(p_values), dtype=bool)
+    if tested.any():
+        found[tested] = benjamini_hochberg(p_values[tested], rate)
+    return found
+
+
+def sign_p_value(
+    mean: Floats,
+    std: Floats,
+    draws: int,
+    point_errors: Floats | None = None,
+    sizes: NDArray[np.int64] | None = None,
+) -> Floats:
+    """Return the p-value (P,) of each pair under the hypothesis that all its group means are 0 in this network.
 
     A score is an absolute value, and noise alone moves it away from 0, so that its interval excludes 0 too often.
-    Signed group means do not have this bias. If the posterior is calibrated, its centre is as far from the truth as its
-    draws are from the centre; the mean of K draws adds 1 / K to that variance. Student's t accounts for the standard
-    deviation being estimated from the draws. Simes' rule combines the groups; it is valid if groups are independent or
-    positively dependent.
+    Signed group means do not have this bias. If the posterior is calibrated, its centre is as far from the network's
+    value as its draws are from the centre; the mean of K draws adds 1 / K to that variance. Student's t accounts for
+    variances being estimated. Simes' rule combines the groups; it is valid if groups are independent or positively
+    dependent.
 
     Parameters
     ----------
     mean, std
-        Mean and standard deviation over draws of the signed group means, both (M, P).
+        Mean and standard deviation over draws of the signed group means, both (M, P). With one draw ``std`` is ignored.
     draws
-        Number of draws K, at least 2.
+        Number of draws K.
+    point_errors
+        Standard errors (M, P) of the group means due to the finite choice of points; None if they are unknown. NaN is
+        an unknown error of one group, which then has p-value 1.
+    sizes
+        Number of points of each group (M,), for the degrees of freedom of ``point_errors``. None: many.
+
+    Returns
+    -------
+    ndarray
+        P-values (P,); NaN if there is one draw and no ``point_errors``.
 
     Examples
     --------
@@ -77,11 +115,28 @@ def sign_p_value(mean: Floats, std: Floats, draws: int) -> Floats:
     >>> sign_p_value(np.array([[0.0, 3.0], [0.0, -3.0]]), np.ones((2, 2)), draws=1000).round(4).tolist()
     [1.0, 0.0028]
     """
-    from scipy.special import stdtr
-
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # 0 / 0 is a group in which the pair has no effect in any draw: no evidence, p-value 1.
-        ratio = np.where((mean == 0) & (std == 0), 0.0, np.abs(mean) / std)
-    sorted_p = np.sort(2 * stdtr(draws - 1, -ratio / np.sqrt(1 + 1 / draws)), axis=0)
+    if draws < 2 and point_errors is None:
+        return np.full(mean.shape[1], np.nan)
+    of_draws = std**2 * (1 + 1 / draws) if draws > 1 else np.zeros_like(mean)
+    of_points = np.zeros_like(mean) if point_errors is None else point_errors**2
+    p_values = _two_sided(mean, of_draws, of_points, draws, sizes)
+    sorted_p = np.sort(np.where(np.isnan(of_points), 1.0, p_values), axis=0)
     groups = len(sorted_p)
     return np.asarray(np.minimum(1.0, (sorted_p * groups / np.arange(1, groups + 1)[:, None]).min(axis=0)))
+
+
+def _two_sided(
+    mean: Floats, of_draws: Floats, of_points: Floats, draws: int, sizes: NDArray[np.int64] | None
+) -> Floats:
+    """Return the two-sided p-values (M, P) of group means with variances ``of_draws`` + ``of_points``."""
+    from scipy.special import stdtr
+
+    variance = of_draws + of_points
+    share = np.zeros_like(mean) if sizes is None else 1.0 / np.maximum(sizes - 1.0, 0.5)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # 0 / 0 is a group in which the pair has no effect in any draw and point: no evidence, p-value 1.
+        ratio = np.where((mean == 0) & (variance == 0), 0.0, np.abs(mean) / np.sqrt(variance))
+        inverse = (of_draws / variance) ** 2 / max(draws - 1, 1) + (of_points / variance) ** 2 * share
+    # Without any variance the degrees of freedom do not matter. 1e9 of them are a Gaussian.
+    freedom = 1 / np.maximum(np.nan_to_num(inverse, nan=1.0), 1e-9)
+    return np.asarray(2 * stdtr(freedom, -ratio))

@@ -149,7 +149,7 @@ def run(task: tuple[Any, ...], folder: str | None = None, images: Path | None = 
         "accuracy": accuracy,
         "best_epoch": best_epoch,
         "groups": len(result.group_names),
-        "significant": int(result.table()["significant"].sum()),
+        "significant": int(result.table(rule="interval")["significant"].sum()),
         "pairs": [_read_pair(pair, net, labels) for pair in gallery.pairs],
         "seconds": {"fit": fit_end - start, "explain": perf_counter() - fit_end},
     }

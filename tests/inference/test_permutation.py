@@ -157,7 +157,7 @@ def test_networks_are_explained_with_the_groups_of_the_observed_one():
 
     def keep(result):
         seen.append(result.labels)
-        return {"significant": int(result.table()["significant"].sum())}
+        return {"significant": int(result.table(rule="interval")["significant"].sum())}
 
     X32, y32 = features().astype(np.float32), response().astype(np.float32)
     test = permutation_test(

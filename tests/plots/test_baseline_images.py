@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.testing.compare import compare_images
 from matplotlib.text import Text
-from synthetic_results import result_of
+from synthetic_results import evidence_result, result_of
 
 import geh_explain as geh
 from geh_explain.analyses.surface import Surface
@@ -37,12 +37,17 @@ NAMES = ["age", "income in $", "blood_pressure", "features.denseblock4.denselaye
 
 
 def result(groups: int = 3, names: list[str] = NAMES) -> geh.Interactions:
-    """Return 15 pairs of 6 units from fixed numbers, a third of which are not significant."""
+    """Return 15 pairs of 6 units from fixed numbers, a third of which are not stable."""
     pair, draw, group = np.arange(15), np.arange(24)[:, None, None], np.arange(groups)[:, None]
     strength = 0.2 + 3 * (pair * 7 % 15) / 15
     spread = np.where(pair % 3 == 1, 0.8, 0.2)
     signed = strength * np.where((pair + group) % 4 < 2, -1, 1) * (1 + spread * np.sin(draw * 2.4 + pair))
     return result_of(signed, names, np.repeat(np.arange(groups), np.arange(2, groups + 2)))
+
+
+def with_evidence(names: list[str] = NAMES) -> geh.Interactions:
+    """Return the same pairs with evidence: a third of them is confirmed."""
+    return evidence_result(result(names=names), untested=1)
 
 
 def on_axes(draw: Callable[..., object], area: tuple[int, int, int, int] = (100, 50, 210, 180)) -> Callable[[], Figure]:
@@ -91,6 +96,9 @@ def surface() -> Surface:
 PICTURES: dict[str, Callable[[], Figure]] = {
     "heatmap": on_axes(lambda ax: result().plot.heatmap(ax=ax), SQUARES),
     "heatmap_cluster": on_axes(lambda ax: result().plot.heatmap(order="cluster", ax=ax), SQUARES),
+    "heatmap_tested": on_axes(lambda ax: with_evidence().plot.heatmap(ax=ax), SQUARES),
+    "intervals_tested": on_axes(lambda ax: with_evidence().plot.intervals(pairs=8, ax=ax), RIGHT),
+    "network_tested": on_axes(lambda ax: with_evidence(list("abcdef")).plot.network(ax=ax), WIDE),
     "intervals": on_axes(lambda ax: result().plot.intervals(pairs=8, ax=ax), RIGHT),
     "intervals_all": on_axes(lambda ax: result().plot.intervals("all", pairs=5, ax=ax), RIGHT),
     "network": on_axes(
@@ -150,6 +158,9 @@ def lose_groups(figure: Figure) -> None:
 LOSSES: list[tuple[str, str, Callable[[Figure], None]]] = [
     ("heatmap", "its hatches", lose_collection(0)),
     ("heatmap_cluster", "its hatches", lose_collection(0)),
+    ("heatmap_tested", "its hatches", lose_collection(0)),
+    ("intervals_tested", "the supported scores", lose_collection(-1)),
+    ("network_tested", "the bands", lose_collection(0)),
     ("intervals", "an interval", lose_interval(0)),
     ("intervals", "the thick parts", lose_collection(1)),
     ("intervals_all", "an interval", lose_interval(3)),

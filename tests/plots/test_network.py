@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.offsetbox import AnnotationBbox
-from synthetic_results import LONG_NAME, random_result, result_of
+from synthetic_results import LONG_NAME, evidence_result, random_result, result_of
 
 from geh_explain.plots import palette
 
@@ -59,15 +59,29 @@ def test_edges_have_the_sign_of_most_points() -> None:
     assert "positive in most groups" not in legend
 
 
-def test_edges_are_as_opaque_as_certain_and_dashed_if_not_significant() -> None:
-    result = random_result(6)
-    table = result.table()
-    collection = result.plot.network().collections[0]
+@pytest.mark.parametrize("rule", ["evidence", "sign", "interval"])
+def test_edges_are_dashed_and_pale_if_the_rule_does_not_accept_them(rule: str) -> None:
+    result = evidence_result(random_result(6))
+    accepted = result.table("geh", rule=rule).iloc[:, -1].astype(bool)
+    axes = result.plot.network("geh", rule=rule)
+    collection = axes.collections[0]
     opacity = collection.get_edgecolors()[::-1, 3]
-    assert opacity == pytest.approx(np.clip(1 - 2 * table["p_value"], 0.15, 1))
+    assert opacity == pytest.approx(np.where(accepted, 1, 0.45))
     dashed = [dashes is not None for _, dashes in collection.get_linestyles()[::-1]]
-    assert dashed == (~table["significant"].astype(bool)).tolist()
+    assert dashed == (~accepted).tolist()
     assert set(dashed) == {True, False}
+    assert result.decisions(rule=rule).other_label in [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_the_score_is_a_band_behind_the_supported_score() -> None:
+    result = evidence_result(random_result(6), untested=2)
+    table = result.table()
+    behind, front = result.plot.network().collections[:2]
+    largest = table["mean"].max()
+    assert behind.get_linewidths()[::-1] == pytest.approx(6 * table["mean"] / largest)
+    assert front.get_linewidths()[::-1] == pytest.approx(6 * table["supported"].fillna(0) / largest)
+    assert behind.get_edgecolors()[:, 3].max() < 0.2
+    assert all(dashes is None for _, dashes in behind.get_linestyles())
 
 
 def test_units_are_as_large_as_their_main_effects_or_their_interactions() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from explaining import explain_point, uniform_points
 from matplotlib.colors import to_hex, to_rgba
-from synthetic_results import LONG_NAME, random_result, result_of, without_draws
+from synthetic_results import LONG_NAME, evidence_result, random_result, result_of, without_draws
 
 import geh_explain as geh
 from geh_explain.analyses.surface import Surface
@@ -32,24 +32,53 @@ def _close() -> object:
     plt.close("all")
 
 
-def test_the_heatmap_shows_the_means_and_hatches_exactly_what_is_not_significant() -> None:
-    result = random_result()
-    axes = result.plot.heatmap()
+#: For each rule the words for pairs that it accepts, and for others.
+WORDS = {
+    "evidence": ("significant, FDR 5 %", "not significant"),
+    "sign": ("stable", "not stable"),
+    "interval": ("interval excludes 0 (paper's rule)", "interval contains 0"),
+}
+
+
+def in_rows(result: geh.Interactions, rule: str | None = None) -> np.ndarray:
+    """Return whether a rule accepts each pair, in row-major order."""
+    table = result.table(rule=rule)
+    accepted = np.zeros(len(table), dtype=bool)
+    accepted[[result.pair(i, j) for i, j in zip(table["unit_i"], table["unit_j"], strict=True)]] = table.iloc[:, -1]
+    return accepted
+
+
+@pytest.mark.parametrize("rule", WORDS)
+def test_the_heatmap_shows_the_means_and_hatches_exactly_what_the_rule_does_not_accept(rule: str) -> None:
+    result = evidence_result(random_result())
+    axes = result.plot.heatmap("geh", rule=rule)
     shown = axes.images[0].get_array().filled(np.nan)
     off = ~np.eye(5, dtype=bool)
     assert shown[off] == pytest.approx(result.geh.mean[off])
     assert np.isnan(np.diag(shown)).all()
     middles = segments(axes.collections[0]).mean(axis=1)
     hatched = {(int(row), int(column)) for column, row in np.round(middles)}
-    unsure = set(zip(*np.nonzero((result.geh.interval()[0] <= 0) & off), strict=True))
+    first, second = (ends[~in_rows(result, rule)].tolist() for ends in np.triu_indices(5, 1))
+    unsure = {*zip(first, second, strict=True), *zip(second, first, strict=True)}
     assert hatched == unsure
     assert 0 < len(unsure) < 20
+    assert f"hatched: {WORDS[rule][1]}" in axes.get_title().replace("\n", " ")
     assert [label.get_text() for label in axes.get_yticklabels()] == result.names
+
+
+def test_the_heatmap_shows_what_labels_support_below_the_diagonal() -> None:
+    result = evidence_result(random_result(), untested=1)
+    axes = result.plot.heatmap()
+    shown = axes.images[0].get_array().filled(np.nan)
+    above, below = np.triu_indices(5, 1), np.triu_indices(5, 1)[::-1]
+    assert shown[above] == pytest.approx(result.geh.pair_mean)
+    assert shown[below] == pytest.approx(np.nan_to_num(result.decisions().supported))
+    assert "below the diagonal: supported by the labels" in axes.get_title().replace("\n", " ")
 
 
 def test_hatches_stay_inside_their_cells() -> None:
     for units in (4, 12, 40):
-        lines = segments(random_result(units).plot.heatmap(level=0.9999).collections[0])
+        lines = segments(random_result(units).plot.heatmap(level=0.9999, rule="interval").collections[0])
         cells = np.round(lines.mean(axis=1))[:, None]
         assert np.abs(lines - cells).max() <= 0.5 + 1e-9
 
@@ -90,9 +119,33 @@ def test_the_intervals_are_those_of_the_table_with_half_the_posterior_in_the_thi
     assert thick.get_linewidths()[0] > 2 * thin.get_linewidths()[0]
     assert places(dots)[:, 0] == pytest.approx(table["mean"])
     sure = [to_hex(colour) == palette.SURE.lower() for colour in thin.get_colors()]
-    assert sure == table["significant"].tolist()
+    assert sure == table["stable"].tolist()
     assert set(sure) == {True, False}
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["stable", "not stable"]
     assert axes.get_yticklabels()[0].get_text() == f"{table.unit_i[0]} × {table.unit_j[0]}"
+
+
+@pytest.mark.parametrize("rule", WORDS)
+def test_intervals_have_the_colours_of_the_decisions(rule: str) -> None:
+    result = evidence_result(random_result())
+    axes = result.plot.intervals(rule=rule)
+    table = result.table(rule=rule)
+    sure = [to_hex(colour) == palette.SURE.lower() for colour in axes.collections[0].get_colors()]
+    assert sure == table.iloc[:, -1].tolist()
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert legend == [*WORDS[rule], *["supported by the labels"] * (rule == "evidence")]
+
+
+def test_intervals_show_supported_scores_beside_the_means() -> None:
+    result = evidence_result(random_result(), untested=2)
+    axes = result.plot.intervals(pairs=10)
+    table = result.table()
+    *_, dots, diamonds = axes.collections
+    assert places(dots)[:, 0] == pytest.approx(table["mean"])
+    assert places(diamonds)[:, 0] == pytest.approx(table["supported"], nan_ok=True)
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        f"{i} × {j}" for i, j in zip(table["unit_i"], table["unit_j"], strict=True)
+    ]
 
 
 def test_all_measures_stand_in_the_rows_of_the_pairs_that_geh_finds_strongest() -> None:
@@ -104,8 +157,8 @@ def test_all_measures_stand_in_the_rows_of_the_pairs_that_geh_finds_strongest() 
         assert places(dots)[:, 0] == pytest.approx(scores.pair_mean[order])
         assert np.round(places(dots)[:, 1]).tolist() == [5, 4, 3, 2, 1, 0]
         filled = [to_hex(face) != "#ffffff" for face in dots.get_facecolors()]
-        assert filled == (scores.pair_interval()[0][order] > 0).tolist()
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["AEH", "GEH", "EAH", "not significant"]
+        assert filled == in_rows(result)[order].tolist()
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["AEH", "GEH", "EAH", "not stable"]
 
 
 def test_one_draw_is_drawn_without_intervals() -> None:
@@ -114,8 +167,8 @@ def test_one_draw_is_drawn_without_intervals() -> None:
         (result.plot.intervals(), "no intervals"),
         (result.plot.intervals("all"), "no intervals"),
         (result.plot.regions(0, 1), "no intervals"),
-        (result.plot.heatmap(), "no significance"),
-        (result.plot.network(), "no certainty"),
+        (result.plot.heatmap(), "no decisions"),
+        (result.plot.network(), "no decisions"),
     ):
         assert said in axes.get_title()
     assert not result.plot.heatmap().collections
@@ -136,6 +189,26 @@ def test_the_regions_are_those_of_the_table() -> None:
     assert len(set(expected)) == 2
     assert [label.get_text() for label in axes.get_yticklabels()] == ["0 (5)", "1 (5)", "2 (5)", "3 (5)"]
     assert np.diff(places(dots)[:, 1]).tolist() == [-1, -1, -1]
+
+
+def test_the_title_of_regions_has_the_decision_about_the_pair() -> None:
+    result = evidence_result(random_result())
+    for rule, (accepted, other) in WORDS.items():
+        decided = in_rows(result, rule)
+        for pair in (int(np.argmax(decided)), int(np.argmin(decided))):
+            i, j = (int(ends[pair]) for ends in np.triu_indices(5, 1))
+            title = result.plot.regions(i, j, rule=rule).get_title().replace("\n", " ")
+            assert title.endswith(f"({accepted if decided[pair] else other})")
+
+
+def test_densities_of_pairs_that_are_not_accepted_are_grey() -> None:
+    result = evidence_result(random_result())
+    for rule, (_, other) in WORDS.items():
+        axes = result.plot.draws(pairs=10, rule=rule)
+        ridges = [line for line in axes.lines if len(line.get_xdata()) > 100]
+        grey = [to_hex(ridge.get_color()) == palette.UNSURE for ridge in ridges]
+        assert grey == (~result.table(rule=rule).iloc[:, -1].astype(bool)).tolist()
+        assert f"grey: {other}" in axes.get_title()
 
 
 @pytest.mark.parametrize("groups", [3, 60])
@@ -194,6 +267,9 @@ def test_draws_that_were_not_kept_leave_the_other_pictures() -> None:
         ("order", lambda plot: plot.heatmap(order="random")),
         ("max_units", lambda plot: plot.heatmap(max_units=1)),
         ("level", lambda plot: plot.heatmap(level=95)),
+        ("rule", lambda plot: plot.heatmap(rule="strict")),
+        ("rule", lambda plot: plot.network(rule="evidence")),
+        ("measure", lambda plot: plot.draws("supported")),
         ("measure", lambda plot: plot.heatmap("all")),
         ("pairs", lambda plot: plot.intervals(pairs=0)),
         ("level", lambda plot: plot.intervals(level=0)),

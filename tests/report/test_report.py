@@ -7,12 +7,13 @@ from importlib.resources import files
 import numpy as np
 import pytest
 import torch
-from synthetic_results import random_result, result_of, without_draws
+from synthetic_results import evidence_result, random_result, result_of, without_draws
 from torch import nn
 
 import geh_explain as geh
 from geh_explain.cli import main
 from geh_explain.report.text import reading_guide, summarise
+from geh_explain.scores.decisions import RULES
 
 
 def without_library(path):
@@ -37,15 +38,49 @@ def test_the_page_holds_the_numbers_of_the_result(tmp_path):
             expected = getattr(result.scores(name), key)[first, second]
             np.testing.assert_allclose(data["measures"][name][key], expected, rtol=1e-4)
     assert data["measures"]["geh"]["mean"] == sorted(data["measures"]["geh"]["mean"], reverse=True)
-    table = result.table()
-    np.testing.assert_allclose(data["measures"]["geh"]["p"], table["p_value"], rtol=1e-4)
-    low = np.array(data["measures"]["geh"]["mean"]) - data["multiplier"] * np.array(data["measures"]["geh"]["std"])
-    np.testing.assert_allclose(low, table["low"], rtol=1e-3, atol=1e-4)
+    table, half = result.table(), result.table(level=0.5)
+    geh_columns = data["measures"]["geh"]
+    assert geh_columns["accepted"] == table["stable"].tolist()
+    for name, expected in (("low", table["low"]), ("high", table["high"])):
+        np.testing.assert_allclose(geh_columns[name], expected, rtol=1e-4)
+    for name in ("low", "high"):
+        np.testing.assert_allclose(geh_columns[f"{name}50"], half[name], rtol=1e-4)
     for number, (i, j) in enumerate(zip(first, second, strict=True)):
         regions = result.regions(i, j)
         np.testing.assert_allclose(data["group_effects"]["mean"][number], regions["mean"], rtol=1e-4)
-        np.testing.assert_allclose(data["group_effects"]["std"][number], regions["std"], rtol=1e-4)
+        np.testing.assert_allclose(data["group_effects"]["half"][number], 2 * regions["std"], rtol=1e-4)
     assert data["groups"] == {"names": ["0", "1", "2"], "sizes": [7, 7, 6]}
+
+
+@pytest.mark.parametrize("rule", ["evidence", "sign", "interval"])
+def test_the_page_has_the_decisions_and_the_order_of_the_table(rule, tmp_path):
+    result = evidence_result(random_result(6), untested=2)
+    path = result.report(tmp_path / "page.html", rule=rule)
+    data, table = data_of(path), result.table(rule=rule)
+    names = [(data["names"][i], data["names"][j]) for i, j in zip(*data["pairs"].values(), strict=True)]
+    assert names == list(zip(table["unit_i"], table["unit_j"], strict=True))
+    assert data["measures"]["geh"]["accepted"] == table.iloc[:, -1].tolist()
+    decisions = result.decisions(rule=rule)
+    assert data["decision"] == {
+        "column": decisions.column,
+        "label": decisions.label,
+        "other": decisions.other_label,
+    }
+    assert data["measure"] == ("supported" if rule == "evidence" else "geh")
+    assert (data["evidence"] is None) == (rule != "evidence")
+    if rule == "evidence":
+        columns = {**data["evidence"], "supported": data["measures"]["geh"]["supported"]}
+        for key, column in (("slope", "slope"), ("slope_se", "slope_se"), ("p", "p_value"), ("supported", "supported")):
+            shown = [np.nan if value is None else value for value in columns[key]]
+            np.testing.assert_allclose(shown, table[column], rtol=1e-4)
+        assert columns["p"][-2:] == [None, None]
+
+
+def test_one_draw_with_evidence_has_decisions_without_intervals(tmp_path):
+    data = data_of(evidence_result(random_result(draws=1)).report(tmp_path / "page.html"))
+    assert "low" not in data["measures"]["geh"]
+    assert data["decision"]["column"] == "significant"
+    assert len(set(data["measures"]["geh"]["accepted"])) == 2
 
 
 def test_the_majority_of_the_data_decides_on_a_sign():
@@ -67,8 +102,9 @@ def test_moments_are_enough_for_a_page(tmp_path):
 def test_one_draw_gives_a_page_without_intervals(tmp_path):
     result = random_result(draws=1)
     data = data_of(result.report(tmp_path / "page.html"))
-    assert data["multiplier"] is None
-    assert data["measures"]["geh"]["std"] is None
+    assert "low" not in data["measures"]["geh"]
+    assert data["measures"]["geh"]["std"] == 10 * [None]
+    assert data["measures"]["geh"]["accepted"] is data["decision"] is data["group_effects"]["half"] is None
     assert "point estimate, without intervals" in (tmp_path / "page.html").read_text()
 
 
@@ -135,6 +171,7 @@ def test_surfaces_and_images_are_shown_with_their_pairs(tmp_path):
         ({"path": "page.pdf"}, "must end in .html"),
         ({"path": "nowhere/page.html"}, "there is no folder"),
         ({"level": 2}, "level=2 must lie between 0 and 1"),
+        ({"rule": "evidence"}, "rule='evidence': this result has no evidence"),
         ({"title": 3}, "title=3 must be text"),
         ({"main": [1, 2]}, r"main has shape \(2,\); give one finite main effect for each of the 5 units"),
         ({"surfaces": [1]}, "surfaces holds a int"),
@@ -155,11 +192,35 @@ def test_the_summary_says_what_was_explained_its_uncertainty_and_the_strongest_p
     assert "Pairwise interactions of 3 units of the inputs, at 20 points in 2 groups." in summary
     assert "Uncertainty: 30 MC dropout draws." in summary
     assert "Uncertainty: 30 draws of Ensemble(30)." in " ".join(summarise(random_result(3, posterior="Ensemble(30)")))
-    count = int(table["significant"].sum())
-    assert f"{count} of 3 pairs {'is' if count == 1 else 'are'} significant at 95 %." in summary
+    count = int(table["stable"].sum())
+    assert (
+        f"{count} of 3 pairs {'is' if count == 1 else 'are'} stable in this network; evidence=(X, y) tests" in summary
+    )
     best = table.iloc[0]
     interval = f"95 % interval {best.low:.3g} to {best.high:.3g}"
     assert f"{best.unit_i} × {best.unit_j} (GEH {best['mean']:.3g}, {interval}, positive in all groups)" in summary
+
+
+def test_the_summary_says_by_which_rule_and_rate_pairs_were_decided():
+    result = evidence_result(random_result(3), n_rows=700)
+    best = result.table().iloc[0]
+    summary = " ".join(summarise(result))
+    assert "1 of 3 pairs is significant on 700 held-out rows (false discovery rate 5 %)." in summary
+    score = f"GEH {best['mean']:.3g}, supported {best.supported:.3g}, p < 0.001"
+    assert f"Strongest pairs: {best.unit_i} × {best.unit_j} ({score}, " in summary
+    count = int(result.table(rule="interval")["significant"].sum())
+    words = " ".join(summarise(result, 0.9, "interval"))
+    assert f"{count} of 3 pairs have a 90 % interval that excludes 0 (paper's rule)." in words
+
+
+def test_the_summary_names_the_points_as_a_source_of_uncertainty():
+    signed, errors = np.full((1, 2, 1), 3.0), np.full((2, 1), 0.5)
+    both = result_of(np.repeat(signed, 3, axis=0), "ab", np.arange(8) % 2, errors, posterior="Ensemble(3)")
+    assert "Uncertainty: 3 draws of Ensemble(3) and the finite choice of points." in summarise(both)
+    assert "Uncertainty: the finite choice of points." in summarise(result_of(signed, "ab", np.arange(8) % 2, errors))
+    guide = " ".join(reading_guide(both))
+    assert "Intervals: 95 % interval of the network's score over draws and points" in guide
+    assert "over draws and points" not in " ".join(reading_guide(both, rule="interval"))
 
 
 def test_the_summary_counts_groups_of_either_sign():
@@ -172,8 +233,19 @@ def test_the_summary_counts_groups_of_either_sign():
 
 def test_the_reading_guide_depends_on_the_scale_and_the_draws():
     assert "comparable" in reading_guide(random_result(scale="std"))[-1]
-    assert any("posterior" in paragraph for paragraph in reading_guide(random_result()))
-    assert not any("posterior" in paragraph for paragraph in reading_guide(random_result(draws=1)))
+    assert any("interval" in paragraph for paragraph in reading_guide(random_result()))
+    assert not any("interval" in paragraph for paragraph in reading_guide(random_result(draws=1)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [("evidence", "labels that training never used"), ("sign", "is stable if"), ("interval", "the rule of the paper")],
+)
+def test_the_reading_guide_explains_the_rule_of_the_page(rule, words):
+    guides = {each: " ".join(reading_guide(evidence_result(random_result()), rule=each)) for each in RULES}
+    assert words in guides[rule]
+    assert "does not say that the data support a pair" in guides["interval"]
+    assert not any("significant" in guides[each] for each in ("sign", "interval"))
 
 
 def test_the_command_line_writes_the_page_and_prints_the_table(tmp_path, capsys):
@@ -187,6 +259,16 @@ def test_the_command_line_writes_the_page_and_prints_the_table(tmp_path, capsys)
     assert main(["show", str(path), "--pairs", "3", "--measure", "aeh"]) == 0
     shown = capsys.readouterr().out
     for _, row in result.top(3, "aeh").iterrows():
-        assert re.search(rf"{row.unit_i}\s+{row.unit_j}\s+{row['mean']:.4g}", shown)
+        assert re.search(rf"{row.unit_i}\s+{row.unit_j}\s+{row['mean']:.3f}", shown)
+    assert "low, high: 95 % interval of the network's score over draws" in shown
+    tested = evidence_result(result).save(tmp_path / "tested.npz")
+    assert main(["show", str(tested)]) == 0
+    assert re.search(r"unit_i +unit_j +mean +supported +slope +slope_se +p_value +significant", capsys.readouterr().out)
+    assert main(["show", str(tested), "--rule", "interval"]) == 0
+    assert "(paper's rule)" in capsys.readouterr().out
+    assert main(["report", str(tested), "--rule", "sign"]) == 0
+    assert data_of(tmp_path / "tested.html")["decision"]["column"] == "stable"
+    assert main(["show", str(path), "--rule", "evidence"]) == 1
+    assert "has no evidence" in capsys.readouterr().err
     assert main(["show", str(tmp_path / "none.npz")]) == 1
     assert "is not a file" in capsys.readouterr().err

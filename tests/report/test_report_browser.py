@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from synthetic_results import random_result
+from synthetic_results import evidence_result, random_result
 from torch import nn
 
 import geh_explain as geh
@@ -65,7 +65,7 @@ def opened(browser):
 
 @pytest.fixture(scope="module")
 def result():
-    return random_result(6, groups=3, names=NAMES, noise=1.5)
+    return random_result(6, groups=3, names=NAMES, noise=0.9)
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ def test_the_forest_has_a_row_for_each_pair_and_its_marks_stand_where_the_number
     slope, zero = np.polyfit(means, middles, 1)
     np.testing.assert_allclose(middles, zero + slope * means, atol=0.5)
     np.testing.assert_allclose(sorted(means), sorted(table["mean"]), rtol=1e-4)
-    half = result.geh.pair_interval(0.5)
-    ends = {"thin": (table["low"], table["high"]), "thick": (np.sort(half[0]), np.sort(half[1]))}
+    half = result.table(level=0.5)
+    ends = {"thin": (table["low"], table["high"]), "thick": (half["low"], half["high"])}
     rules = [rule for rule in marks(page, RULES) if "label" in rule]
     assert len(rules) == 2 * len(table)
     drawn = np.array([(rule["box"][0], rule["box"][0] + rule["box"][2]) for rule in rules])
@@ -124,7 +124,7 @@ def test_the_forest_has_a_row_for_each_pair_and_its_marks_stand_where_the_number
         np.testing.assert_allclose(low, np.sort(ends[thickness][0]), atol=tolerance)
         np.testing.assert_allclose(high, np.sort(ends[thickness][1]), atol=tolerance)
     unsure = {point["label"] for point in points if point["unsure"]}
-    assert unsure == {label(row) for _, row in table[~table["significant"]].iterrows()}
+    assert unsure == {label(row) for _, row in table[~table["stable"]].iterrows()}
     assert 0 < len(unsure) < len(table)
 
 
@@ -163,8 +163,9 @@ def test_the_slider_the_box_and_the_search_leave_what_they_should(page, result):
     pale = {each["label"] for each in marks(page, CELLS) if float(each["opacity"]) < 0.5}
     assert pale == {label(row) for _, row in table.iloc[len(strong) :].iterrows()}
     page.locator("#threshold").fill("0")
-    page.locator("#significant").check()
-    sure = table[table["significant"]]
+    page.locator("#accepted").check()
+    assert page.text_content("#only-accepted").strip() == "stable only"
+    sure = table[table["stable"]]
     page.wait_for_function(f"document.getElementById('count').textContent.startsWith('{len(sure)} of')")
     page.locator("#search").fill("WIND")
     both = sure[(sure["unit_i"] == "wind speed") | (sure["unit_j"] == "wind speed")]
@@ -189,7 +190,7 @@ def test_the_table_sorts_by_each_column(page):
     def column(number):
         return page.locator(f"#table tbody td:nth-child({number})").all_text_contents()
 
-    for number, kind in ((2, str), (3, float), (7, float)):
+    for number, kind in ((2, str), (3, float), (6, float), (7, str)):
         head = page.locator(f"#table th:nth-child({number}) button")
         head.click()
         first = [kind(value) for value in column(number)]
@@ -224,6 +225,40 @@ def test_the_download_is_the_table(page, tmp_path, result):
     assert [(row["unit i"], row["unit j"]) for row in rows] == list(zip(table["unit_i"], table["unit_j"], strict=True))
     for name in ("mean", "std", "low", "high"):
         np.testing.assert_allclose([float(row[name]) for row in rows], table[name], rtol=1e-3, atol=1e-4)
+    assert [row["stable"] == "yes" for row in rows] == table["stable"].tolist()
+
+
+def test_a_page_of_tested_pairs_shows_supported_scores_beside_geh(opened, tmp_path, result):
+    tested = evidence_result(result, untested=2)
+    table = tested.table()
+    page = opened(tested.report(tmp_path / "page.html"))
+    assert page.locator("#measure").input_value() == "supported"
+    assert page.text_content("#only-accepted").strip() == "significant only"
+    # The heatmap has the supported score below the diagonal, and GEH above it.
+    mean, supported = tested.geh.pair_mean, np.nan_to_num(tested.decisions().supported)
+    for cell in marks(page, CELLS):
+        i, j = NAMES.index(cell["row"]), NAMES.index(cell["column"])
+        values = supported if i > j else mean
+        assert cell["value"] == pytest.approx(values[tested.pair(i, j)], rel=1e-4, abs=1e-6)
+    points = marks(page, POINTS)
+    assert [point["label"] for point in points[: len(table)]] == [label(row) for _, row in table.iterrows()]
+    diamonds = points[len(table) :]
+    assert len(diamonds) == len(table) - 2
+    x = np.array([point["box"][0] + point["box"][2] / 2 for point in points])
+    scale, zero = np.polyfit([point["mean"] for point in points[: len(table)]], x[: len(table)], 1)
+    np.testing.assert_allclose((x[len(table) :] - zero) / scale, table["supported"][:-2], atol=1 / scale)
+    unsure = {point["label"] for point in points if point["unsure"]}
+    assert unsure == {label(row) for _, row in table[~table["significant"]].iterrows()}
+    assert "significant, FDR 5 %" in page.text_content("#pair-summary")
+    heads = page.locator("#table th").all_text_contents()
+    assert heads[6:] == ["supported ↓", "slope", "slope se", "p", "significant"]
+    page.locator("#table th:nth-child(10) button").click()
+    shown = page.locator("#table tbody td:nth-child(10)").all_text_contents()
+    assert shown[-2:] == ["", ""]  # pairs that were not tested are last
+    page.locator("#measure").select_option("geh")
+    page.wait_for_function("document.getElementById('heatmap-score').textContent === 'GEH of each pair'")
+    strongest = marks(page, POINTS)[0]["label"]
+    assert strongest == label(tested.table("geh").iloc[0])
 
 
 def test_everything_can_be_reached_with_the_keyboard(page, result):
@@ -236,7 +271,7 @@ def test_everything_can_be_reached_with_the_keyboard(page, result):
     page.locator("#table tbody button").nth(4).focus()
     page.keyboard.press("Enter")
     page.wait_for_function("(name) => document.getElementById('pair').textContent === name", arg=label(table.iloc[4]))
-    for tag in ("measure", "threshold", "significant", "search", "download"):
+    for tag in ("measure", "threshold", "accepted", "search", "download"):
         page.locator(f"#{tag}").focus()
         assert page.evaluate("document.activeElement.id") == tag
     unnamed = page.evaluate(
@@ -260,7 +295,7 @@ def test_surfaces_and_images_appear_with_their_pair_alone(opened, tmp_path):
     images = page.evaluate("[...document.querySelectorAll('#images img')].map((i) => [i.alt, i.naturalWidth])")
     assert [alt for alt, _ in images] == [f"Inputs with the highest activation of {name}" for name in (i, j)]
     assert all(width > 100 for _, width in images)
-    assert not page.locator("#only-significant").is_visible()
+    assert not page.locator("#only-accepted").is_visible()
     page.locator(f"#table tbody tr:has-text('{m}')").filter(has_text=k).first.click()
     page.wait_for_selector("#surface-figure[hidden]", state="attached")
 

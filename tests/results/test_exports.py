@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from synthetic_results import random_result, without_draws
+from synthetic_results import evidence_result, random_result, without_draws
 from torch import nn
 
 import geh_explain as geh
@@ -27,11 +27,38 @@ def test_a_graph_has_the_numbers_of_the_table(result):
     for row in result.table("aeh", level=0.9).itertuples():
         edge = graph.edges[row.unit_i, row.unit_j]
         assert edge["weight"] == edge["mean"] == row.mean
-        assert (edge["low"], edge["high"], edge["significant"]) == (row.low, row.high, row.significant)
+        assert (edge["low"], edge["high"], edge["stable"]) == (row.low, row.high, row.stable)
         assert edge["sign"] == result.majority_signs()[result.pair(row.unit_i, row.unit_j)]
     strength = dict(graph.degree(weight="weight"))
     np.testing.assert_allclose([strength[name] for name in result.names], result.aeh.mean.sum(axis=0))
     assert networkx.is_connected(graph)
+
+
+def test_a_graph_of_tested_pairs_weighs_what_the_labels_support(result):
+    pytest.importorskip("networkx")
+    tested = evidence_result(result, untested=1)
+    graph = tested.to_networkx()
+    assert graph.graph == {"measure": "supported", "level": 0.95, "rule": "evidence", "fdr": 0.05}
+    for row in tested.table().itertuples():
+        edge = graph.edges[row.unit_i, row.unit_j]
+        assert (edge["mean"], edge["significant"]) == (row.mean, row.significant)
+        assert edge["weight"] == (0 if np.isnan(row.supported) else row.supported)
+    by_interval = tested.to_networkx(rule="interval")
+    assert by_interval.graph["measure"] == "geh"
+    assert "supported" not in by_interval.edges["unit 0", "unit 1"]
+
+
+@pytest.mark.parametrize("rule", ["evidence", "sign", "interval"])
+def test_a_data_set_has_the_decisions_of_the_table(result, rule):
+    pytest.importorskip("xarray")
+    tested = evidence_result(result)
+    data, table = tested.to_xarray(rule=rule), tested.table(rule=rule).set_index(["unit_i", "unit_j"])
+    shown = {"evidence": ["supported", "slope", "slope_se", "p_value", "significant"], "sign": ["stable"]}
+    columns = shown.get(rule, ["p_value", "significant"])
+    assert set(data.coords) == {"chain", "draw", "pair", "unit_i", "unit_j", *columns}
+    for column in columns:
+        pairs = zip(data["unit_i"].values, data["unit_j"].values, data[column].values, strict=True)
+        assert all(table.loc[(i, j), column] == value for i, j, value in pairs)
 
 
 def test_a_data_set_has_all_draws_by_name(result):

@@ -62,6 +62,22 @@ def test_a_file_holds_arrays_and_json_only(saved: Path) -> None:
         assert all(stored[name].dtype != object for name in stored.files)
 
 
+def test_evidence_is_saved_with_the_result(result: geh.Interactions, tmp_path: Path) -> None:
+    tested = with_evidence(result)
+    loaded = geh.Interactions.load(tested.save(tmp_path / "tested.npz"))
+    for name in ("slope", "slope_se", "p_value"):
+        np.testing.assert_array_equal(getattr(loaded.evidence, name), getattr(tested.evidence, name))
+    assert (loaded.evidence.n_rows, loaded.evidence.link) == (300, "logit")
+    pd.testing.assert_frame_equal(loaded.table(), tested.table())
+    assert geh.Interactions.load(result.save(tmp_path / "plain.npz")).evidence is None
+
+
+def with_evidence(result: geh.Interactions) -> geh.Interactions:
+    """Return the result with evidence: one pair was tested, one has no interaction, one was not tested."""
+    slope, error = np.array([0.5, np.nan, np.nan]), np.array([0.1, np.nan, np.nan])
+    return result.with_evidence(geh.Evidence(slope, error, np.array([1e-6, 1.0, np.nan]), 300, "logit"))
+
+
 def assert_refused(path: Path) -> None:
     with pytest.raises(geh.GEHError, match=path.name) as caught:
         geh.Interactions.load(path)
@@ -198,6 +214,38 @@ def test_a_file_whose_parts_do_not_belong_together_is_refused(
 ) -> None:
     rewrite(saved, **WRONG[wrong](result))
     assert_refused(saved)
+
+
+#: For each kind of damaged evidence the members of a file that are replaced, or None for those left out.
+WRONG_EVIDENCE: dict[str, Callable[[geh.Interactions], dict[str, bytes | None]]] = {
+    "a missing array": lambda result: {"evidence_slope": None},
+    "arrays without words": lambda result: {"about": about(result)},
+    "words without arrays": lambda result: dict.fromkeys(
+        ["evidence_slope", "evidence_slope_se", "evidence_p_value"], None
+    ),
+    "fewer pairs": lambda result: {"evidence_slope": as_npy(np.array([0.5, np.nan]))},
+    "single precision": lambda result: {"evidence_p_value": as_npy(np.array([0, 1, np.nan], dtype=np.float32))},
+    "a p-value above 1": lambda result: {"evidence_p_value": as_npy(np.array([1.5, 1, np.nan]))},
+    "a negative p-value": lambda result: {"evidence_p_value": as_npy(np.array([-0.5, 1, np.nan]))},
+    "a negative error": lambda result: {"evidence_slope_se": as_npy(np.array([-0.1, np.nan, np.nan]))},
+    "a slope without error": lambda result: {"evidence_slope": as_npy(np.array([0.5, 0.5, np.nan]))},
+    "an infinite slope": lambda result: {"evidence_slope": as_npy(np.array([np.inf, np.nan, np.nan]))},
+    "a slope without test": lambda result: {"evidence_p_value": as_npy(np.array([np.nan, 1, np.nan]))},
+    "a p-value without slope": lambda result: {"evidence_p_value": as_npy(np.array([1e-6, 0.3, np.nan]))},
+    "no rows": lambda result: {"about": about(result, evidence={"n_rows": 0, "link": "logit"})},
+    "rows that are not whole": lambda result: {"about": about(result, evidence={"n_rows": 3.5, "link": "logit"})},
+    "rows that are true": lambda result: {"about": about(result, evidence={"n_rows": True, "link": "logit"})},
+    "an unknown link": lambda result: {"about": about(result, evidence={"n_rows": 300, "link": ["probit"]})},
+    "a missing link": lambda result: {"about": about(result, evidence={"n_rows": 300})},
+    "a list for words": lambda result: {"about": about(result, evidence=[300, "logit"])},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_EVIDENCE)
+def test_damaged_evidence_is_refused(result: geh.Interactions, wrong: str, tmp_path: Path) -> None:
+    path = with_evidence(result).save(tmp_path / "result.npz")
+    rewrite(path, **WRONG_EVIDENCE[wrong](result))
+    assert_refused(path)
 
 
 def test_a_single_array_is_refused(result: geh.Interactions, saved: Path) -> None:

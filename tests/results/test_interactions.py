@@ -12,7 +12,7 @@ from hand_computed import POINTS, SIDES, Weighted, explain_weighted
 
 import geh_explain as geh
 
-COLUMNS = ["unit_i", "unit_j", "mean", "std", "low", "high", "p_value", "significant"]
+COLUMNS = ["unit_i", "unit_j", "mean", "std", "low", "high"]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def result() -> geh.Interactions:
 
 def test_the_table_lists_every_pair_strongest_first(result: geh.Interactions) -> None:
     table = result.table()
-    assert table.columns.tolist() == COLUMNS
+    assert table.columns.tolist() == [*COLUMNS, "stable"]
     assert table.index.tolist() == [0, 1, 2]
     assert table["unit_i"].tolist() == ["rooms", "age", "rooms"]
     assert table["unit_j"].tolist() == ["age", "price", "price"]
@@ -34,6 +34,14 @@ def test_the_table_lists_every_pair_strongest_first(result: geh.Interactions) ->
     np.testing.assert_allclose(table["std"], [1.0, 1.0, 0.0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(table["low"], [3.0, 1.0, 0.0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(table["high"], [7.0, 5.0, 0.0], rtol=0, atol=1e-12)
+    # t = 5 / sqrt(4 / 3) with 2 degrees of freedom: p = 0.049 in both groups of (rooms, age), no discovery of three.
+    assert table["stable"].tolist() == [False, False, False]
+
+
+def test_the_rule_of_the_paper_has_its_own_columns(result: geh.Interactions) -> None:
+    table = result.table(rule="interval")
+    assert table.columns.tolist() == [*COLUMNS, "p_value", "significant"]
+    np.testing.assert_allclose(table["low"], [3.0, 1.0, 0.0], rtol=0, atol=1e-12)
     # Tails beyond 5 and 3 standard deviations, from any table of the Gaussian.
     np.testing.assert_allclose(table["p_value"], [2.8665e-7, 1.3499e-3, 1.0], rtol=1e-4)
     assert table["significant"].tolist() == [True, True, False]
@@ -67,14 +75,17 @@ def test_the_top_is_the_head_of_the_table(result: geh.Interactions) -> None:
     pd.testing.assert_frame_equal(result.top(2), result.table().head(2))
     pd.testing.assert_frame_equal(result.top(), result.table())
     pd.testing.assert_frame_equal(result.top(1, measure="aeh"), result.table("aeh").head(1))
+    expected = result.table(level=0.9, rule="interval", unit="price").head(2)
+    pd.testing.assert_frame_equal(result.top(2, level=0.9, rule="interval", unit="price"), expected)
 
 
 def test_one_draw_has_scores_and_no_uncertainty() -> None:
     result = explain_weighted([(1.0, 4.0)])
     table = result.table()
-    assert table.columns.tolist() == COLUMNS
+    assert table.columns.tolist() == [*COLUMNS, "stable"]
     np.testing.assert_allclose(table["mean"], [4.0, 2.0, 0.0], rtol=0, atol=1e-12)
-    assert table[["std", "low", "high", "p_value", "significant"]].isna().all(axis=None)
+    assert table[["std", "low", "high", "stable"]].isna().all(axis=None)
+    assert result.table(rule="interval")[["low", "p_value", "significant"]].isna().all(axis=None)
     assert np.isnan(result.geh.std[0, 1])
     assert result.regions(0, 1)[["std", "low", "high"]].isna().all(axis=None)
     assert result.regions(0, 1)["mean"].tolist() == [3.0, -1.0]
@@ -160,12 +171,33 @@ def test_settings_say_how_the_result_came_about() -> None:
 def test_the_summary_counts_what_there_is(result: geh.Interactions) -> None:
     words = repr(result)
     assert "3 units of the inputs: 3 pairs, 4 points in 2 groups, 3 draws of WeightSamples(3)" in words
-    assert "2 significant at 95 %" in words
-    assert [line.split()[1:4] for line in words.splitlines()[2:]] == [
-        ["rooms", "age", "5"],
-        ["age", "price", "3"],
-        ["rooms", "price", "0"],
+    assert "\n0 of 3 pairs stable in this network; evidence=(X, y) tests whether the data support them\n" in words
+    assert "\nlow, high: 95 % interval of the network's score over draws\n" in words
+    assert [line.split() for line in words.splitlines()[3:]] == [
+        ["unit_i", "unit_j", "mean", "std", "low", "high", "stable"],
+        ["0", "rooms", "age", "5.000", "1.000", "3.000", "7.000", "no"],
+        ["1", "age", "price", "3.000", "1.000", "1.000", "5.000", "no"],
+        ["2", "rooms", "price", "0.000", "0.000", "0.000", "0.000", "no"],
     ]
+
+
+def test_the_summary_says_on_how_many_rows_and_at_which_rate_pairs_were_tested(result: geh.Interactions) -> None:
+    evidence = geh.Evidence(np.array([0.9, np.nan, -0.2]), np.array([0.1, np.nan, 0.3]), np.array([1e-6, 1, 0.7]), 800)
+    words = repr(result.with_evidence(evidence))
+    assert "\n1 of 3 pairs significant on 800 held-out rows (false discovery rate 5 %)\n" in words
+    assert "\nlow, high in table(): 95 % interval of the network's score over draws\n" in words
+    assert [line.split() for line in words.splitlines()[4:]] == [
+        ["unit_i", "unit_j", "mean", "supported", "slope", "slope_se", "p_value", "significant"],
+        ["0", "rooms", "age", "5.000", "4.500", "0.90", "0.10", "<0.001", "yes"],
+        ["1", "age", "price", "3.000", "0.000", "-0.20", "0.30", "0.700", "no"],
+        ["2", "rooms", "price", "0.000", "0.000", "1.000", "no"],  # no slope
+    ]
+    untested = geh.Evidence(*(np.where([True, True, False], values, np.nan) for values in vars_of(evidence)), 1)
+    assert "\n1 of 2 tested pairs significant on 1 held-out rows" in repr(result.with_evidence(untested))
+
+
+def vars_of(evidence: geh.Evidence) -> tuple[np.ndarray, ...]:
+    return evidence.slope, evidence.slope_se, evidence.p_value
 
 
 def test_names_cannot_smuggle_markup_into_a_notebook() -> None:

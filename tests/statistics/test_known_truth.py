@@ -85,16 +85,51 @@ def result(draws, moments=False):
 @pytest.mark.parametrize("moments", [False, True], ids=["draws", "moments"])
 def test_the_table_decides_by_either_rule(moments):
     found = result(60, moments)
-    sign = found.table(rule="sign")
-    assert sign["significant"].tolist() == [True, False, False]
-    assert found.table(rule="sign", fdr=0.05)["significant"].tolist() == [True, False, False]
+    assert found.table(rule="sign")["stable"].tolist() == [True, False, False]
+    assert found.table(rule="interval")["significant"].tolist() == [True, False, False]
     with pytest.raises(geh.GEHError, match="rule='signs'"):
         found.table(rule="signs")
 
 
 def test_one_draw_has_no_sign_rule():
-    with pytest.raises(geh.GEHError, match="at least 2 posterior draws"):
-        result(1).sign_p_values()
+    assert np.isnan(result(1).sign_p_values()).all()
+    assert np.isnan(inference.sign_p_value(np.ones((2, 1)), np.full((2, 1), np.nan), 1)).all()
+
+
+def test_the_sign_rule_counts_draws_and_points():
+    mean, std, errors = np.array([[3.0]]), np.array([[1.0]]), np.array([[0.8]])
+    # One group: t = 3 / sqrt(1 (1 + 1/20) + 0.64); degrees of freedom by Welch and Satterthwaite.
+    of_draws, of_points = 1.05, 0.64
+    freedom = (of_draws + of_points) ** 2 / (of_draws**2 / 19 + of_points**2 / 49)
+    expected = 2 * stats.t.sf(3 / (of_draws + of_points) ** 0.5, freedom)
+    found = inference.sign_p_value(mean, std, 20, errors, np.array([50]))
+    assert found == pytest.approx([expected])
+    # Errors of the points make a pair less certain, and with one draw only they count.
+    assert found > inference.sign_p_value(mean, std, 20)
+    one_draw = inference.sign_p_value(mean, np.full((1, 1), np.nan), 1, errors, np.array([50]))
+    assert one_draw == pytest.approx([2 * stats.t.sf(3 / 0.8, 49)])
+    assert inference.sign_p_value(mean, std * 0, 1, errors) == pytest.approx([2 * stats.norm.sf(3 / 0.8)])
+
+
+def test_a_group_of_unknown_error_is_no_evidence():
+    mean, std = np.array([[9.0], [2.0]]), np.full((2, 1), np.nan)
+    found = inference.sign_p_value(mean, std, 1, np.array([[np.nan], [1.0]]), np.array([1, 10]))
+    assert found == pytest.approx([2 * 2 * stats.t.sf(2, 9)])
+
+
+@pytest.mark.parametrize("draws", [1, 20])
+def test_the_sign_rule_keeps_its_level_over_draws_and_points(draws):
+    rng = np.random.default_rng(7)
+    points, pairs = 12, 4000
+    # Three groups of 12 points; the local interactions of a group have mean 0 over the population.
+    local = rng.normal(size=(3, points, pairs))
+    shift = rng.normal(size=(draws + 1, 3, pairs)) * (0.3 if draws > 1 else 0)
+    samples = local.mean(1) + shift[0] + shift[1:]
+    errors = local.std(axis=1, ddof=1) / points**0.5
+    std = samples.std(0, ddof=1) if draws > 1 else np.full((3, pairs), np.nan)
+    p = inference.sign_p_value(samples.mean(0), std, draws, errors, np.full(3, points))
+    false_positives = int((p < 0.05).sum())
+    assert 0.03 * pairs < false_positives <= stats.binom.ppf(0.999, pairs, 0.05)
 
 
 def test_standard_errors_say_how_well_draws_settle_a_mean():

@@ -9,6 +9,7 @@ from synthetic_results import result_of
 
 import geh_explain as geh
 from geh_explain import inference
+from geh_explain.statistics.p_values import discoveries
 
 
 def scores(draws: np.ndarray, names: list[str]) -> geh.Interactions:
@@ -69,7 +70,7 @@ def test_a_score_that_is_always_zero_is_no_evidence_and_one_that_never_varies_is
 
 
 def test_the_table_has_the_p_values_of_its_means_and_standard_deviations(result: geh.Interactions) -> None:
-    table = result.table()
+    table = result.table(rule="interval")
     by_hand = [0.5 * math.erfc(m / s / math.sqrt(2)) for m, s in zip(table["mean"], table["std"], strict=True)]
     np.testing.assert_allclose(table["p_value"], by_hand, rtol=1e-12)
 
@@ -116,10 +117,10 @@ def test_a_pair_is_significant_if_its_interval_excludes_zero() -> None:
     # Means 1, standard deviations 0.1, 0.45 and 0.6 by construction: the intervals end at 0.8, 0.1 and -0.2.
     shape = np.array([-1.0, 1.0, -1.0, 1.0]) * math.sqrt(3 / 4)
     draws = 1 + np.outer(shape, [0.1, 0.45, 0.6])
-    table = scores(draws, ["a", "b", "c"]).table().sort_values("std")
+    table = scores(draws, ["a", "b", "c"]).table(rule="interval").sort_values("std")
     np.testing.assert_allclose(table["low"], [0.8, 0.1, -0.2], atol=1e-12)
     assert table["significant"].tolist() == [True, True, False]
-    stricter = scores(draws, ["a", "b", "c"]).table(level=0.99).sort_values("std")
+    stricter = scores(draws, ["a", "b", "c"]).table(level=0.99, rule="interval").sort_values("std")
     assert stricter["significant"].tolist() == [True, False, False]
 
 
@@ -142,12 +143,27 @@ def test_a_later_p_value_carries_the_earlier_ones_with_it() -> None:
     assert inference.benjamini_hochberg(np.array([0.2, 0.03, 0.032]), 0.05).tolist() == [False, True, True]
 
 
-def test_the_table_controls_the_false_discovery_rate_on_request() -> None:
+def test_pairs_without_a_test_are_no_tests_and_no_discoveries() -> None:
+    found = discoveries(np.array([0.03, np.nan, 0.5, np.nan]), 0.1)
+    assert found.tolist() == [True, False, False, False]
+    # Of four tests 0.03 > 0.1 / 4 would be none.
+    assert not discoveries(np.array([0.03, 1.0, 0.5, 1.0]), 0.1).any()
+    assert discoveries(np.full(3, np.nan), 0.1).tolist() == [False, False, False]
+
+
+def test_the_interval_rule_controls_the_false_discovery_rate_on_request_and_gets_stricter_by_it() -> None:
     shape = np.array([-1.0, 1.0, -1.0, 1.0]) * math.sqrt(3 / 4)
-    # p = Phi(-1 / std): 0.0228, 0.0478 and 0.1587; at 10 % the thresholds are 0.033, 0.067 and 0.1.
-    by_hand = scores(1 + np.outer(shape, [0.5, 0.6, 1.0]), ["a", "b", "c"])
-    assert by_hand.table(fdr=0.1).sort_values("std")["significant"].tolist() == [True, True, False]
-    assert by_hand.table(fdr=0.05).sort_values("std")["significant"].tolist() == [False, False, False]
+    # p = Phi(-1 / std): 0.0062, 0.0228 and 0.1587; at 10 % the thresholds are 0.033, 0.067 and 0.1.
+    by_hand = scores(1 + np.outer(shape, [0.4, 0.5001, 1.0]), ["a", "b", "c"])
+
+    def significant(**options: float) -> list[bool]:
+        return by_hand.table(rule="interval", **options).sort_values("std")["significant"].tolist()
+
+    assert significant() == [True, False, False]  # 1 - 2 * 0.5001 < 0
+    assert significant(fdr=0.1) == [True, False, False]  # two discoveries, of which one interval contains 0
+    assert significant(level=0.9) == [True, True, False]
+    assert significant(level=0.9, fdr=0.05) == [True, True, False]
+    assert significant(level=0.9, fdr=0.01) == [False, False, False]
 
 
 # Wrong use.

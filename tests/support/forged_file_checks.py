@@ -30,8 +30,8 @@ def read_table(result: geh.Interactions, folder: Path) -> None:
 def use_everything(result: geh.Interactions, folder: Path) -> None:
     for measure in ("geh", "aeh", "eah"):
         assert np.isfinite(result.table(measure)["mean"]).all()
-    if result.geh.n_draws > 1:
-        result.table(rule="sign", fdr=0.1)
+    for rule in ("sign", "interval"):
+        result.table(rule=rule, fdr=0.1)
     if result.has_main:
         result.main.table()
     assert str(result).encode()

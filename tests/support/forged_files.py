@@ -14,6 +14,7 @@ import matplotlib
 import numpy as np
 from explaining import explain_draws, explain_point, random_points
 from networks import mlp
+from synthetic_results import evidence_result
 
 matplotlib.use("Agg")
 
@@ -34,7 +35,7 @@ MARKUP = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", 
 
 
 def intact(folder: Path) -> dict[str, bytes]:
-    """Save results of every kind: with all draws, with their moments, with standard errors, with one draw."""
+    """Save results of every kind: with draws, with moments, with standard errors, with evidence, with one draw."""
     net, x = mlp(3, 8, 1, dropout=0.3), random_points(20, 3)
 
     results = {
@@ -44,6 +45,7 @@ def intact(folder: Path) -> dict[str, bytes]:
         "markup": explain_draws(net, x, groups=["<b>", "&"] * 10, draws=6, names=MARKUP),
         "one draw": explain_point(net, x, groups=2),
     }
+    results["evidence"] = evidence_result(results["draws"], untested=1)
     assert not results["moments"].settings["draws_kept"]
     assert results["noise"].noise is not None
     return {kind: result.save(folder / f"{kind}.npz").read_bytes() for kind, result in results.items()}

@@ -13,10 +13,19 @@ from geh_explain.scores.draws import DrawMoments, Draws
 LONG_NAME = "features.denseblock4.denselayer16.conv2[1024]"
 
 
-def result_of(signed: np.ndarray, names: Sequence[str], labels: Any, **record: Any) -> geh.Interactions:
+class DrawsWithErrors(Draws):
+    """Draws with the standard errors (M, P) of their group means."""
+
+    point_errors: np.ndarray | None = None
+
+
+def result_of(
+    signed: np.ndarray, names: Sequence[str], labels: Any, point_errors: np.ndarray | None = None, **record: Any
+) -> geh.Interactions:
     """Return the result whose group means have the draws ``signed`` (K, M, P); EAH is the mean of their sizes."""
     groups = [str(group) for group in range(signed.shape[1])]
-    draws = Draws(signed, np.abs(signed).mean(axis=1))
+    draws = DrawsWithErrors(signed, np.abs(signed).mean(axis=1))
+    object.__setattr__(draws, "point_errors", point_errors)
     return geh.Interactions(draws, np.asarray(labels), list(names), groups, RunRecord(**record))
 
 
@@ -30,10 +39,22 @@ def random_result(
     points: int = 20,
     **record: Any,
 ) -> geh.Interactions:
-    """Return a result whose later pairs are stronger; the first ones are not significant."""
+    """Return a result whose later pairs are stronger; the first ones are not stable."""
     pairs = units * (units - 1) // 2
     signed = np.random.default_rng(0).normal(np.linspace(0, 3, pairs), noise, size=(draws, groups, pairs))
     return result_of(signed, names or [f"unit {i}" for i in range(units)], np.arange(points) % groups, **record)
+
+
+def evidence_result(result: geh.Interactions, untested: int = 0, n_rows: int = 1000) -> geh.Interactions:
+    """Return the result with evidence: every third pair is confirmed, the last ``untested`` pairs were not tested."""
+    pairs = len(result.geh.pair_mean)
+    number = np.arange(pairs)
+    slope = np.where(number % 3 == 1, 1.1 - 0.01 * number, 0.4 * np.cos(number))
+    p_value = np.where(number % 3 == 1, 1e-6, 0.5 - 0.4 * np.cos(number))
+    slope_se = np.where(number % 3 == 1, 0.1, 0.5)
+    for values in (slope, slope_se, p_value):
+        values[pairs - untested :] = np.nan
+    return result.with_evidence(geh.Evidence(slope, slope_se, p_value, n_rows))
 
 
 def without_draws(result: geh.Interactions) -> geh.Interactions:

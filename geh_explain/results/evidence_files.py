@@ -1,0 +1,74 @@
+"""The evidence of a result in a saved file.
+
+The arrays ``evidence_slope``, ``evidence_slope_se`` and ``evidence_p_value`` (P,) are members of the archive, and the
+entry ``evidence`` of its JSON text has the number of rows and the link. Files without evidence have none of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from geh_explain._types import Floats
+from geh_explain.scores.evidence import Evidence
+
+#: Members of the archive, and the fields of :class:`Evidence` that they hold.
+EVIDENCE_ARRAYS = {"evidence_slope": "slope", "evidence_slope_se": "slope_se", "evidence_p_value": "p_value"}
+#: Links of a test.
+_LINKS = ("identity", "logit")
+
+
+def evidence_to_arrays(evidence: Evidence | None) -> dict[str, Floats]:
+    """Return the arrays of evidence by the names of their members; none without evidence."""
+    if evidence is None:
+        return {}
+    return {member: getattr(evidence, field) for member, field in EVIDENCE_ARRAYS.items()}
+
+
+def evidence_to_json(evidence: Evidence | None) -> dict[str, Any] | None:
+    """Return the entry of the JSON text."""
+    return None if evidence is None else {"n_rows": evidence.n_rows, "link": evidence.link}
+
+
+def parse_evidence(about: Any, arrays: dict[str, Any], pairs: int) -> Evidence | None:
+    """Return the evidence of a file, after checking that its parts are valid and belong together.
+
+    Parameters
+    ----------
+    about
+        The entry of the JSON text, None if there is none.
+    arrays
+        Members of the archive that belong to the evidence.
+    pairs
+        Number of pairs P of the result.
+    """
+    if about is None and not arrays:
+        return None
+    if not isinstance(about, dict) or set(about) != {"n_rows", "link"} or set(arrays) != set(EVIDENCE_ARRAYS):
+        raise ValueError("its evidence is incomplete")
+    if type(about["n_rows"]) is not int or about["n_rows"] < 1 or about["link"] not in _LINKS:
+        raise ValueError("its evidence is malformed")
+    if any(array.shape != (pairs,) or array.dtype != np.float64 for array in arrays.values()):
+        raise ValueError("its evidence does not fit its pairs")
+    evidence = Evidence(**{EVIDENCE_ARRAYS[member]: array for member, array in arrays.items()}, **about)
+    check_evidence(evidence)
+    return evidence
+
+
+def check_evidence(evidence: Evidence) -> None:
+    """Raise ``ValueError`` unless the numbers of evidence are possible.
+
+    P-values are in [0, 1] or NaN. Slopes are finite with errors that are not negative, or both are NaN, for pairs that
+    were not tested or whose p-value is 1.
+    """
+    undefined, untested = np.isnan(evidence.slope), np.isnan(evidence.p_value)
+    if (undefined != np.isnan(evidence.slope_se)).any() or (undefined < untested).any():
+        raise ValueError("its evidence has slopes without errors, or of pairs that were not tested")
+    if not (np.isfinite(evidence.slope[~undefined]).all() and np.isfinite(evidence.slope_se[~undefined]).all()):
+        raise ValueError("its evidence is not finite")
+    tested = evidence.p_value[~untested]
+    if (evidence.slope_se < 0).any() or (tested < 0).any() or (tested > 1).any():
+        raise ValueError("its evidence has impossible errors or p-values")
+    if (evidence.p_value[undefined & ~untested] != 1).any():
+        raise ValueError("its evidence has p-values without slopes")

@@ -1,0 +1,109 @@
+"""What leaves a result: plots, the page, exports to other packages, and text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from geh_explain.analyses.surface import Surface
+from geh_explain.interpret.gallery import Gallery
+from geh_explain.report.page import write_page
+from geh_explain.report.text import describe_columns, describe_decisions, describe_scope, summarise
+from geh_explain.results.exports import to_networkx, to_xarray
+from geh_explain.results.plotting import Plots
+from geh_explain.results.tables import format_table
+from geh_explain.scores.protocol import PairResult
+
+#: Number of pairs that the repr shows.
+_REPR_PAIRS = 8
+
+
+class ResultOutput:
+    """Base class of :class:`geh_explain.Interactions`: plots, page, exports and text."""
+
+    @property
+    def plot(self: PairResult) -> Plots:
+        """Plots: ``result.plot.heatmap()``, ``.intervals()``, ``.network()``, ``.regions(i, j)``, ``.draws()``."""
+        return Plots(self)
+
+    def report(
+        self: PairResult,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        level: float = 0.95,
+        rule: str | None = None,
+        main: Any = None,
+        surfaces: Sequence[Surface] = (),
+        gallery: Gallery | None = None,
+    ) -> Path:
+        """Write one self-contained interactive HTML page, and return its path.
+
+        Parameters
+        ----------
+        path
+            File to write, ending in ``.html``.
+        title
+            Title of the page; None names the model.
+        level
+            Level of the intervals.
+        rule
+            Rule that decides about pairs, as in :meth:`table`.
+        main
+            Main effect (D,) of each unit, shown as the size of its node: any attribution, for instance from Captum.
+            None for :attr:`main`.
+        surfaces
+            Results of :meth:`GEHExplainer.surface`, each shown with its pair.
+        gallery
+            Result of :meth:`GEHExplainer.interpret`; its images are shown with their units.
+
+        Examples
+        --------
+        >>> import tempfile, torch, geh_explain as geh
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        >>> explainer, x = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate()), torch.randn(100, 3)
+        >>> result = explainer.explain(x, groups=2, progress=False)
+        >>> surface = explainer.surface(x, pair=(0, 1), result=result, progress=False)
+        >>> result.report(f"{tempfile.mkdtemp()}/page.html", surfaces=[surface]).stat().st_size < 1_200_000
+        True
+        """
+        options: dict[str, Any] = {"title": title, "level": level, "rule": rule, "main": main}
+        return write_page(self, path, surfaces=surfaces, gallery=gallery, **options)
+
+    def to_networkx(
+        self: PairResult, measure: str | None = None, level: float = 0.95, *, rule: str | None = None
+    ) -> Any:
+        """Return a networkx graph: units are nodes; edges have the columns of :meth:`table`, weight and sign.
+
+        The weight is the score that orders the pairs: the mean of ``measure``, or the supported score, which is 0 for
+        pairs that were not tested.
+
+        >>> import torch, geh_explain as geh
+        >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+        >>> graph = explainer.explain(torch.rand(20, 2), groups=1, progress=False).to_networkx()
+        >>> graph.edges["x0", "x1"]["sign"], round(graph.edges["x0", "x1"]["weight"], 6)
+        (1, 1.0)
+        """
+        return to_networkx(self, measure, level, rule)
+
+    def to_xarray(self: PairResult, *, level: float = 0.95, rule: str | None = None) -> Any:
+        """Return the draws of all measures as an xarray.Dataset (chain, draw, pair), which ArviZ accepts too.
+
+        Coordinates of the dimension ``pair`` are the names of its units and the decisions of :meth:`table`: with
+        evidence supported, slope, slope_se, p_value and significant, else stable.
+        """
+        return to_xarray(self, level, rule)
+
+    def __repr__(self: PairResult) -> str:
+        decisions = self.decisions()
+        lines = [describe_scope(self), describe_decisions(self, decisions), *describe_columns(decisions)]
+        return "\n".join([*lines, format_table(self.table().head(_REPR_PAIRS)).to_string()])
+
+    def _repr_html_(self: PairResult) -> str:
+        """Return the summary and the strongest pairs as HTML, for notebooks; names are escaped."""
+        table = format_table(self.table().head(_REPR_PAIRS)).to_html(border=0)
+        words = " ".join(summarise(self)), *describe_columns(self.decisions())
+        return "".join(f"<p>{escape(text)}</p>" for text in words) + table

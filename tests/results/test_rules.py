@@ -1,0 +1,190 @@
+"""One definition of decisions: the three rules, their intervals, and the supported score, against numbers by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from synthetic_results import evidence_result, random_result, result_of, without_draws
+
+import geh_explain as geh
+
+SCORE = ["unit_i", "unit_j", "mean", "std", "low", "high"]
+
+
+def by_hand(draws: int = 3, **options: np.ndarray) -> geh.Interactions:
+    """Return three pairs in groups of 6 and 2 points, whose group means are 4, 2, 1 times (0.9, 1, 1.1) by draw."""
+    weights = np.array([0.9, 1.0, 1.1])[:draws] if draws > 1 else np.ones(1)
+    signed = weights[:, None, None] * np.array([[4.0, 2.0, 1.0], [-4.0, 2.0, -1.0]])
+    return result_of(signed, "abc", np.repeat([0, 1], [6, 2]), **options)
+
+
+def evidence(slope: list[float], p_value: list[float]) -> geh.Evidence:
+    slopes = np.array(slope)
+    return geh.Evidence(slopes, np.where(np.isnan(slopes), np.nan, 0.1), np.array(p_value), 500)
+
+
+# Evidence.
+
+
+def test_labels_decide_where_there_are_labels() -> None:
+    result = by_hand().with_evidence(evidence([0.25, 1.5, -0.5], [0.01, 0.001, 0.9]))
+    table = result.table()
+    assert table.columns.tolist() == [*SCORE, "supported", "slope", "slope_se", "p_value", "significant"]
+    # Supported: slope, clipped to [0, 1], times GEH: 0.25 * 4, 1 * 2 and 0 * 1.
+    assert table["supported"].tolist() == pytest.approx([2.0, 1.0, 0.0])
+    assert table["mean"].tolist() == pytest.approx([2.0, 4.0, 1.0])
+    assert table["slope"].tolist() == [1.5, 0.25, -0.5]
+    assert table["significant"].tolist() == [True, True, False]
+    assert result.table(fdr=0.005)["significant"].tolist() == [True, False, False]
+    assert result.table("geh")["mean"].tolist() == pytest.approx([4.0, 2.0, 1.0])
+    assert result.table("geh").columns.tolist() == table.columns.tolist()
+    # AEH of the first pair: 0.75 * 4 - 0.25 * 4.
+    assert result.table("aeh").set_index("unit_j")["supported"]["b"] == pytest.approx(0.25 * 2.0)
+
+
+def test_pairs_that_were_not_tested_come_last_and_are_not_significant() -> None:
+    tied = by_hand().with_evidence(evidence([np.nan, -0.5, -0.1], [np.nan, 0.9, 0.04]))
+    table = tied.table()
+    # Both tested pairs have a supported score of 0 and are in the order of their means.
+    assert table["unit_i"].str.cat(table["unit_j"]).tolist() == ["ac", "bc", "ab"]
+    assert table["supported"].tolist()[:2] == [0, 0]
+    assert table[["supported", "p_value"]].isna().iloc[2].all()
+    # 0.04 is no discovery among two tests at 5 %, and would be one alone.
+    assert table["significant"].tolist() == [False, False, False]
+    alone = by_hand().with_evidence(evidence([np.nan, np.nan, 0.1], [np.nan, np.nan, 0.04]))
+    assert alone.table()["significant"].tolist() == [True, False, False]
+    assert tied.ranking().top(3) == [("a", "c"), ("b", "c"), ("a", "b")]
+
+
+def test_the_ranking_and_the_top_are_those_of_the_table() -> None:
+    for result in (random_result(6), evidence_result(random_result(6), untested=3)):
+        table = result.table()
+        assert result.ranking().top(15) == list(zip(table["unit_i"], table["unit_j"], strict=True))
+        pd.testing.assert_frame_equal(result.top(4), table.head(4))
+    assert result.ranking().method == "supported GEH"
+    assert result.ranking("eah").method == "EAH"
+    assert result.ranking("geh").top(1) == random_result(6).ranking().top(1)
+
+
+def test_other_rules_stay_available_beside_evidence() -> None:
+    plain, tested = random_result(5), evidence_result(random_result(5))
+    for rule in ("sign", "interval"):
+        pd.testing.assert_frame_equal(tested.table(rule=rule), plain.table(rule=rule))
+    ordered = tested.table("supported", rule="sign")
+    assert ordered.columns.tolist() == [*SCORE, "supported", "stable"]
+    assert ordered["supported"].is_monotonic_decreasing
+    pd.testing.assert_frame_equal(tested.with_evidence(None).table(), plain.table())
+
+
+def test_without_evidence_the_error_says_how_to_get_it() -> None:
+    for options in ({"rule": "evidence"}, {"measure": "supported"}):
+        with pytest.raises(geh.GEHError, match=r"explain\(..., evidence=\(X_held, y_held\)\) or explainer.test"):
+            by_hand().table(**options)
+
+
+def test_evidence_must_fit_the_pairs() -> None:
+    with pytest.raises(geh.GEHError, match="this result has 3 pairs"):
+        by_hand().with_evidence(evidence([1.0], [0.1]))
+    with pytest.raises(geh.GEHError, match="evidence is a dict"):
+        by_hand().with_evidence({})
+
+
+# Intervals of the network's score.
+
+
+def test_intervals_count_draws_and_points() -> None:
+    errors = np.array([[0.4, 0.0, 2.0], [0.8, 0.0, 2.0]])
+    table = by_hand(point_errors=errors).table()
+    # Standard deviations 0.4, 0.2 and 0.1 over draws; points: (6/8)^2 e_0^2 + (2/8)^2 e_1^2.
+    of_points = np.sqrt([(0.75 * 0.4) ** 2 + (0.25 * 0.8) ** 2, 0.0, 4 * (0.75**2 + 0.25**2)])
+    half = 2 * np.hypot([0.4, 0.2, 0.1], of_points)
+    assert table["std"].tolist() == pytest.approx([0.4, 0.2, 0.1])
+    assert table["high"].tolist() == pytest.approx(np.array([4.0, 2.0, 1.0]) + half)
+    assert table["low"].tolist() == pytest.approx(np.maximum(np.array([4.0, 2.0, 1.0]) - half, 0))
+    assert table["low"][2] == 0
+    assert by_hand(point_errors=errors).table("aeh")["high"].max() > by_hand().table("aeh")["high"].max()
+
+
+def test_the_rule_of_the_paper_and_eah_count_draws_only() -> None:
+    errors = np.ones((2, 3))
+    pd.testing.assert_frame_equal(by_hand(point_errors=errors).table(rule="interval"), by_hand().table(rule="interval"))
+    pd.testing.assert_series_equal(by_hand(point_errors=errors).table("eah")["high"], by_hand().table("eah")["high"])
+
+
+def test_with_one_draw_intervals_come_from_the_points_alone() -> None:
+    result = by_hand(draws=1, point_errors=np.full((2, 3), 0.4))
+    table = result.table()
+    half = 2 * 0.4 * np.sqrt(0.75**2 + 0.25**2)
+    assert table["high"].tolist() == pytest.approx([4 + half, 2 + half, 1 + half])
+    assert table["std"].isna().all()
+    # p = 2 P(T_5 < -2.5) = 0.054 for the weakest pair.
+    assert table["stable"].tolist() == [True, True, False]
+    assert "over points" in repr(result)
+    assert result.regions("a", "b")["low"].tolist() == pytest.approx([4 - 0.8, -4 - 0.8])
+    assert result.table("eah")[["low", "high"]].isna().all(axis=None)
+
+
+def test_a_group_of_one_point_has_the_variance_of_the_others() -> None:
+    signed = np.ones((1, 2, 1))
+    errors = np.array([[0.5], [np.nan]])
+    result = result_of(signed, "ab", np.array([0, 0, 0, 0, 1]), point_errors=errors)
+    # Variance per point 4 * 0.25 = 1 in the first group, and so in the second.
+    half = 2 * np.sqrt((4 / 5) ** 2 * 0.25 + (1 / 5) ** 2 * 1)
+    assert result.table()["high"][0] == pytest.approx(1 + half)
+    unknown = result_of(signed, "ab", np.array([0, 1]), point_errors=np.full((2, 1), np.nan))
+    assert unknown.table()[["low", "high", "stable"]].isna().all(axis=None)
+
+
+def test_stable_pairs_hold_over_draws_and_points() -> None:
+    plain, noisy = by_hand(), by_hand(point_errors=np.full((2, 3), 1.5))
+    p_values = noisy.sign_p_values()
+    assert (p_values > plain.sign_p_values()).all()
+    expected = stats.false_discovery_control(plain.sign_p_values()) <= 0.05
+    assert plain.table()["stable"].tolist() == expected.tolist() == [True, True, True]
+    assert not noisy.table()["stable"].any()
+    assert plain.table(fdr=1e-4)["stable"].tolist() == [False, False, False]
+
+
+# One unit, one definition.
+
+
+def test_a_unit_has_its_own_pairs_with_the_same_decisions() -> None:
+    result = evidence_result(random_result(6))
+    for unit, name in (("unit 2", "unit 2"), (2, "unit 2"), (-1, "unit 5")):
+        table, whole = result.table(unit=unit), result.table()
+        expected = whole[(whole["unit_i"] == name) | (whole["unit_j"] == name)]
+        pd.testing.assert_frame_equal(table, expected.reset_index(drop=True))
+        assert len(table) == 5
+    with pytest.raises(geh.GEHError, match="unit 'nobody'"):
+        result.table(unit="nobody")
+
+
+@pytest.mark.parametrize("rule", ["evidence", "sign", "interval"])
+def test_decisions_are_those_of_the_table(rule: str) -> None:
+    result = evidence_result(random_result(6), untested=2)
+    decisions, table = result.decisions(rule=rule), result.table(rule=rule)
+    assert decisions.accepted is not None
+    assert decisions.accepted[decisions.order].tolist() == table.iloc[:, -1].tolist()
+    assert decisions.column == table.columns[-1]
+    assert 0 < decisions.unsure.sum() < 15
+
+
+def test_moments_decide_as_draws_do() -> None:
+    result = random_result(5)
+    for rule in ("sign", "interval"):
+        pd.testing.assert_frame_equal(without_draws(result).table(rule=rule), result.table(rule=rule))
+
+
+@pytest.mark.parametrize(
+    ("options", "label", "other"),
+    [
+        ({}, "significant, FDR 5 %", "not significant"),
+        ({"fdr": 0.2}, "significant, FDR 20 %", "not significant"),
+        ({"rule": "sign"}, "stable", "not stable"),
+        ({"rule": "interval"}, "interval excludes 0 (paper's rule)", "interval contains 0"),
+        ({"rule": "interval", "fdr": 0.1}, "interval excludes 0 (paper's rule), FDR 10 %", "not significant"),
+    ],
+)
+def test_decisions_have_words(options: dict, label: str, other: str) -> None:
+    decisions = evidence_result(random_result()).decisions(**options)
+    assert (decisions.label, decisions.other_label) == (label, other)
