@@ -1,4 +1,4 @@
-"""The command line of the studies: ``python -m studies simulated|mnist|real [--quick]``."""
+"""The command line of the studies: ``python -m studies simulated|mnist|real|decisions [--quick]``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m studies", description="Run one study and write its page.")
-    parser.add_argument("name", choices=["simulated", "mnist", "real"], help="the study to run")
+    parser.add_argument("name", choices=["simulated", "mnist", "real", "decisions"], help="the study to run")
     parser.add_argument("--quick", action="store_true", help="run a small version that takes minutes")
     parser.add_argument(
         "--output", type=Path, default=Path("study_output"), metavar="DIR", help="folder of the records (study_output)"
@@ -48,10 +48,11 @@ def _build_parser() -> argparse.ArgumentParser:
 def _run_study(options: argparse.Namespace) -> Iterator[str]:
     """Start the study that the options name and return its lines of progress."""
     # Imported here: --help should not wait for torch.
-    from studies import mnist, real, simulated
+    from studies import decisions, mnist, real, simulated
 
-    if options.name == "simulated":
-        return simulated.run(options.output, options.docs, quick=options.quick, workers=options.workers)
+    if options.name in ("simulated", "decisions"):
+        study = simulated.run if options.name == "simulated" else decisions.run
+        return study(options.output, options.docs, quick=options.quick, workers=options.workers)
     run = mnist.run if options.name == "mnist" else real.run
     return run(options.output, options.docs, quick=options.quick, workers=options.workers, data=options.data)
 

@@ -55,7 +55,9 @@ def describe_columns(decisions: Decisions) -> list[str]:
     """Return what the less obvious columns of the table are, one line each."""
     lines = []
     if decisions.rule == "evidence":
-        lines.append("supported: the part of mean that the labels confirm, mean × slope (clipped to 0 and 1)")
+        lines.append("supported: mean × (1 − p_value); slope: 1 if the labels contain the interaction at this size")
+    if decisions.true_interval is not None:
+        lines.append(f"true_low, true_high: {percent(decisions.level)} interval of the true score, from the labels")
     if decisions.has_intervals:
         place = " in table()" if decisions.rule == "evidence" else ""
         lines.append(f"low, high{place}: {describe_interval(decisions)}")
@@ -170,9 +172,9 @@ _GUIDES = {
     "evidence": (
         "A pair is significant if labels that training never used support it: the test asks whether they contain the "
         "network's interaction beyond all effects without it. The slope is the share of the network's interaction that "
-        "the labels confirm: 1 at the network's size, 0 not at all. The supported score is the score times the slope, "
-        "clipped to 0 and 1. p-values are one-sided; significance is corrected for the number of tested pairs at the "
-        "false discovery rate of the summary."
+        "the labels contain: 1 at the network's size, 0 not at all. p-values are one-sided, and the supported score is "
+        "the score times 1 - p. Significance is corrected for the number of tested pairs at the false discovery rate "
+        "of the summary."
     ),
     "sign": (
         "A pair is stable if the sign of its effect in some group holds over the draws and points: another draw of "

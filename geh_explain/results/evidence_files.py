@@ -1,20 +1,24 @@
 """The evidence of a result in a saved file.
 
 The arrays ``evidence_slope``, ``evidence_slope_se`` and ``evidence_p_value`` (P,) are members of the archive, and the
-entry ``evidence`` of its JSON text has the number of rows and the link. Files without evidence have none of them.
+entry ``evidence`` of its JSON text has the number of rows and the link. ``evidence_true_...`` hold the estimates of
+true scores, if there are any. Files without evidence have none of them.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from geh_explain._types import Floats
-from geh_explain.scores.evidence import Evidence
+from geh_explain.scores.evidence import Evidence, TrueScoreEstimates
 
 #: Members of the archive, and the fields of :class:`Evidence` that they hold.
 EVIDENCE_ARRAYS = {"evidence_slope": "slope", "evidence_slope_se": "slope_se", "evidence_p_value": "p_value"}
+#: Members of the archive that hold :class:`TrueScoreEstimates`, all of them or none.
+TRUE_SCORE_ARRAYS = {f"evidence_true_{field.name}": field.name for field in fields(TrueScoreEstimates)}
 #: Links of a test.
 _LINKS = ("identity", "logit")
 
@@ -23,7 +27,10 @@ def evidence_to_arrays(evidence: Evidence | None) -> dict[str, Floats]:
     """Return the arrays of evidence by the names of their members; none without evidence."""
     if evidence is None:
         return {}
-    return {member: getattr(evidence, field) for member, field in EVIDENCE_ARRAYS.items()}
+    arrays = {member: getattr(evidence, field) for member, field in EVIDENCE_ARRAYS.items()}
+    if evidence.true_scores is not None:
+        arrays |= {member: getattr(evidence.true_scores, field) for member, field in TRUE_SCORE_ARRAYS.items()}
+    return arrays
 
 
 def evidence_to_json(evidence: Evidence | None) -> dict[str, Any] | None:
@@ -45,13 +52,19 @@ def parse_evidence(about: Any, arrays: dict[str, Any], pairs: int) -> Evidence |
     """
     if about is None and not arrays:
         return None
-    if not isinstance(about, dict) or set(about) != {"n_rows", "link"} or set(arrays) != set(EVIDENCE_ARRAYS):
+    has_true_scores = any(member in arrays for member in TRUE_SCORE_ARRAYS)
+    expected = {*EVIDENCE_ARRAYS, *(TRUE_SCORE_ARRAYS if has_true_scores else ())}
+    if not isinstance(about, dict) or set(about) != {"n_rows", "link"} or set(arrays) != expected:
         raise ValueError("its evidence is incomplete")
     if type(about["n_rows"]) is not int or about["n_rows"] < 1 or about["link"] not in _LINKS:
         raise ValueError("its evidence is malformed")
     if any(array.shape != (pairs,) or array.dtype != np.float64 for array in arrays.values()):
         raise ValueError("its evidence does not fit its pairs")
-    evidence = Evidence(**{EVIDENCE_ARRAYS[member]: array for member, array in arrays.items()}, **about)
+    true_scores = None
+    if has_true_scores:
+        true_scores = TrueScoreEstimates(**{field: arrays[member] for member, field in TRUE_SCORE_ARRAYS.items()})
+    tested = {field: arrays[member] for member, field in EVIDENCE_ARRAYS.items()}
+    evidence = Evidence(**tested, **about, true_scores=true_scores)
     check_evidence(evidence)
     return evidence
 
@@ -62,6 +75,13 @@ def check_evidence(evidence: Evidence) -> None:
     P-values are in [0, 1] or NaN. Slopes are finite with errors that are not negative, or both are NaN, for pairs that
     were not tested or whose p-value is 1.
     """
+    estimates = evidence.true_scores
+    if estimates is not None:
+        arrays = np.stack([estimates.signed, estimates.signed_se, estimates.size, estimates.size_std])
+        if (np.isnan(arrays).any(axis=0) != np.isnan(arrays).all(axis=0)).any() or np.isinf(arrays).any():
+            raise ValueError("its estimates of true scores are not finite")
+        if (arrays[1:] < 0).any():
+            raise ValueError("its estimates of true scores are impossible")
     undefined, untested = np.isnan(evidence.slope), np.isnan(evidence.p_value)
     if (undefined != np.isnan(evidence.slope_se)).any() or (undefined < untested).any():
         raise ValueError("its evidence has slopes without errors, or of pairs that were not tested")

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from geh_explain.errors import GEHValueError
 from geh_explain.results.evidence_files import (
     EVIDENCE_ARRAYS,
+    TRUE_SCORE_ARRAYS,
     evidence_to_arrays,
     evidence_to_json,
     parse_evidence,
@@ -43,6 +44,8 @@ from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.moments import Moments
 
+#: Arrays of evidence.
+_EVIDENCE = (*EVIDENCE_ARRAYS, *TRUE_SCORE_ARRAYS)
 _FORMAT = "geh_explain.Interactions/1"
 #: Arrays of a file that holds all draws.
 _DRAW_ARRAYS = ("signed", "absolute", "noise", "slopes")
@@ -107,7 +110,7 @@ def read_result(path: str | os.PathLike[str]) -> StoredResult:
         with open(path, "rb") as file:
             _check_size(file)
             with np.load(file, allow_pickle=False) as archive:
-                expected = ("labels", "about", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS, *EVIDENCE_ARRAYS)
+                expected = ("labels", "about", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS, *_EVIDENCE)
                 arrays = {name: archive[name] for name in expected if name in archive}
         about = json.loads(arrays.pop("about").tobytes().decode())
         return _parse(about, **arrays)
@@ -166,7 +169,7 @@ def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
     _check_names(names, group_names)
     settings = about["settings"]
     _check_settings(settings)
-    of_evidence = {name: arrays.pop(name) for name in EVIDENCE_ARRAYS if name in arrays}
+    of_evidence = {name: arrays.pop(name) for name in _EVIDENCE if name in arrays}
     evidence = parse_evidence(about.get("evidence"), of_evidence, len(names) * (len(names) - 1) // 2)
     parse_draws = _parse_draws if "signed" in arrays else _parse_moments
     draws = parse_draws(len(group_names), len(names), **arrays)

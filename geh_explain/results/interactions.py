@@ -243,7 +243,7 @@ class Interactions(ResultOutput):
         ----------
         measure
             Score that orders the pairs: ``"geh"``, ``"aeh"``, ``"eah"``, or ``"supported"``, the part of GEH that
-            held-out labels confirm. None: ``"supported"`` where the rule is ``"evidence"``, else ``"geh"``.
+            held-out labels support. None: ``"supported"`` where the rule is ``"evidence"``, else ``"geh"``.
         level
             Level of the intervals, and of the decisions of the rule ``"interval"``.
         fdr
@@ -263,8 +263,9 @@ class Interactions(ResultOutput):
             unit_i, unit_j, mean, std (of the score over draws), low, high (interval of the network's score over draws
             and points, for ``"interval"`` over draws), and the columns of the rule:
 
-            - ``"evidence"``: supported, slope, slope_se, p_value, significant. ``supported`` is ``mean`` times the
-              slope of the test, clipped to [0, 1]. Pairs that were not tested are not significant.
+            - ``"evidence"``: supported, slope, slope_se, p_value, significant. ``supported`` is ``mean`` times 1 -
+              p_value. Pairs that were not tested are not significant. For numeric labels also true_low and true_high,
+              the interval of the score that the labels support.
             - ``"sign"``: stable.
             - ``"interval"``: p_value, significant.
 

@@ -54,7 +54,12 @@ def decide(result: PairResult, measure: str | None, level: float, fdr: float | N
         if rule == "evidence" or not np.isnan(p_value).all():
             accepted = discoveries(p_value, rate)
     supported = None if evidence is None else evidence.shrinkage * mean
-    return Decisions(rule, measure, level, rate, mean, std, low, high, sources, p_value, supported, accepted)
+    true_interval = None
+    if rule == "evidence" and measure in ("geh", SUPPORTED) and evidence is not None and evidence.true_scores:
+        true_interval = evidence.true_scores.interval(level)
+    return Decisions(
+        rule, measure, level, rate, mean, std, low, high, sources, p_value, supported, accepted, true_interval
+    )
 
 
 def choose_rule(rule: str | None, evidence: Evidence | None) -> str:

@@ -49,6 +49,8 @@ def pair_table(decisions: Decisions, evidence: Evidence | None, names: list[str]
     }
     if decisions.rule == "evidence" or decisions.measure == SUPPORTED:
         columns["supported"] = decisions.supported
+    if decisions.true_interval is not None:
+        columns["true_low"], columns["true_high"] = decisions.true_interval
     if decisions.rule == "evidence" and evidence is not None:
         columns |= {"slope": evidence.slope, "slope_se": evidence.slope_se}
     if decisions.rule != "sign":
@@ -62,7 +64,7 @@ def pair_table(decisions: Decisions, evidence: Evidence | None, names: list[str]
 
 
 #: Columns of scores, which are printed with the same number of decimals.
-_SCORES = ("mean", "std", "low", "high", "supported")
+_SCORES = ("mean", "std", "low", "high", "supported", "true_low", "true_high")
 #: Columns that are not printed next to evidence.
 _NOT_PRINTED = ("std", "low", "high")
 #: P-values below this are not printed.

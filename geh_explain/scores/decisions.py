@@ -13,7 +13,7 @@ from geh_explain._types import Floats, Ints
 #: Rules, and the false discovery rate of those that have one by default.
 RULES = ("evidence", "sign", "interval")
 DEFAULT_FDR = 0.05
-#: The measure that orders pairs by the part of their GEH that held-out labels confirm.
+#: The measure that orders pairs by the part of their GEH that held-out labels support.
 SUPPORTED = "supported"
 
 #: For each rule the column of its decisions.
@@ -45,10 +45,12 @@ class Decisions:
     p_value
         P-values (P,) of the rule; NaN for pairs that were not tested.
     supported
-        The part (P,) of ``mean`` that held-out labels confirm, NaN for pairs that were not tested; None without
-        evidence.
+        ``mean`` times 1 - p (P,), the part that held-out labels support, NaN for pairs that were not tested; None
+        without evidence.
     accepted
         The decisions (P,): significant or stable. None if the rule cannot decide, with a single draw.
+    true_interval
+        Ends (P,) of the intervals of the true GEH, from held-out labels; None where there are none.
     """
 
     rule: str
@@ -63,6 +65,7 @@ class Decisions:
     p_value: Floats
     supported: Floats | None
     accepted: NDArray[np.bool_] | None
+    true_interval: tuple[Floats, Floats] | None = None
 
     @property
     def column(self) -> str:

@@ -93,7 +93,8 @@ def _trees(sample: Sample) -> Callable[[torch.Tensor], torch.Tensor]:
 
 def _first_layer() -> nn.Sequential:
     """Return the fixed first layer of the models with hidden units."""
-    linear = nn.Linear(*HIDDEN_WEIGHTS.shape, bias=False)
+    inputs, units = HIDDEN_WEIGHTS.shape
+    linear = nn.Linear(inputs, units, bias=False)
     linear.weight.data.copy_(torch.as_tensor(HIDDEN_WEIGHTS.T))
     return nn.Sequential(linear, nn.Tanh())
 
@@ -125,7 +126,7 @@ def _analyse(scenario: Scenario, model: Any, sample: Sample) -> Record:
     }
     if result is not None:
         record |= _scores(result, evidence, sample, scenario)
-        record["oracle"] = _oracle(x, y, scenario)
+        record["oracle"] = _oracle(x, y)
     return record
 
 
@@ -148,7 +149,7 @@ def _scores(result: Interactions, evidence: Evidence, sample: Sample, scenario: 
     }
 
 
-def _oracle(x: torch.Tensor, y: Floats, scenario: Scenario) -> list[float]:
+def _oracle(x: torch.Tensor, y: Floats) -> list[float]:
     """Return the p-values (P,) of the same test with the true function in place of the network."""
 
     def truth(x: torch.Tensor) -> torch.Tensor:
@@ -156,6 +157,5 @@ def _oracle(x: torch.Tensor, y: Floats, scenario: Scenario) -> list[float]:
         return torch.as_tensor(np.sum(list(simulation.effects(features).values()), axis=0))
 
     explainer = GEHExplainer(truth, posterior=posterior.PointEstimate())
-    labels = y if scenario.sn else y
-    values: list[float] = explainer.test_pairs(x.double(), labels, progress=False).p_value.tolist()
+    values: list[float] = explainer.test_pairs(x.double(), y, progress=False).p_value.tolist()
     return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def _initial(count: int, sizes: Sequence[int], seed: int) -> list[Tensor]:
     """Return weights (count, in, out) and biases (count, 1, out) of all layers."""
     generator = torch.Generator().manual_seed(seed)
     parameters = []
-    for below, above in zip(sizes[:-1], sizes[1:], strict=True):
+    for below, above in pairwise(sizes):
         parameters.append(torch.randn(count, below, above, generator=generator) / below**0.5)
         parameters.append(torch.zeros(count, 1, above))
     return [parameter.requires_grad_() for parameter in parameters]
