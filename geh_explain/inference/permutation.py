@@ -183,7 +183,8 @@ def permutation_test(
         Number B of permutations; the smallest possible p-value is 1 / (B + 1).
     null
         ``"main"`` for targets with main effects and no interactions. ``"y"`` permutes the target itself: the null
-        hypothesis is that it is independent of all inputs, and p-values are too large if main effects are strong.
+        hypothesis is that it is independent of all inputs. Main effects then become noise, and p-values too large; or
+        too small, if ``fit`` takes a part of the main effects for interactions.
     main
         Model of the main effects for ``null="main"``, with ``fit(X, y)`` and ``predict(X)`` as in scikit-learn, or
         ``predict_proba(X)`` for classes. It must not contain interactions. By default an additive model with splines

@@ -184,6 +184,18 @@ def test_global_generators_come_back():
     assert np.array_equal(np.random.random(3), expected[1])
 
 
+def test_a_method_that_takes_main_effects_for_interactions_is_corrected_by_main_effects_in_the_null():
+    """Lasso on positive features replaces two linear effects by their product, which costs less penalty."""
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    y = 3 * X[:, 0] + 3 * X[:, 1] + np.random.default_rng(1).normal(size=300)
+    by_null = {
+        null: permutation_test(geh.baselines.lasso, X, y, 19, null=null, progress=False).p_values[0]
+        for null in ("main", "y")
+    }
+    assert by_null["y"] == 0.05
+    assert by_null["main"] > 0.2
+
+
 @pytest.mark.parametrize("null", ["main", "y"])
 def test_a_series_keeps_its_index_and_not_its_order(null):
     frame, target = pd.DataFrame(features(), columns=list("abc")), pd.Series(response())
