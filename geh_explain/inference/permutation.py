@@ -1,22 +1,24 @@
-"""Permutation tests: pairs against the strongest pairs of networks that were fitted to permuted targets."""
+"""Permutation tests: pairs against those of networks that were fitted to targets without interactions."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm.auto import tqdm
+from numpy.typing import NDArray
 
 from geh_explain._types import Floats
 from geh_explain._validation import check_int, check_level
 from geh_explain.errors import GEHRuntimeError, GEHValueError, warn
-from geh_explain.inference.jsonl import Record, Store
-from geh_explain.inference.refits import Refits, fingerprint
-from geh_explain.inference.workers import Failure, one_thread, run_parallel
+from geh_explain.inference.checkpoint import Checkpoint
+from geh_explain.inference.jsonl import Record
+from geh_explain.inference.null_targets import describe_main, make_null
+from geh_explain.inference.refits import MAX_KEPT_PAIRS, Refits, check_fit, fingerprint, unpack_scores
+from geh_explain.inference.rows import check_rows
+from geh_explain.inference.workers import one_thread
 from geh_explain.plots.permutation_null import draw_permutation_null
 from geh_explain.scores.ranking import PairRanking
 
@@ -31,14 +33,18 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """Scores of all pairs, and the strongest score of each permutation of the target.
+    """Scores of all pairs, and the scores of networks that were fitted to targets without interactions.
 
-    The p-value of a pair with score s, from the strongest scores m_1 ... m_B of B permutations, is ::
+    A pair with score s has two p-values, from its own scores s_1 ... s_B under the null hypothesis, and from the
+    strongest scores m_1 ... m_B of all pairs ::
 
-        p = (1 + #{b : m_b >= s}) / (1 + B)
+        pair_p_value = (1 + #{b : s_b >= s}) / (1 + B)
+        p_value      = (1 + #{b : m_b >= s}) / (1 + B)
 
-    Comparing with the *strongest* pair of each permutation controls the chance of any false discovery among all pairs.
-    The added ones count the observed target among the permutations, so p is never 0.
+    ``p_value`` controls the chance of any false discovery among all pairs (familywise error), but compares a pair with
+    others whose scores may be larger by nature. ``pair_p_value`` is a test of one pair that was chosen beforehand; for
+    a decision on many pairs, correct it, as by :func:`benjamini_hochberg`. The added ones count the observed target
+    among the permutations, so p-values are never 0.
 
     Attributes
     ----------
@@ -50,26 +56,44 @@ class PermutationTest:
         What ``keep`` returned for each of these permutations.
     failures : dict
         Reasons, by number, of permutations that could not be fitted. They are not part of ``null`` and ``kept``.
+    pair_null : ndarray or None
+        Scores (B, P) of all pairs, in single precision. None for more than 50,000 pairs.
+    resampled : str
+        How targets were made: ``"residuals permuted"``, ``"classes drawn"`` or ``"target permuted"``.
 
     Examples
     --------
     >>> import numpy as np, geh_explain as geh
     >>> X = np.random.default_rng(0).uniform(-1, 1, (200, 3))
     >>> test = geh.inference.permutation_test(geh.baselines.lasso, X, X[:, 0] * X[:, 1], permutations=9, progress=False)
-    >>> test.null.shape, float(test.table()["p_value"].iloc[0])
-    ((9,), 0.1)
+    >>> test.null.shape, test.pair_null.shape, float(test.table()["p_value"].iloc[0])
+    ((9,), (9, 3), 0.1)
     """
 
     observed: PairRanking
     null: Floats
     kept: list[Record] = field(default_factory=list, repr=False)
     failures: dict[int, str] = field(default_factory=dict)
+    pair_null: NDArray[np.float32] | None = None
+    resampled: str = "target permuted"
 
     @property
     def p_values(self) -> Floats:
-        """Permutation p-values (P,) of all pairs, in row-major order i < j."""
+        """P-values (P,) of all pairs against the strongest pair of each permutation, in row-major order i < j."""
         n_at_least = len(self.null) - np.searchsorted(np.sort(self.null), self.observed.scores, side="left")
         return np.asarray((1 + n_at_least) / (1 + len(self.null)), dtype=float)
+
+    @property
+    def pair_p_values(self) -> Floats:
+        """P-values (P,) of all pairs, each against its own scores; an error if these were not kept."""
+        if self.pair_null is None:
+            raise GEHValueError(
+                f"pair_p_values: the scores of all pairs were not kept, as there are {len(self.observed.scores)}, more "
+                f"than {MAX_KEPT_PAIRS}; use p_values, or explain fewer units."
+            )
+        # Both in single precision, or equal scores would differ by rounding.
+        n_at_least = (self.pair_null >= self.observed.scores.astype(np.float32)).sum(axis=0)
+        return np.asarray((1 + n_at_least) / (1 + len(self.pair_null)), dtype=float)
 
     def threshold(self, level: float = 0.95) -> float:
         """Return the score above which a pair has a p-value of at most 1 - ``level``.
@@ -85,10 +109,14 @@ class PermutationTest:
         return float(np.sort(self.null)[::-1][may_exceed]) if may_exceed >= 0 else float("inf")
 
     def table(self) -> pd.DataFrame:
-        """Return all pairs as a DataFrame, the strongest first: unit_i, unit_j, score, p_value."""
-        table = self.observed.table().drop(columns="rank")
-        # p-values fall with the score, so sorting both keeps them together.
-        return table.assign(p_value=np.sort(self.p_values, kind="stable"))
+        """Return all pairs as a DataFrame, the strongest first: unit_i, unit_j, score, p_value, pair_p_value.
+
+        Without ``pair_null`` there is no column pair_p_value.
+        """
+        # The order of ``observed.table()``.
+        order = np.argsort(self.observed.ranks, kind="stable")
+        table = self.observed.table().drop(columns="rank").assign(p_value=self.p_values[order])
+        return table if self.pair_null is None else table.assign(pair_p_value=self.pair_p_values[order])
 
     def plot(self, *, pairs: int = 3, ax: Any = None) -> Any:
         """Draw a histogram of ``null`` with the strongest ``pairs`` marked, on ``ax`` or a new figure; return axes."""
@@ -107,7 +135,8 @@ class PermutationTest:
         first = self.table().iloc[0]
         failed = f", {len(self.failures)} failed" if self.failures else ""
         return (
-            f"PermutationTest({len(self.null)} permutations{failed}; strongest: {first['unit_i']} x {first['unit_j']}, "
+            f"PermutationTest({self.resampled} {len(self.null)} times{failed}; "
+            f"strongest: {first['unit_i']} x {first['unit_j']}, "
             f"score {first['score']:.4g}, p = {first['p_value']:.3g})"
         )
 
@@ -118,6 +147,8 @@ def permutation_test(
     y: Any,
     permutations: int = 200,
     *,
+    null: str = "main",
+    main: Any = None,
     observed: Any = None,
     measure: str = "geh",
     explain: Mapping[str, Any] | None = None,
@@ -127,11 +158,16 @@ def permutation_test(
     seed: int = 0,
     progress: bool = True,
 ) -> PermutationTest:
-    """Test every pair against the strongest pairs of networks that were fitted to permuted targets.
+    """Test every pair against the pairs of networks that were fitted to targets without interactions.
+
+    The default null hypothesis is that the target is a sum of main effects and noise. A main-effect model is fitted to
+    X and y; its residuals are permuted B times, added to its fitted values, and a network is fitted to each sum. Where
+    y holds classes, residuals cannot be permuted: classes are drawn with the probabilities of an additive logistic
+    model instead (a parametric bootstrap).
 
     The p-value of a pair is the share of permutations whose strongest pair is at least as strong, with the observed
-    target counted as one of them. The chance of one false discovery among all pairs is thereby controlled. Permutation
-    b is the same whatever the number of workers.
+    target counted as one of them. The chance of one false discovery among all pairs is thereby controlled. The table
+    also has the p-value of each pair against its own scores. Permutation b is the same whatever the number of workers.
 
     Parameters
     ----------
@@ -140,9 +176,19 @@ def permutation_test(
         :class:`~geh_explain.Interactions`, a :class:`~geh_explain.baselines.PairRanking`, or an array (P,) or (D, D).
         Results must have the same groups for all targets, such as ``explain(X, groups=10)``.
     X, y
-        Tensors, arrays, DataFrames or Series with the same number of rows.
+        Tensors, arrays, DataFrames or Series with the same number of rows. Words, booleans, pandas categories, integers
+        with at most 20 distinct values and floats with two are classes; give other numbers for a regression as floats.
+        ``fit`` receives targets of the type, shape and dtype of ``y``.
     permutations
         Number B of permutations; the smallest possible p-value is 1 / (B + 1).
+    null
+        ``"main"`` for targets with main effects and no interactions. ``"y"`` permutes the target itself: the null
+        hypothesis is that it is independent of all inputs. Main effects then become noise, and p-values too large; or
+        too small, if ``fit`` takes a part of the main effects for interactions.
+    main
+        Model of the main effects for ``null="main"``, with ``fit(X, y)`` and ``predict(X)`` as in scikit-learn, or
+        ``predict_proba(X)`` for classes. It must not contain interactions. By default an additive model with splines
+        and steps of every numeric feature and one effect per value of the others.
     observed
         The outcome for ``y`` as it is, in any of the forms that ``fit`` returns; by default ``fit`` is called.
     measure
@@ -189,77 +235,51 @@ def permutation_test(
     [0.05]
     """
     total = check_int("permutations", permutations, 1)
-    refits = Refits(fit, X, y, check_int("seed", seed, 0), measure, dict(explain or {}), keep)
-    store = None if checkpoint is None else _open_store(Path(checkpoint), refits)
-    stored = {} if store is None else {record["number"]: record for record in store if "number" in record}
+    seed = check_int("seed", seed, 0)
+    check_fit(fit)
+    check_rows(X, y)
+    refits = Refits(fit, X, make_null(null, main, X, y, seed), seed, measure, dict(explain or {}), keep)
+    identity = {**fingerprint(refits), "null": null, "main": describe_main(main)}
+    store = Checkpoint(checkpoint, "permutations", identity)
     # With the workers' number of threads, or the observed network would differ from theirs in its last digits.
     with one_thread():
-        original = refits.observed(observed, stored.get(0))
-    if store is not None and 0 not in stored:
+        original = refits.observed(observed, store.records.get(0))
+    if 0 not in store.records:
         store.add(original)
     refits = replace(refits, groups=original["groups"])
-    done = {number: record for number, record in stored.items() if 1 <= number <= total}
-    records, failures = _fit_missing(refits, total, done, store, workers, progress)
+    numbers = range(1, total + 1)
+    failures: dict[int, str] = {}
+    try:
+        failures = store.run(refits, numbers, workers=workers, progress=progress, label="permutations")
+    except KeyboardInterrupt:
+        if not any(number in store.records for number in numbers):
+            raise
+        warn("permutation_test was interrupted; the permutations that were finished are used.")
+    # Permutations end in any order; the null distribution is ordered by number, the same for any workers.
+    records = [store.records[number] for number in numbers if number in store.records]
     _report_failures(failures, len(records))
     return PermutationTest(
         PairRanking(original["method"], original["scores"], original["names"]),
         np.array([record["strongest"] for record in records]),
         [record["kept"] for record in records],
         failures,
+        _pair_null(records, len(original["scores"])),
+        refits.null.words,
     )
 
 
-def _fit_missing(
-    refits: Refits, total: int, done: Mapping[int, Record], store: Store | None, workers: int | None, progress: bool
-) -> tuple[list[Record], dict[int, str]]:
-    """Fit to all permutations that are not ``done``, add their records to ``store``.
-
-    Returns
-    -------
-    tuple
-        Records of all permutations by number, those done before included, and the reasons of failures by number.
-    """
-    records = dict(done)
-    failures: dict[int, str] = {}
-    missing = [number for number in range(1, total + 1) if number not in records]
-    with tqdm(total=total, initial=len(done), desc="permutations", disable=not progress, leave=False) as bar:
-        try:
-            for number, outcome in run_parallel(refits, missing, workers):
-                bar.update()
-                if isinstance(outcome, Failure):
-                    failures[number] = outcome.reason
-                    continue
-                records[number] = outcome
-                if store is not None:
-                    store.add(outcome)
-        except KeyboardInterrupt:
-            if not records:
-                raise
-            warn("permutation_test was interrupted; the permutations that were finished are used.")
-    # Permutations end in any order; the null distribution is ordered by number, the same for any workers.
-    return [records[number] for number in sorted(records)], failures
-
-
-def _open_store(folder: Path, refits: Refits) -> Store:
-    """Return the store of a checkpoint folder, which is new or belongs to the same test."""
-    if folder.exists() and not folder.is_dir():
-        raise GEHValueError(f"checkpoint={str(folder)!r} is a file; give a folder.")
-    store = Store(folder / "permutations.jsonl")
-    current = fingerprint(refits)
-    stored = next((record["test"] for record in store if "test" in record), None)
-    if stored is None:
-        store.add({"test": current})
-    elif stored != current:
-        differences = ", ".join(
-            f"{key} ({stored.get(key)} there, {value} here)"
-            for key, value in current.items()
-            if stored.get(key) != value
-        )
+def _pair_null(records: Sequence[Record], n_pairs: int) -> NDArray[np.float32] | None:
+    """Return the scores (B, P) of all permutations; None if there are too many pairs to keep them."""
+    if n_pairs > MAX_KEPT_PAIRS:
+        return None
+    rows = [unpack_scores(record["scores"]) for record in records]
+    wrong = next((row for row in rows if len(row) != n_pairs), None)
+    if wrong is not None:
         raise GEHValueError(
-            f"checkpoint={str(folder)!r} belongs to another test: {differences}; give another folder, or remove this "
-            "one."
+            f"fit: it returned {len(wrong)} scores for a permutation and {n_pairs} for y as it is; return the scores "
+            "of the same pairs."
         )
-    return store
+    return np.stack(rows)
 
 
 def _report_failures(failures: Mapping[int, str], done: int) -> None:
@@ -268,7 +288,7 @@ def _report_failures(failures: Mapping[int, str], done: int) -> None:
         return
     number, reason = next(iter(failures.items()))
     if not done:
-        raise GEHRuntimeError(f"fit: it failed for all permuted targets; the first, permutation {number}: {reason}")
+        raise GEHRuntimeError(f"fit: it failed for all permutations; the first, permutation {number}: {reason}")
     numbers = ", ".join(map(str, sorted(failures)[:_MAX_LISTED]))
     more = " and others" if len(failures) > _MAX_LISTED else ""
     warn(f"fit: permutation {numbers}{more} failed twice and is left out ({reason}); {done} are used.")

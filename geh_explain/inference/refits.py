@@ -1,43 +1,50 @@
-"""Fits to permuted targets: the task of one worker of a permutation test."""
+"""Fits to targets without interactions: the task of one worker of a permutation test."""
 
 from __future__ import annotations
 
+import base64
 import inspect
 import random
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from geh_explain._hashing import digest
-from geh_explain._types import Ints
+from geh_explain._types import Floats
 from geh_explain._version import __version__
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, GEHWarning
 from geh_explain.explainer import GEHExplainer
 from geh_explain.inference.jsonl import Record
+from geh_explain.inference.null_targets import NullTarget
+from geh_explain.inference.rows import data_digest
 from geh_explain.model.preserve import global_generators
 from geh_explain.scores.ranking import PairRanking
 
 #: Scores of one network on two machines agree to this relative tolerance.
 _SAME_SCORES = 1e-3
+#: Pairs whose scores are kept for every permutation; of more pairs only the strongest score is kept.
+MAX_KEPT_PAIRS = 50_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Refits:
-    """Fits to permutations of the target, and the scores of what was fitted.
+    """Fits to targets without interactions, and the scores of what was fitted.
 
-    An instance is a function of the number of a permutation, 1, 2, ...; 0 is the target in its own order. The number
-    and ``seed`` alone decide on the permutation and on the seed of the fit, so results do not depend on which worker
+    An instance is a function of the number of a permutation, 1, 2, ...; 0 is the target as it is. The number and
+    ``seed`` alone decide on the new target and on the seed of the fit, so results do not depend on which worker
     computes them.
 
     Attributes
     ----------
-    fit, X, y, measure, keep
+    fit, X, measure, keep
         As in :func:`geh_explain.inference.permutation_test`.
+    null : NullTarget
+        The target, and a function of a number that returns one without interactions.
     seed : int
         Decides on all permutations and fits.
     explain : dict
@@ -49,7 +56,7 @@ class Refits:
 
     fit: Callable[..., Any]
     X: Any
-    y: Any
+    null: NullTarget
     seed: int
     measure: str
     explain: dict[str, Any]
@@ -57,33 +64,26 @@ class Refits:
     groups: Any = None
 
     def __post_init__(self) -> None:
-        if not callable(self.fit):
-            raise GEHTypeError(f"fit={self.fit!r} is not callable; give a function of X and y.")
         if self.keep is not None and not callable(self.keep):
             raise GEHTypeError(f"keep={self.keep!r} is not callable; give a function of what fit returns.")
         if self.measure not in ("geh", "aeh", "eah"):
             raise GEHValueError(f"measure={self.measure!r} is unknown; use 'geh', 'aeh' or 'eah'.")
-        if _count_rows("X", self.X) != self.n_rows:
-            raise GEHValueError(
-                f"X has {_count_rows('X', self.X)} rows and y {self.n_rows}; give inputs and targets of the same rows."
-            )
-        if self.n_rows < 2:
-            raise GEHValueError(f"y has {self.n_rows} row(s); give at least two, to have something to permute.")
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows of the target."""
-        return _count_rows("y", self.y)
+    def y(self) -> Any:
+        """The target as it is."""
+        return self.null.y
 
     def __call__(self, number: int) -> Record:
-        """Fit to one permutation; returns its number, its strongest score, and what ``keep`` returned."""
+        """Fit to one target; returns its number, its strongest score, all scores, and what ``keep`` returned."""
         with warnings.catch_warnings():
             # Warnings about data and settings were shown for the observed target.
             warnings.simplefilter("ignore", GEHWarning)
             outcome = self._explained(self._fitted(number), number)
             scores = _checked_ranking(outcome, self.measure).scores
             kept = {} if self.keep is None else dict(self.keep(outcome))
-        return {"number": number, "strongest": float(scores.max()), "kept": kept}
+        packed = pack_scores(scores) if len(scores) <= MAX_KEPT_PAIRS else None
+        return {"number": number, "strongest": float(scores.max()), "scores": packed, "kept": kept}
 
     def observed(self, outcome: Any, record: Record | None) -> Record:
         """Return the record of the target in its own order: the scores of all pairs, their names and the groups.
@@ -122,24 +122,9 @@ class Refits:
         }
 
     def _fitted(self, number: int) -> Any:
-        """Return what ``fit`` returns for one permutation, with all global generators seeded and then restored."""
-        seed = self._fit_seed(number)
-        with global_generators():
-            torch.manual_seed(seed)
-            np.random.seed(seed)
-            random.seed(seed)
-            y = self.y if number == 0 else _permute_rows(self.y, self._order(number))
-            return self.fit(self.X, y, seed=seed) if _takes_seed(self.fit) else self.fit(self.X, y)
-
-    def _order(self, number: int) -> Ints:
-        """Return the permutation: row i of the permuted target is row ``order[i]`` of the target."""
-        return np.random.default_rng([self.seed, number]).permutation(self.n_rows)
-
-    def _fit_seed(self, number: int) -> int:
-        """Return the seed of one fit, below 2^31 as some generators need."""
-        if number == 0:
-            return self.seed
-        return int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0] >> 1)
+        """Return what ``fit`` returns for one target."""
+        y = self.y if number == 0 else self.null(number)
+        return call_fit(self.fit, self.X, y, fit_seed(self.seed, number))
 
     def _explained(self, outcome: Any, number: int) -> Any:
         """Return the result of explaining a network; any other outcome of ``fit`` unchanged."""
@@ -155,7 +140,7 @@ class Refits:
         labels = getattr(outcome, "labels", None)
         if labels is None:
             return None
-        return labels.tolist() if len(labels) == self.n_rows else len(outcome.group_names)
+        return labels.tolist() if len(labels) == len(self.y) else len(outcome.group_names)
 
 
 def fingerprint(refits: Refits) -> dict[str, str]:
@@ -164,37 +149,65 @@ def fingerprint(refits: Refits) -> dict[str, str]:
     Data are compared by their contents, functions by their names only.
     """
     return {
-        "X": digest(_as_arrays(refits.X)),
-        "y": digest(_as_arrays(refits.y)),
-        "fit": _function_name(refits.fit),
+        "X": data_digest(refits.X),
+        "y": data_digest(refits.y),
+        "fit": function_name(refits.fit),
         "measure": refits.measure,
-        "explain": ", ".join(f"{name}={_describe(refits.explain[name])}" for name in sorted(refits.explain)),
-        "keep": "" if refits.keep is None else _function_name(refits.keep),
+        "explain": describe_options(refits.explain),
+        "keep": "" if refits.keep is None else function_name(refits.keep),
         "seed": str(refits.seed),
         "version": __version__,
     }
 
 
-def _as_arrays(value: Any) -> Any:
-    """Return data as arrays, or lists of arrays, which :func:`digest` hashes by their contents.
+def call_fit(fit: Callable[..., Any], X: Any, y: Any, seed: int) -> Any:
+    """Return what ``fit`` returns, with all global generators seeded before and restored after the call."""
+    with global_generators():
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        random.seed(seed)
+        return fit(X, y, seed=seed) if _takes_seed(fit) else fit(X, y)
 
-    A DataFrame or Series does not keep its values in attributes that ``digest`` reads, and an array of objects holds
-    addresses; the objects are compared by their repr.
+
+def fit_seed(seed: int, number: int) -> int:
+    """Return the seed of one fit, below 2^31 as some generators need; that of number 0 is ``seed`` itself."""
+    if number == 0:
+        return seed
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1)
+
+
+def check_fit(fit: Any) -> None:
+    """Raise GEHTypeError if ``fit`` is not callable."""
+    if not callable(fit):
+        raise GEHTypeError(f"fit={fit!r} is not callable; give a function of X and y.")
+
+
+def function_name(function: Any) -> str:
+    """Return the qualified name of a function, of the function inside a partial, or of a callable's class."""
+    wrapped = getattr(function, "func", function)
+    return getattr(wrapped, "__qualname__", type(wrapped).__qualname__)
+
+
+def describe_options(options: Mapping[str, Any]) -> str:
+    """Return options as text; arrays by their digest, as numpy abbreviates the text of long ones."""
+    return ", ".join(
+        f"{name}={data_digest(value) if hasattr(value, '__array__') else repr(value)}"
+        for name, value in sorted(options.items())
+    )
+
+
+def pack_scores(scores: Floats) -> str:
+    """Return scores in single precision as text of a JSON record: 4 bytes each, in base 64."""
+    return base64.b64encode(scores.astype("<f4").tobytes()).decode()
+
+
+def unpack_scores(text: str) -> NDArray[np.float32]:
+    """Return the scores (P,) of a record.
+
+    >>> unpack_scores(pack_scores(np.array([0.5, 2.0]))).tolist()
+    [0.5, 2.0]
     """
-    if isinstance(value, Tensor):
-        return value
-    if isinstance(value, (tuple, list)):
-        return [_as_arrays(part) for part in value]
-    if hasattr(value, "columns"):
-        # Column names are the names of the units in the result.
-        return [[str(name) for name in value.columns], _as_arrays(value.to_numpy())]
-    array = np.asarray(value)
-    return [array.shape, repr(array.tolist())] if array.dtype.hasobject else array
-
-
-def _describe(value: Any) -> str:
-    """Return an option as text; arrays by their digest, as numpy abbreviates the text of long ones."""
-    return digest(_as_arrays(value)) if hasattr(value, "__array__") else repr(value)
+    return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float32)
 
 
 def _takes_seed(function: Callable[..., Any]) -> bool:
@@ -203,31 +216,6 @@ def _takes_seed(function: Callable[..., Any]) -> bool:
         return "seed" in inspect.signature(function).parameters
     except ValueError:  # functions written in C may have no signature
         return False
-
-
-def _function_name(function: Any) -> str:
-    """Return the qualified name of a function, of the function inside a partial, or of a callable's class."""
-    wrapped = getattr(function, "func", function)
-    return getattr(wrapped, "__qualname__", type(wrapped).__qualname__)
-
-
-def _count_rows(name: str, value: Any) -> int:
-    """Return the number of rows of the argument ``name``; of its first part if it is a tuple."""
-    part = value[0] if isinstance(value, tuple) and value else value
-    try:
-        return len(part)
-    except TypeError:
-        raise GEHTypeError(f"{name} is a {type(value).__name__}; give a tensor, an array or a DataFrame.") from None
-
-
-def _permute_rows(y: Any, order: Ints) -> Any:
-    """Return the rows of ``y`` in another order, of the same type."""
-    if hasattr(y, "iloc"):
-        # The index stays in its order: ``fit`` may align X and y by it, which would undo the permutation.
-        return y.iloc[order].set_axis(y.index)
-    if isinstance(y, (tuple, list)):
-        return type(y)(y[i] for i in order)
-    return y[torch.as_tensor(order, device=y.device)] if isinstance(y, Tensor) else np.asarray(y)[order]
 
 
 def _checked_ranking(outcome: Any, measure: str) -> PairRanking:

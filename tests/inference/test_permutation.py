@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.linear_model import LinearRegression
 
 import geh_explain as geh
 from geh_explain.inference import PermutationTest, permutation_test
@@ -72,7 +73,32 @@ def test_p_values_count_the_permutations_that_are_at_least_as_strong():
     table = test.table()
     assert table["p_value"].tolist() == [1 / 5, 3 / 5, 1.0]
     assert table["unit_j"].tolist() == ["b", "c", "c"]
-    assert "4 permutations; strongest: a x b, score 3, p = 0.2" in repr(test)
+    assert repr(test) == "PermutationTest(target permuted 4 times; strongest: a x b, score 3, p = 0.2)"
+
+
+def test_a_pair_has_a_p_value_of_its_own_and_one_against_the_strongest():
+    """Scores of permutations are larger for the first pair by nature: the second is significant on its own only."""
+    ranking = PairRanking("GEH", [3.0, 1.0, 0.5], ["a", "b", "c"])
+    scores = np.array([[4.0, 0.5, 0.5], [2.0, 0.2, 0.1], [5.0, 0.1, 0.6]], dtype=np.float32)
+    test = PermutationTest(ranking, scores.max(axis=1), pair_null=scores)
+    assert test.pair_p_values.tolist() == [3 / 4, 1 / 4, 3 / 4]
+    assert test.p_values.tolist() == [3 / 4, 1.0, 1.0]
+    table = test.table()
+    assert list(table.columns) == ["unit_i", "unit_j", "score", "p_value", "pair_p_value"]
+    assert table["pair_p_value"].tolist() == [3 / 4, 1 / 4, 3 / 4]
+    swapped = PermutationTest(PairRanking("GEH", [1.0, 3.0, 0.5], ["a", "b", "c"]), scores.max(1), pair_null=scores)
+    assert swapped.table()["pair_p_value"].tolist() == [1 / 4, 1.0, 3 / 4]
+
+
+def test_only_the_strongest_score_is_kept_of_very_many_pairs(monkeypatch):
+    monkeypatch.setattr("geh_explain.inference.refits.MAX_KEPT_PAIRS", 2)
+    monkeypatch.setattr("geh_explain.inference.permutation.MAX_KEPT_PAIRS", 2)
+    test = quiet(permutations=3)
+    assert np.array_equal(test.null, quiet(permutations=3).null)
+    assert test.pair_null is None
+    assert "pair_p_value" not in test.table()
+    with pytest.raises(geh.GEHError, match="there are 3, more than 2; use p_values"):
+        _ = test.pair_p_values
 
 
 def test_a_score_above_the_threshold_has_a_p_value_of_at_most_one_minus_the_level():
@@ -88,25 +114,52 @@ def test_a_score_above_the_threshold_has_a_p_value_of_at_most_one_minus_the_leve
         test.threshold(95)
 
 
-def test_the_null_holds_the_strongest_score_of_each_permuted_target():
-    test = quiet(seed=3)
-    for number, strongest in enumerate(test.null, start=1):
+def test_the_null_holds_all_scores_of_each_permuted_target():
+    test = quiet(seed=3, null="y")
+    for number, (strongest, scores) in enumerate(zip(test.null, test.pair_null, strict=True), start=1):
         order = np.random.default_rng([3, number]).permutation(ROWS)
-        assert strongest == products(features(), response()[order]).max()
+        expected = products(features(), response()[order])
+        assert strongest == expected.max()
+        np.testing.assert_array_equal(scores, expected.astype(np.float32))
     assert test.observed.scores.tolist() == products(features(), response()).tolist()
     assert test.table()["p_value"][0] == 1 / 20
     assert test.table()["p_value"][2] > 0.05
 
 
-def test_the_error_rate_is_what_the_level_promises():
-    """Without any interaction, some pair is below 0.1 in about a tenth of all tests."""
+def covariances(X, y):
+    """Score a pair by the covariance of its product with the residuals of linear main effects."""
+    design = np.column_stack([np.ones(len(X)), X])
+    residuals = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    return np.array([abs((X[:, i] * X[:, j] * residuals).mean()) for i, j in ((0, 1), (0, 2), (1, 2))])
+
+
+def alarm_rate(null, effects, tests):
+    """Return the share of tests in which some pair is below 0.1, for data without interactions."""
     rng = np.random.default_rng(5)
     alarms = []
-    for _ in range(200):
-        y = rng.normal(size=ROWS)
-        alarms.append(permutation_test(products, features(), y, 19, seed=int(rng.integers(10**6)), progress=False))
-    rate = np.mean([test.p_values.min() <= 0.1 for test in alarms])
-    assert abs(rate - 0.1) < 3 * np.sqrt(0.1 * 0.9 / 200)
+    for seed in range(tests):
+        X = rng.normal(size=(ROWS, 3))
+        y = effects(X) + rng.normal(size=ROWS)
+        test = permutation_test(covariances, X, y, 19, null=null, seed=seed, progress=False)
+        alarms.append(test.p_values.min() <= 0.1)
+    return np.mean(alarms)
+
+
+def test_the_error_rate_is_what_the_level_promises():
+    margin = 3 * np.sqrt(0.1 * 0.9 / 120)
+    assert abs(alarm_rate("y", lambda X: 0.0, 120) - 0.1) < margin
+    assert abs(alarm_rate("main", lambda X: 5 * X[:, 0] - 5 * X[:, 1], 120) - 0.1) < margin
+    # Permuted targets have the variance of the main effects as noise, which the observed scores do not have.
+    assert alarm_rate("y", lambda X: 5 * X[:, 0] - 5 * X[:, 1], 30) == 0
+
+
+def test_interactions_beside_strong_main_effects_are_found_by_permuted_residuals_only():
+    X = features()
+    y = X[:, 0] * X[:, 1] + 10 * X[:, 2]
+    by_null = {null: permutation_test(covariances, X, y, 39, null=null, progress=False) for null in ("main", "y")}
+    assert by_null["main"].p_values[0] <= 0.05 < by_null["y"].p_values[0]
+    assert by_null["main"].resampled == "residuals permuted"
+    assert (by_null["main"].pair_p_values <= by_null["main"].p_values).all()
 
 
 def test_the_same_null_whatever_the_workers_and_another_for_another_seed():
@@ -131,7 +184,20 @@ def test_global_generators_come_back():
     assert np.array_equal(np.random.random(3), expected[1])
 
 
-def test_a_series_keeps_its_index_and_not_its_order():
+def test_a_method_that_takes_main_effects_for_interactions_is_corrected_by_main_effects_in_the_null():
+    """Lasso on positive features replaces two linear effects by their product, which costs less penalty."""
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    y = 3 * X[:, 0] + 3 * X[:, 1] + np.random.default_rng(1).normal(size=300)
+    by_null = {
+        null: permutation_test(geh.baselines.lasso, X, y, 19, null=null, progress=False).p_values[0]
+        for null in ("main", "y")
+    }
+    assert by_null["y"] == 0.05
+    assert by_null["main"] > 0.2
+
+
+@pytest.mark.parametrize("null", ["main", "y"])
+def test_a_series_keeps_its_index_and_not_its_order(null):
     frame, target = pd.DataFrame(features(), columns=list("abc")), pd.Series(response())
     seen = []
 
@@ -140,16 +206,16 @@ def test_a_series_keeps_its_index_and_not_its_order():
         seen.append(y.to_numpy())
         return products(X, y)
 
-    test = permutation_test(joined, frame, target, 2, progress=False)
-    assert np.array_equal(test.null, quiet(permutations=2).null)
+    test = permutation_test(joined, frame, target, 2, null=null, progress=False)
+    assert np.array_equal(test.null, quiet(permutations=2, null=null).null)
     assert not np.array_equal(seen[1], response())
 
 
+@pytest.mark.parametrize("null", ["main", "y"])
 @pytest.mark.parametrize("kind", [torch.as_tensor, np.asarray, list])
-def test_targets_of_any_kind(kind):
-    assert np.array_equal(
-        permutation_test(products, features(), kind(response()), 5, progress=False).null, quiet(permutations=5).null
-    )
+def test_targets_of_any_kind(kind, null):
+    test = permutation_test(products, features(), kind(response()), 5, null=null, progress=False)
+    assert np.array_equal(test.null, quiet(permutations=5, null=null).null)
 
 
 def test_networks_are_explained_with_the_groups_of_the_observed_one():
@@ -203,7 +269,7 @@ def test_another_observed_result_is_not_mixed_with_a_checkpoint(tmp_path):
 
 def test_a_fit_that_fails_is_reported_by_its_number_and_the_others_are_used():
     with pytest.warns(geh.GEHWarning, match="failed twice and is left out .ArithmeticError: no fit"):
-        test = quiet(failing, 12)
+        test = quiet(failing, 12, null="y")
     wanted = {
         number
         for number in range(1, 13)
@@ -238,6 +304,7 @@ def test_a_killed_test_resumes(tmp_path):
     assert time.time() - started < 0.2 * 19
     assert records.read_text().startswith("\n".join(kept[:7]))
     assert np.array_equal(test.null, quiet(noisy).null)
+    assert np.array_equal(test.pair_null, quiet(noisy).pair_null)
 
 
 def test_the_keyboard_stops_it_and_what_is_finished_is_used(monkeypatch):
@@ -258,6 +325,10 @@ def test_a_checkpoint_of_another_test_is_refused(tmp_path):
     quiet(checkpoint=tmp_path / "run", permutations=2)
     with pytest.raises(geh.GEHError, match=r"belongs to another test: seed \(0 there, 1 here\)"):
         quiet(checkpoint=tmp_path / "run", seed=1)
+    with pytest.raises(geh.GEHError, match=r"another test: null \(main there, y here\)"):
+        quiet(checkpoint=tmp_path / "run", null="y")
+    with pytest.raises(geh.GEHError, match=r"another test: main \( there, LinearRegression \w+ here\)"):
+        quiet(checkpoint=tmp_path / "run", main=LinearRegression())
     with pytest.raises(geh.GEHError, match="another test: y "):
         permutation_test(products, features(), response() + 1, 2, checkpoint=tmp_path / "run", progress=False)
     with pytest.raises(geh.GEHError, match=r"fit \(products there, noisy here\)"):
@@ -278,7 +349,9 @@ def test_a_checkpoint_of_another_test_is_refused(tmp_path):
         ({"fit": lambda X, y: np.zeros(4)}, r"fit: it returned an array of shape \(4,\)"),
         ({"fit": lambda X, y: np.full(3, np.nan)}, "fit: some of the scores it returned are NaN"),
         ({"fit": lambda X, y: 1 / 0}, "fit: it failed with y as it is: ZeroDivisionError"),
+        ({"fit": lambda X, y: np.ones(3 if np.array_equal(y, response()) else 6)}, "it returned 6 scores"),
         ({"observed": np.ones(4)}, "of shape"),
+        ({"null": "target"}, "null='target' is unknown; use 'main' or 'y'"),
     ],
 )
 def test_wrong_arguments_are_refused(options, words):
@@ -291,7 +364,7 @@ def test_wrong_data_are_refused():
         permutation_test(products, features(), response()[1:], progress=False)
     with pytest.raises(geh.errors.GEHTypeError, match="y is a float"):
         permutation_test(products, features(), 1.0, progress=False)
-    with pytest.raises(geh.errors.GEHRuntimeError, match="failed for all permuted targets"):
+    with pytest.raises(geh.errors.GEHRuntimeError, match="failed for all permutations"):
         permutation_test(
             lambda X, y: products(X, y) if np.array_equal(y, response()) else 1 / 0,
             features(),

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
+from geh_explain.inference.null_targets import PermutedTarget
 from geh_explain.inference.refits import Refits, fingerprint
 
 VALUES = np.arange(12.0).reshape(6, 2)
@@ -17,7 +18,7 @@ def scores(X, y):
 
 
 def fingerprint_of(X=VALUES, y=VALUES[:, 0], explain=None):
-    return fingerprint(Refits(scores, X, y, 0, "geh", explain or {}, None))
+    return fingerprint(Refits(scores, X, PermutedTarget(y, 0), 0, "geh", explain or {}, None))
 
 
 def words(values):
