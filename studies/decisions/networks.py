@@ -84,7 +84,7 @@ def _optimise(parameters: list[Tensor], x: Tensor, y: Tensor, fit: str, task: st
             order = torch.randperm(rows, generator=generator)
         batch = order[step % per_epoch * _BATCH_SIZE :][:_BATCH_SIZE]
         optimiser.zero_grad()
-        _loss(_forward(parameters, x[:, batch]), y[:, batch], task).backward()
+        torch.autograd.backward(_loss(_forward(parameters, x[:, batch]), y[:, batch], task))
         optimiser.step()
         schedule.step()
 

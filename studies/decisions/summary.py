@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ LEVEL = 0.05
 #: False discovery rates.
 RATES = (0.05, 0.2)
 #: Shrinkage factors of the score that are compared: functions of slope, standard error and p-value.
-SHRINKAGE = {
+SHRINKAGE: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
     "GEH alone": lambda slope, se, p: np.ones_like(slope),
     "clipped slope": lambda slope, se, p: np.clip(slope, 0, 1),
     "slope, prior N(0.5, 0.25)": lambda slope, se, p: np.clip((2 + slope / se**2) / (4 + 1 / se**2), 0, 1),
@@ -88,5 +88,11 @@ class Average(NamedTuple):
 
 def averages(table: pd.DataFrame, column: str) -> dict[str, Average]:
     """Return the average of a column for each scenario that has any, in the order of the table."""
-    grouped = table.dropna(subset=[column]).groupby("scenario", sort=False)[column]
-    return {str(name): Average(float(values.mean()), float(values.sem())) for name, values in grouped}
+    known = table.dropna(subset=[column])
+    columns = {
+        name: known.loc[known["scenario"] == name, column].to_numpy(float) for name in known["scenario"].unique()
+    }
+    return {
+        str(name): Average(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
+        for name, values in columns.items()
+    }
