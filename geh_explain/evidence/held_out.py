@@ -34,7 +34,7 @@ from geh_explain.posterior.protocols import fixed
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.evidence import Evidence, TrueScoreEstimates
-from geh_explain.statistics.slope_test import NO_DIRECTION, Slope, project_off, slope_test
+from geh_explain.statistics.slopes import NO_DIRECTION, Slope, project_off, slope_test
 
 #: Functions of pairs are held for at most this many rows times pairs at once (1 GB).
 _MAX_NUMBERS = 2**26

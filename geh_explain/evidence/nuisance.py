@@ -24,7 +24,7 @@ from numpy.polynomial import legendre
 
 from geh_explain._types import Floats
 from geh_explain.errors import GEHValueError
-from geh_explain.statistics.slope_test import orthonormal
+from geh_explain.statistics.slopes import orthonormal
 
 #: Nuisance columns may be this share of the rows; with more of them the test is not reliable.
 MAX_COLUMN_SHARE = 0.3

@@ -26,7 +26,7 @@ from numpy.polynomial import legendre
 
 from geh_explain._types import Floats
 from geh_explain.evidence.explained import Explained
-from geh_explain.statistics.slope_test import project_off
+from geh_explain.statistics.slopes import project_off
 
 #: Degree of the polynomials of both units.
 _DEGREE = 3

@@ -108,7 +108,7 @@ class Interactions(ResultOutput):
         >>> result = explainer.explain(torch.rand(20, 2), groups=1, progress=False)
         >>> evidence = geh.Evidence(np.array([0.8]), np.array([0.1]), np.array([1e-9]), n_rows=500)
         >>> result.with_evidence(evidence).table()[["supported", "significant"]].round(2).values.tolist()
-        [[0.8, True]]
+        [[1.0, True]]
         """
         parts = self._draws, self.labels, self.names, self.group_names, self.record, self.settings
         return Interactions(*parts, evidence)

@@ -261,7 +261,7 @@ def test_classes_of_another_model_and_classes_that_are_absent_raise():
 
 def test_backgrounds_of_each_row_s_own_would_inflate_the_test():
     """The offset must be a function of x without i plus one without j: the same background values for all rows."""
-    from geh_explain.statistics.slope_test import slope_test
+    from geh_explain.statistics.slopes import slope_test
 
     def rejections(own_background):
         """Count rejections at 5 % where labels have no interaction, with the local interaction as direction."""

@@ -27,15 +27,15 @@ def evidence(slope: list[float], p_value: list[float]) -> geh.Evidence:
 
 
 def test_labels_decide_where_there_are_labels() -> None:
-    result = by_hand().with_evidence(evidence([0.25, 1.5, -0.5], [0.01, 0.001, 0.9]))
+    result = by_hand().with_evidence(evidence([0.25, 1.5, -0.5], [0.75, 0.001, 0.9]))
     table = result.table()
     assert table.columns.tolist() == [*SCORE, "supported", "slope", "slope_se", "p_value", "significant"]
-    # Supported: slope, clipped to [0, 1], times GEH: 0.25 * 4, 1 * 2 and 0 * 1.
-    assert table["supported"].tolist() == pytest.approx([2.0, 1.0, 0.0])
+    # Supported: 1 - p times GEH: 0.999 * 2, 0.25 * 4 and 0.1 * 1.
+    assert table["supported"].tolist() == pytest.approx([1.998, 1.0, 0.1])
     assert table["mean"].tolist() == pytest.approx([2.0, 4.0, 1.0])
     assert table["slope"].tolist() == [1.5, 0.25, -0.5]
-    assert table["significant"].tolist() == [True, True, False]
-    assert result.table(fdr=0.005)["significant"].tolist() == [True, False, False]
+    assert table["significant"].tolist() == [True, False, False]
+    assert result.table(fdr=0.001)["significant"].tolist() == [False, False, False]
     assert result.table("geh")["mean"].tolist() == pytest.approx([4.0, 2.0, 1.0])
     assert result.table("geh").columns.tolist() == table.columns.tolist()
     # AEH of the first pair: 0.75 * 4 - 0.25 * 4.
@@ -43,14 +43,16 @@ def test_labels_decide_where_there_are_labels() -> None:
 
 
 def test_pairs_that_were_not_tested_come_last_and_are_not_significant() -> None:
-    tied = by_hand().with_evidence(evidence([np.nan, -0.5, -0.1], [np.nan, 0.9, 0.04]))
+    tied = by_hand().with_evidence(evidence([np.nan, -0.5, -0.1], [np.nan, 1.0, 1.0]))
     table = tied.table()
     # Both tested pairs have a supported score of 0 and are in the order of their means.
     assert table["unit_i"].str.cat(table["unit_j"]).tolist() == ["ac", "bc", "ab"]
     assert table["supported"].tolist()[:2] == [0, 0]
     assert table[["supported", "p_value"]].isna().iloc[2].all()
-    # 0.04 is no discovery among two tests at 5 %, and would be one alone.
     assert table["significant"].tolist() == [False, False, False]
+    # 0.04 is no discovery among two tests at 5 %, and would be one alone.
+    two = by_hand().with_evidence(evidence([np.nan, 0.1, 0.1], [np.nan, 0.9, 0.04]))
+    assert not two.table()["significant"].any()
     alone = by_hand().with_evidence(evidence([np.nan, np.nan, 0.1], [np.nan, np.nan, 0.04]))
     assert alone.table()["significant"].tolist() == [True, False, False]
     assert tied.ranking().top(3) == [("a", "c"), ("b", "c"), ("a", "b")]
