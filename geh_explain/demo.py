@@ -179,10 +179,13 @@ def friedman(seed: int = 0, progress: bool = True) -> tuple[nn.Sequential, Tenso
 
 
 def explain_friedman(seed: int, progress: bool) -> Demonstration:
-    """Explain a network trained on Friedman's function; the note compares its strongest pair with the truth."""
+    """Explain a network trained on Friedman's function; the note compares its strongest pair with the truth.
+
+    The rows that are explained are test rows, so that their labels are evidence.
+    """
     net, x, y = friedman(seed, progress)
     explainer = GEHExplainer(net)
-    result = explainer.explain(x, draws=100, seed=seed, progress=progress)
+    result = explainer.explain(x, draws=100, seed=seed, evidence=(x, y), progress=progress)
     surfaces = [explainer.surface(x, pair=(i, j), result=result, progress=progress) for i, j in result.ranking().top(3)]
     with torch.no_grad():
         error = float((net(x) - y).pow(2).mean().sqrt())

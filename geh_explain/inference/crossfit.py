@@ -183,6 +183,20 @@ def crossfit_test(
         other data or settings.
     GEHRuntimeError
         If ``fit`` or the test fails in a fold; it names the fold. Other folds are kept in ``checkpoint``.
+
+    Examples
+    --------
+    >>> import numpy as np, torch, geh_explain as geh
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.uniform(-1, 1, (1000, 3))
+    >>> y = X[:, 0] * X[:, 1] + X[:, 2] + 0.3 * generator.normal(size=1000)
+    >>> def fit(X, y):
+    ...     first, second = np.linalg.lstsq(np.column_stack([X[:, 0] * X[:, 1], X[:, 0] * X[:, 2]]), y, rcond=None)[0]
+    ...     return lambda x: first * x[:, 0] * x[:, 1] + second * x[:, 0] * x[:, 2]
+    >>> point = geh.posterior.PointEstimate()
+    >>> test = geh.inference.crossfit_test(fit, X, y, folds=3, explainer={"posterior": point}, progress=False)
+    >>> test.table()[["unit_i", "unit_j", "significant"]].values.tolist()[0]
+    ['x0', 'x1', True]
     """
     check_rate(fdr)
     check_fit(fit)
@@ -244,9 +258,7 @@ class FoldTests:
     def held_out(self, model: Any, X: Any, y: Any) -> Evidence:
         """Return the held-out test of one network."""
         options = {"seed": self.seed, "progress": False, **self.test}
-        explainer: Any = GEHExplainer(model, **self.explainer)
-        evidence: Evidence = explainer.test_pairs(X, y, self.target, **options)
-        return evidence
+        return GEHExplainer(model, **self.explainer).test_pairs(X, y, self.target, **options)
 
 
 def _assign_folds(folds: Any, n_rows: int, codes: Ints | None, seed: int) -> Ints:

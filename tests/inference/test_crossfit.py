@@ -241,3 +241,36 @@ def test_the_table_and_the_words():
 def test_wrong_arguments_are_refused(options, words):
     with pytest.raises(geh.GEHError, match=words):
         quiet(**options)
+
+
+def test_folds_must_not_be_pooled_as_if_they_were_independent():
+    """Networks of different folds share training rows: their z-scores correlate where nothing interacts.
+
+    The folds' networks are products with a fitted coefficient, and labels are noise, so that the true level is known.
+    """
+    repetitions, folds, rows = 3000, 5, 100
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(repetitions, folds, rows))  # the product of two features
+    noise = generator.normal(size=x.shape)
+    moments = (x * noise).sum(axis=2)
+    coefficients = moments.sum(axis=1, keepdims=True) - moments  # of a fit to all folds but one, up to a factor > 0
+    z = np.sign(coefficients) * moments / np.sqrt((x**2).sum(axis=2))
+    pooled = norm.sf(z.sum(axis=1) / np.sqrt(folds))
+    combined = cauchy_combination(norm.sf(z).T)
+    assert np.mean(pooled < 0.05) > 0.065
+    assert 0.035 < np.mean(combined < 0.05) < 0.062
+
+
+def test_the_held_out_test_of_each_fold_is_that_of_the_explainer():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(900, 3)).astype(np.float32)
+    y = X[:, 0] * X[:, 1] + generator.normal(size=900)
+    point = {"posterior": geh.posterior.PointEstimate()}
+    test = crossfit_test(regression, X, y, folds=3, explainer=point, seed=1, progress=False)
+    assert test.p_value[0] < 1e-6
+    fold_of = np.empty(900, dtype=int)
+    fold_of[np.random.default_rng(1).permutation(900)] = np.arange(900) % 3
+    network = regression(X[fold_of != 0], y[fold_of != 0])
+    explainer = GEHExplainer(network, posterior=geh.posterior.PointEstimate())
+    first = explainer.test_pairs(X[fold_of == 0], y[fold_of == 0], seed=1, progress=False)
+    assert test.folds[0].p_value == pytest.approx(first.p_value)
