@@ -35,11 +35,12 @@ def write(store: Store, size: experiment.Size, docs: Path) -> Iterator[str]:
     from studies.decisions import figures, page, summary
 
     tasks = [list(task) for task in experiment.tasks(size)]
-    data_sets = [data_set for record in store if record["task"] in tasks for data_set in record["data_sets"]]
-    table = summary.tabulate(data_sets)
+    records = [record for record in store if record["task"] in tasks]
+    table = summary.tabulate(data_set for record in records for data_set in record["data_sets"])
+    demonstrations = [record["significant"] for record in records if "significant" in record]
     (docs / "studies").mkdir(parents=True, exist_ok=True)
     table.to_csv(docs / "studies" / "decisions.csv", index=False, float_format="%.5g")
     yield f"figure: {figures.draw_levels(table, docs / 'images' / 'decisions.png')}"
     path = docs / "studies" / "decisions.md"
-    path.write_text(page.build_page(table, size), encoding="utf-8")
+    path.write_text(page.build_page(table, demonstrations, size), encoding="utf-8")
     yield f"page: {path}"

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from geh_explain import posterior
+from geh_explain import demo, posterior
 from geh_explain._types import Floats
 from geh_explain.datasets import simulation
 from geh_explain.errors import GEHWarning
@@ -31,28 +31,36 @@ _GROUPS = 11
 _MAX_PAIRS = 100
 
 
+#: Name of the tasks that run the demonstration of the package.
+DEMONSTRATION = "demonstration"
+
+
 @dataclass(frozen=True)
 class Size:
-    """Extent of a study: scenarios, data sets of each, and how many of these are fitted together."""
+    """Extent of a study: scenarios, data sets of each, how many are fitted together, and demonstrations."""
 
     scenarios: tuple[str, ...]
     data_sets: int
     block: int
+    demonstrations: int
 
 
-FULL = Size(tuple(SCENARIOS), data_sets=40, block=10)
-QUICK = Size(("S/N 1", "correlation 0.8", "binary"), data_sets=4, block=4)
+FULL = Size(tuple(SCENARIOS), data_sets=40, block=10, demonstrations=20)
+QUICK = Size(("S/N 1", "correlation 0.8", "binary"), data_sets=4, block=4, demonstrations=1)
 
 
 def tasks(size: Size) -> list[tuple[Any, ...]]:
-    """Return one task per block: scenario, first seed, number of data sets."""
+    """Return one task per block: scenario, first seed, number of data sets; then one per demonstration."""
     starts = range(0, size.data_sets, size.block)
-    return [(name, FIRST_SEED + start, size.block) for name in size.scenarios for start in starts]
+    blocks = [(name, FIRST_SEED + start, size.block) for name in size.scenarios for start in starts]
+    return [*blocks, *((DEMONSTRATION, FIRST_SEED + number, 1) for number in range(size.demonstrations))]
 
 
 def run(task: tuple[Any, ...]) -> Record:
     """Analyse a block of data sets, and return their records."""
     name, first_seed, count = task
+    if name == DEMONSTRATION:
+        return {"data_sets": [], "significant": _demonstrate(first_seed)}
     scenario = SCENARIOS[name]
     # The scenarios' own number keeps their data apart.
     number = list(SCENARIOS).index(name)
@@ -67,6 +75,12 @@ def run(task: tuple[Any, ...]) -> Record:
             for k, (model, sample) in enumerate(zip(models, samples, strict=True))
         ]
     return {"data_sets": data_sets}
+
+
+def _demonstrate(seed: int) -> list[list[str]]:
+    """Return the significant pairs of the demonstration on Friedman's function, with another seed."""
+    table = demo.explain_friedman(seed, progress=False).result.table()
+    return [list(pair) for pair in table.loc[table["significant"], ["unit_i", "unit_j"]].to_numpy().tolist()]
 
 
 def _fit(scenario: Scenario, samples: list[Sample], seed: int) -> list[Any]:
