@@ -34,8 +34,6 @@ from geh_explain.run.setup import ModelSetup
 
 #: How many draws decide on the number of groups: the mean score needs far fewer than its spread.
 PILOT_DRAWS = 20
-#: How many draws are used to measure the spread of local interactions over points: their mean needs no more.
-POINT_DRAWS = 4
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,6 @@ class RunPlan:
         Groups of the points. With a ``tree`` their number is open, and ``grouping`` has the finest ones.
     pilot_draws
         How many draws decide on the number of groups, if it is open.
-    point_draws
-        How many draws, the first ones, are used to measure the spread over points.
     factors
         What the units are multiplied by (D,).
     smoothed
@@ -86,7 +82,6 @@ class RunPlan:
     grouping: Grouping
     tree: GroupTree | None
     pilot_draws: int
-    point_draws: int
     factors: Floats
     smoothed: dict[str, Any] | None
     budget: int
@@ -148,8 +143,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
     factors = check_scale(options.scale, cut) if profile.moments is None else profile.moments.std
     assert factors is not None
     # Pilot draws are held for the finest groups, with some copies, in a quarter of the memory.
-    room = budget // (4 * 8 * _n_pairs(cut) * len(grouping.names))
-    pilot = max(1, min(PILOT_DRAWS, room))
+    pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * _n_pairs(cut) * len(grouping.names))))
     # Each member of an ensemble has kinked calls of its own.
     own_kinks = engine.run.engine.differentiates and getattr(posterior, "inputs_only", False)
     return RunPlan(
@@ -165,8 +159,6 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
         grouping=grouping,
         tree=groups.tree if options.groups_are_chosen else None,
         pilot_draws=options.pilot_draws or pilot,
-        # Each takes one or two arrays more.
-        point_draws=max(1, min(POINT_DRAWS, room // 4)),
         factors=factors,
         smoothed=None if engine.smoothing is None else profile.change.summary(engine.smoothing),
         budget=budget,

@@ -71,6 +71,7 @@ def test_moments_are_saved_and_loaded(tmp_path):
     for measure in ("geh", "aeh", "eah"):
         np.testing.assert_array_equal(again.scores(measure).mean, result.scores(measure).mean)
         np.testing.assert_array_equal(again.scores(measure).std, result.scores(measure).std)
+    np.testing.assert_array_equal(again.point_errors, result.point_errors)
     assert again.regions(0, 1).equals(result.regions(0, 1))
     assert again.settings == result.settings
 
