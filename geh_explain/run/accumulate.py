@@ -54,7 +54,7 @@ class DrawAccumulator:
         self._variance: list[Floats] = []
         self._slopes: list[Floats] = []
         #: Spread over points, and sums (total, squares, counts) of the draws that wait for the number of groups.
-        self._spread = PointSpread()
+        self._point_spread = PointSpread()
         self._point_sums: list[tuple[Floats, Floats, Floats]] = []
 
     def next_stop(self) -> int:
@@ -103,14 +103,14 @@ class DrawAccumulator:
         self._slopes = [tree.merge(slopes, self.choice.chosen) for slopes in self._slopes]
         while self._point_sums:
             total, squares, counts = (tree.merge(part, self.choice.chosen) for part in self._point_sums.pop(0))
-            self._spread.add(total, squares, counts)
+            self._point_spread.add(total, squares, counts)
         self.grouping = from_tree(tree, self.grouping.labels, self.choice.chosen)
         trim_heap()
 
     def _fold(self) -> None:
-        """Reduce the draws to their moments, if all of them would not fit into memory."""
+        """Add sums of squares to the spread, and reduce draws to moments if all of them would not fit into memory."""
         while self._point_sums:
-            self._spread.add(*self._point_sums.pop(0))
+            self._point_spread.add(*self._point_sums.pop(0))
         if self.moments is None and self.expected * self._signed[0].nbytes > self._max_bytes:
             self.moments = DrawMoments()
         while self.moments is not None and self._signed:
@@ -127,10 +127,10 @@ class DrawAccumulator:
 
         The sums are released: it can be called once.
         """
-        errors = self._spread.errors(self.grouping.sizes)
+        draws = self._take_means(len(self._signed)) if self.moments is None else self.moments
+        errors = self._point_spread.errors(self.grouping.sizes)
         if errors is not None:
             errors *= np.abs(self._pair_factors())
-        draws = self._take_means(len(self._signed)) if self.moments is None else self.moments
         return replace(draws, point_errors=errors)
 
     def spread(self) -> tuple[float, float]:

@@ -25,8 +25,6 @@ from geh_explain.run.plan import RunPlan
 
 #: Freed memory is returned to the system after this many seconds.
 _TRIM_SECONDS = 1.0
-#: How many draws, the first ones, measure the variance of local interactions over points: its mean needs no more.
-_POINT_DRAWS = 4
 
 
 @dataclass(frozen=True)
@@ -206,7 +204,7 @@ class _DrawLoop:
     def _sums(self, part: slice, start: int, draws: int = 1) -> GroupSums:
         """Return the sums over a part of the points, of draw number ``start`` or of several draws from it on."""
         plan, grouping = self.plan, self.accumulator.grouping
-        squared = max(0, min(draws, _POINT_DRAWS - start))
+        squared = max(0, min(draws, plan.point_draws - start))
         sums = GroupSums.zeros(len(grouping.names), plan.cut.n_units, draws, squared)
         for rows in plan.points.batches():
             shared = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]

@@ -40,24 +40,33 @@ def test_errors_do_not_depend_on_the_batch_size(batch_size):
     np.testing.assert_allclose(other.point_errors, one.point_errors, rtol=1e-8)
 
 
-@pytest.mark.parametrize("memory", [None, 1e-4], ids=["draws kept", "moments"])
+@pytest.mark.parametrize("memory", [None, 2e-4], ids=["draws kept", "moments"])
 def test_errors_are_scaled_as_the_interactions_are(memory):
     net, x = mlp(30, 8, 1, dropout=0.3), random_points(40, 30)
     factors = np.linspace(-2, 3, 30)
     plain, scaled = (explain_draws(net, x, groups=3, draws=12, memory=memory, scale=scale) for scale in (None, factors))
+    assert plain.settings["draws_kept"] == (memory is None)
     i, j = np.triu_indices(30, 1)
     np.testing.assert_allclose(scaled.point_errors, plain.point_errors * np.abs(factors[i] * factors[j]), rtol=1e-9)
 
 
-@pytest.mark.parametrize("groups", [3, "auto"])
 @pytest.mark.parametrize("eah_points", [None, 30], ids=["all points", "a sample"])
-def test_errors_are_the_same_where_only_moments_are_kept(groups, eah_points):
+def test_errors_are_the_same_where_only_moments_are_kept(eah_points):
     net, x = mlp(30, 8, 1, dropout=0.3), random_points(40, 30)
-    options = {"draws": 12, "eah_points": eah_points}
-    streamed = explain_draws(net, x, groups=groups, memory=1e-4, **options)
-    kept = explain_draws(net, x, groups=streamed.labels, **options)
+    options = {"draws": 12, "groups": 3, "eah_points": eah_points}
+    kept, streamed = (explain_draws(net, x, memory=memory, **options) for memory in (None, 2e-4))
     assert (kept.settings["draws_kept"], streamed.settings["draws_kept"]) == (True, False)
     np.testing.assert_allclose(streamed.point_errors, kept.point_errors, rtol=1e-8)
+
+
+def test_fewer_draws_measure_errors_where_memory_is_short_and_none_where_it_is_very_short():
+    net, x = mlp(30, 8, 1, dropout=0.3), random_points(40, 30)
+    tight = explain_draws(net, x, groups="auto", draws=12, memory=3e-4)
+    assert not tight.settings["draws_kept"]
+    assert len(tight.group_names) < 6  # merged
+    first = explain_draws(net, x, groups=tight.labels, draws=1)
+    np.testing.assert_allclose(tight.point_errors, first.point_errors, rtol=1e-8)
+    assert explain_draws(net, x, groups=3, draws=12, memory=1.2e-4).point_errors is None
 
 
 def test_groups_of_one_point_have_no_error():
