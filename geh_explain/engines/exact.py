@@ -104,6 +104,7 @@ class ExactRun(EngineRun):
         t, gradient, slopes = _gradient(self.cut, rows)
         sums.add_slopes(slopes, members)
         if gradient is None:
+            sums.visit(members)
             return
         pair = 0
         last = self.cut.n_units - 1

@@ -144,6 +144,8 @@ class SteinRun(EngineRun):
         sums.signed += (members @ mean).cpu()
         # E[mean^2] exceeds the squared interaction by the variance of the mean.
         sums.absolute += (mean**2 - variance).clamp_min(0).sqrt().sum(dim=0).cpu()
+        # Not corrected: the variance over points then contains that of the noise, as the error of a group's mean does.
+        sums.add_squares(0, mean[None], members)
         signed_variance = (members @ variance).cpu()[None]
         sums.variance = signed_variance if sums.variance is None else sums.variance + signed_variance
 

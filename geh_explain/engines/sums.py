@@ -9,6 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+#: Names of the arrays of GroupSums. Their first dimension are draws; those over parts of the points add up.
+ARRAYS = ("signed", "absolute", "variance", "slopes", "squares", "counts", "visited")
+
 
 @dataclass
 class GroupSums:
@@ -16,10 +19,12 @@ class GroupSums:
 
     With H the local Hessian at a point, M groups and P = D (D - 1) / 2 pairs i < j in row-major order::
 
-        signed[b, m, p] = sum over the points of group m of H_p,    absolute[b, p] = sum over all points of |H_p|.
+        signed[b, m, p] = sum over the points of group m of H_p,    absolute[b, p] = sum over all points of |H_p|,
+        squares[b, m, p] = sum over the points of group m of H_p^2.
 
-    Divided by the number of points they give AEH, GEH and EAH; an array of all local Hessians is never needed. Double
-    precision, whatever the model's, makes the sums independent of the size of chunks up to rounding.
+    Divided by the number of points the first two give AEH, GEH and EAH; an array of all local Hessians is never needed.
+    The third gives the variance of H_p over the points of a group, and by it the sampling error of the group's mean.
+    Double precision, whatever the model's, makes the sums independent of the size of chunks up to rounding.
 
     B draws are computed at once where rows are repeated: all rows under the first draw, then all under the second, and
     so on.
@@ -36,14 +41,23 @@ class GroupSums:
         Sums (B, M, D) of first derivatives, from which main effects are computed; None where the engine has none.
     skipped
         Number of points per draw that ``absolute`` leaves out.
+    squares
+        Sums (S, M, P) of the squared interactions over the points that ``absolute`` visits, of the first S <= B draws:
+        the variance over points does not need all draws. None for S = 0.
+    counts
+        Number of points (S, M) of each group in ``squares``. 0 where an engine adds to ``signed`` without :meth:`add`,
+        so that nothing is known of the variance.
+    visited
+        Sums (S, M, P) of the interactions over the points in ``squares``, where these are a sample of the points; None
+        where they are all, so that ``signed`` has these sums.
 
     Examples
     --------
     >>> import torch
     >>> sums = GroupSums.zeros(groups=2, units=2)
     >>> sums.add(0, torch.tensor([[1.0], [-3.0]]), torch.eye(2, dtype=torch.double))  # one point in each group
-    >>> sums.signed.flatten().tolist(), sums.absolute.flatten().tolist()
-    ([1.0, -3.0], [4.0])
+    >>> sums.signed.flatten().tolist(), sums.absolute.flatten().tolist(), sums.squares.flatten().tolist()
+    ([1.0, -3.0], [4.0], [1.0, 9.0])
     """
 
     signed: Tensor
@@ -51,12 +65,23 @@ class GroupSums:
     variance: Tensor | None = None
     slopes: Tensor | None = None
     skipped: int = 0
+    squares: Tensor | None = None
+    counts: Tensor | None = None
+    visited: Tensor | None = None
 
     @classmethod
-    def zeros(cls, groups: int, units: int, draws: int = 1) -> GroupSums:
-        """Return sums of no points yet, for M groups, D units and B draws."""
+    def zeros(cls, groups: int, units: int, draws: int = 1, squared: int | None = None) -> GroupSums:
+        """Return sums of no points yet, for M groups, D units and B draws.
+
+        ``squared`` is the number S of draws with sums of squares; None for all of them.
+        """
         pairs = units * (units - 1) // 2
-        return cls(torch.zeros(draws, groups, pairs, dtype=torch.double), torch.zeros(draws, pairs, dtype=torch.double))
+        squared = draws if squared is None else squared
+        sums = cls(torch.zeros(draws, groups, pairs, dtype=torch.double), torch.zeros(draws, pairs, dtype=torch.double))
+        if squared:
+            sums.squares = torch.zeros(squared, groups, pairs, dtype=torch.double)
+            sums.counts = torch.zeros(squared, groups, dtype=torch.double)
+        return sums
 
     def add(self, start: int, local: Tensor, members: Tensor) -> None:
         """Add the local interactions of further points.
@@ -75,6 +100,33 @@ class GroupSums:
         stop = start + local.shape[2]
         self.signed[:, :, start:stop] += (members @ local).cpu()
         self.absolute[:, start:stop] += local.abs().sum(dim=1).cpu()
+        self.add_squares(start, local, members)
+
+    def add_squares(self, start: int, local: Tensor, members: Tensor) -> None:
+        """Add the squares of local interactions (B, n, w), see :meth:`add`, which calls this.
+
+        The points are counted with their first pair.
+        """
+        for sums, power in ((self.squares, 2), (self.visited, 1)):
+            if sums is not None:
+                total = local.new_zeros(len(sums), len(members), local.shape[2])
+                add_by_group(total, local[: len(sums)] ** power, members)
+                sums[:, :, start : start + local.shape[2]] += total.cpu()
+        if start == 0:
+            self.visit(members)
+
+    def visit(self, members: Tensor) -> None:
+        """Count points with group membership ``members`` (M, n) as those of ``squares``.
+
+        :meth:`add` does so. An engine calls it for points whose local interactions are all 0 and are not added.
+        """
+        if self.counts is not None:
+            self.counts += members.sum(dim=1).cpu()
+
+    def visit_sample(self) -> None:
+        """Prepare for squares of a sample of the points: the sums over this sample go to ``visited``."""
+        if self.squares is not None and self.visited is None:
+            self.visited = torch.zeros_like(self.squares)
 
     def add_slopes(self, slopes: Tensor, members: Tensor) -> None:
         """Add first derivatives (B * n, D) of further points; ``members`` (M, n) as in :meth:`add`."""
@@ -86,3 +138,21 @@ class GroupSums:
         """Return the group membership (M, n) of n points with ``labels`` (n,): 1 where a point is in a group."""
         groups = torch.as_tensor(labels, device=device)
         return torch.nn.functional.one_hot(groups, self.signed.shape[1]).T.double()
+
+
+def add_by_group(total: Tensor, values: Tensor, members: Tensor) -> None:
+    """Add ``values`` (..., n, w) of n points to the sums ``total`` (..., M, w) of their groups, in place.
+
+    ``members`` (M, n) is the one-hot group membership of the points.
+
+    >>> total = torch.zeros(2, 1)
+    >>> add_by_group(total, torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]))
+    >>> total.tolist()
+    [[5.0], [2.0]]
+    """
+    if total.device.type == "cpu":
+        # A product with ``members`` would cost M multiplications per number, all but one of them by 0.
+        total.index_add_(-2, members.argmax(dim=0), values)
+    else:
+        # Elsewhere index_add_() adds in an order that differs from call to call.
+        total += members.to(values.dtype) @ values

@@ -16,6 +16,8 @@ Members of the archive, with K draws, M groups, P pairs, D units and N points:
     Instead of them, K and the moments of :class:`~geh_explain.scores.draws.DrawMoments`, if draws were not kept.
 ``evidence_slope``, ``evidence_slope_se``, ``evidence_p_value``
     The arrays of :class:`~geh_explain.scores.evidence.Evidence`, if there is any; see ``evidence_files``.
+``point_errors``
+    Standard errors (M, P) of group means over the choice of points, where there are any; NaN where not known.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import IO, Any, Union, get_args, get_origin, get_type_hints
@@ -95,6 +97,8 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
     text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     arrays = {"about": text, "labels": stored.labels, **_to_arrays(stored.draws)}
     arrays |= evidence_to_arrays(stored.evidence)
+    if stored.draws.point_errors is not None:
+        arrays["point_errors"] = stored.draws.point_errors
     np.savez_compressed(path, **arrays)
     if _expands_too_much(sum(array.nbytes for array in arrays.values()), path.stat().st_size):
         # Scores that are mostly 0 compress so well that reading would refuse the file as a decompression bomb.
@@ -110,8 +114,8 @@ def read_result(path: str | os.PathLike[str]) -> StoredResult:
         with open(path, "rb") as file:
             _check_size(file)
             with np.load(file, allow_pickle=False) as archive:
-                expected = ("labels", "about", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS, *_EVIDENCE)
-                arrays = {name: archive[name] for name in expected if name in archive}
+                expected = ("labels", "about", "point_errors", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS)
+                arrays = {name: archive[name] for name in (*expected, *_EVIDENCE) if name in archive}
         about = json.loads(arrays.pop("about").tobytes().decode())
         return _parse(about, **arrays)
     except Exception as error:  # zip, zlib, numpy and JSON raise various exceptions on damaged data
@@ -161,7 +165,7 @@ def _to_arrays(draws: Draws | DrawMoments) -> dict[str, Any]:
     }
 
 
-def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
+def _parse(about: Any, labels: Any, point_errors: Any = None, **arrays: Any) -> StoredResult:
     """Return the parts of a file, after checking that they are valid and belong together."""
     if not isinstance(about, dict) or about.get("format") != _FORMAT:
         raise ValueError(f"its format is not {_FORMAT!r}")
@@ -172,7 +176,9 @@ def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
     of_evidence = {name: arrays.pop(name) for name in _EVIDENCE if name in arrays}
     evidence = parse_evidence(about.get("evidence"), of_evidence, len(names) * (len(names) - 1) // 2)
     parse_draws = _parse_draws if "signed" in arrays else _parse_moments
-    draws = parse_draws(len(group_names), len(names), **arrays)
+    draws = replace(parse_draws(len(group_names), len(names), **arrays), point_errors=point_errors)
+    if point_errors is not None:
+        _check_point_errors(point_errors, (len(group_names), len(names) * (len(names) - 1) // 2))
     if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
         raise ValueError("its labels are malformed")
     if labels.min() < 0 or labels.max() >= len(group_names):
@@ -263,10 +269,19 @@ def _parse_moments(groups: int, units: int, count: Any, **arrays: Any) -> DrawMo
             raise ValueError("its arrays do not fit together")
         if not _is_finite(array) or (name != "signed_mean" and not (array >= 0).all()):
             raise ValueError("its scores are not finite, or negative where they cannot be")
-    moments = {
-        name: Moments(int(count), arrays[f"{name}_mean"], arrays[f"{name}_squares"]) for name in (*MEASURES, "signed")
-    }
-    return DrawMoments(**moments, slopes=Moments(int(count), *slopes) if slopes else Moments())
+    geh, aeh, eah, signed = (
+        Moments(int(count), arrays[f"{name}_mean"], arrays[f"{name}_squares"]) for name in (*MEASURES, "signed")
+    )
+    return DrawMoments(geh, aeh, eah, signed, Moments(int(count), *slopes) if slopes else Moments())
+
+
+def _check_point_errors(errors: Any, shape: tuple[int, int]) -> None:
+    """Raise unless standard errors have this ``shape`` and are NaN or not negative."""
+    if errors.shape != shape or errors.dtype != np.float64:
+        raise ValueError("its standard errors of points do not fit")
+    known = errors[~np.isnan(errors)]
+    if not (_is_finite(known) and (known >= 0).all()):
+        raise ValueError("its standard errors of points do not fit")
 
 
 def _is_finite(array: Any) -> bool:

@@ -187,6 +187,23 @@ class Interactions(ResultOutput):
         """Standard errors (K, M, P) of ``signed`` where the engine estimates it with noise, else None."""
         return self._draws.noise if isinstance(self._draws, Draws) else None
 
+    @property
+    def point_errors(self) -> Floats | None:
+        """Standard errors (M, P) of group means over the choice of points; None where they were not measured.
+
+        sqrt(variance of h / n) for local interactions h at the n points of a group: how far their mean may lie from
+        that of the population which the points are sampled from. The spread over draws does not contain it. The
+        variance is a mean over the first draws, an upper bound for that of the mean network. It contains the noise of
+        Stein's engine, and is measured at the same points as EAH; NaN for groups with fewer than two of them.
+
+        >>> import torch, geh_explain as geh
+        >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] ** 2, posterior=geh.posterior.PointEstimate())
+        >>> x = torch.tensor([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]])  # local interactions 2, 4, 6: variance 4
+        >>> explainer.explain(x, groups=1, progress=False).point_errors.round(4).tolist()
+        [[1.1547]]
+        """
+        return self._draws.point_errors
+
     @cached_property
     def signed_means(self) -> tuple[Floats, Floats]:
         """Mean and standard deviation over draws of each group's mean interaction, both (M, P)."""

@@ -14,6 +14,7 @@ from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.number import GroupChoice, choose_group_number, scores_by_group_number
 from geh_explain.run.plan import RunPlan
 from geh_explain.scores.draws import DrawMoments, Draws
+from geh_explain.scores.point_spread import PointSpread
 
 #: Pairs that are processed at a time where there are very many.
 _PAIRS_AT_ONCE = 65536
@@ -52,6 +53,9 @@ class DrawAccumulator:
         self._absolute: list[Floats] = []
         self._variance: list[Floats] = []
         self._slopes: list[Floats] = []
+        #: Spread over points, and sums (total, squares, counts) of the draws that wait for the number of groups.
+        self._point_spread = PointSpread()
+        self._point_sums: list[tuple[Floats, Floats, Floats]] = []
 
     def next_stop(self) -> int:
         """Return up to which draw the groups stay as they are: the pilot draws decide on their number."""
@@ -72,6 +76,9 @@ class DrawAccumulator:
                 self._variance.append(sums.variance[draw].numpy())
             if sums.slopes is not None:
                 self._slopes.append(sums.slopes[draw].numpy())
+            if sums.squares is not None and sums.counts is not None and draw < len(sums.squares):
+                total = sums.signed if sums.visited is None else sums.visited
+                self._point_sums.append((total[draw].numpy(), sums.squares[draw].numpy(), sums.counts[draw].numpy()))
             if self.n_draws == self._pilot_draws:
                 self.choose_group_number()
         if self._tree is None:
@@ -94,11 +101,16 @@ class DrawAccumulator:
         self._signed = [tree.merge(signed, self.choice.chosen) for signed in self._signed]
         self._variance = [tree.merge(variance, self.choice.chosen) for variance in self._variance]
         self._slopes = [tree.merge(slopes, self.choice.chosen) for slopes in self._slopes]
+        while self._point_sums:
+            total, squares, counts = (tree.merge(part, self.choice.chosen) for part in self._point_sums.pop(0))
+            self._point_spread.add(total, squares, counts)
         self.grouping = from_tree(tree, self.grouping.labels, self.choice.chosen)
         trim_heap()
 
     def _fold(self) -> None:
-        """Reduce the draws to their moments, if all of them would not fit into memory."""
+        """Add sums of squares to the spread, and reduce draws to moments if all of them would not fit into memory."""
+        while self._point_sums:
+            self._point_spread.add(*self._point_sums.pop(0))
         if self.moments is None and self.expected * self._signed[0].nbytes > self._max_bytes:
             self.moments = DrawMoments()
         while self.moments is not None and self._signed:
@@ -115,7 +127,11 @@ class DrawAccumulator:
 
         The sums are released: it can be called once.
         """
-        return self._take_means(len(self._signed)) if self.moments is None else self.moments
+        draws = self._take_means(len(self._signed)) if self.moments is None else self.moments
+        errors = self._point_spread.errors(self.grouping.sizes)
+        if errors is not None:
+            errors *= np.abs(self._pair_factors())
+        return replace(draws, point_errors=errors)
 
     def spread(self) -> tuple[float, float]:
         """Return the largest mean absolute interaction, and its largest difference between draws."""

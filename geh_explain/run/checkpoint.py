@@ -17,13 +17,11 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from geh_explain.engines.sums import GroupSums
+from geh_explain.engines.sums import ARRAYS, GroupSums
 from geh_explain.errors import GEHValueError, warn
 
 #: Name of the file that identifies the run.
 _IDENTITY_FILE = "run.json"
-#: Arrays of a file, as attributes of GroupSums.
-_PARTS = ("signed", "absolute", "variance", "slopes")
 
 
 class Checkpoint:
@@ -92,7 +90,7 @@ class Checkpoint:
 
     def store(self, start: int, sums: GroupSums) -> None:
         """Store the sums of the draws from number ``start`` on; a kill leaves all of them, or none."""
-        arrays = {name: part.numpy() for name in _PARTS if (part := getattr(sums, name)) is not None}
+        arrays = {name: part.numpy() for name in ARRAYS if (part := getattr(sums, name)) is not None}
         with _write_atomically(self._path(start)) as file:
             np.savez(file, skipped=np.array(sums.skipped), **arrays)
 
@@ -107,7 +105,7 @@ class Checkpoint:
             return None
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-                arrays = {name: torch.from_numpy(stored[name][:max_draws]) for name in _PARTS if name in stored}
+                arrays = {name: torch.from_numpy(stored[name][:max_draws]) for name in ARRAYS if name in stored}
                 sums = GroupSums(**arrays, skipped=int(stored["skipped"]))
             if sums.signed.shape[2:] != (n_units * (n_units - 1) // 2,) or sums.signed.dtype != torch.double:
                 raise ValueError("its arrays do not fit")

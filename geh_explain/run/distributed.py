@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from geh_explain.engines.sums import GroupSums
+from geh_explain.engines.sums import ARRAYS, GroupSums
 from geh_explain.errors import GEHError, GEHRuntimeError, GEHTypeError, GEHValueError
 
 #: How long ranks wait for one another at the start of a call.
@@ -102,28 +102,28 @@ class RankGroup:
             return own
         mine = own if source <= self.rank < source + members else None
         # Only the members know the shapes: they are broadcast before the content, which is one flat tensor.
-        shape, content = torch.zeros(6, dtype=torch.long), torch.zeros(0, dtype=torch.double)
+        shape, content = torch.zeros(len(ARRAYS), 3, dtype=torch.long), torch.zeros(0, dtype=torch.double)
         if mine is not None:
-            units = 0 if mine.slopes is None else mine.slopes.shape[2]
-            shape = torch.tensor([*mine.signed.shape, mine.variance is not None, mine.slopes is not None, units])
-            parts = [part for part in (mine.signed, mine.absolute, mine.variance, mine.slopes) if part is not None]
-            content = torch.cat([*(part.reshape(-1) for part in parts), torch.tensor([float(mine.skipped)]).double()])
+            present = {name: part for name in ARRAYS if (part := getattr(mine, name)) is not None}
+            for row, name in zip(shape, ARRAYS, strict=True):
+                size = present[name].shape if name in present else ()
+                row[: len(size)] = torch.tensor(size)
+            skipped = torch.tensor([float(mine.skipped)]).double()
+            content = torch.cat([*(part.reshape(-1) for part in present.values()), skipped])
         shape = shape.to(_device())
         with _collective():
             dist.broadcast(shape, source)
-            draws, groups, pairs, variance, slopes, units = shape.tolist()
-            signed, main = (draws, groups, pairs), (draws, groups, units)
-            shapes = [signed, (draws, pairs), *[signed] * variance, *[main] * slopes, (1,)]
-            sizes = [math.prod(size) for size in shapes]
+            # A dimension of 0 is one that an array does not have, and the array itself is missing if all are 0.
+            shapes = {name: [n for n in row if n] for name, row in zip(ARRAYS, shape.tolist(), strict=True) if any(row)}
+            sizes = [*(math.prod(size) for size in shapes.values()), 1]
             content = (content if mine is not None else torch.zeros(sum(sizes), dtype=torch.double)).to(_device())
             if members == 1:
                 dist.broadcast(content, source)
             else:
                 dist.all_reduce(content)
-        parts = [part.reshape(size) for part, size in zip(torch.split(content.cpu(), sizes), shapes, strict=True)]
-        skipped = int(parts.pop())
-        slope_sums = parts.pop() if slopes else None
-        return GroupSums(parts[0], parts[1], parts[2] if variance else None, slope_sums, skipped)
+        *parts, skipped = torch.split(content.cpu(), sizes)
+        arrays = {name: part.reshape(size) for (name, size), part in zip(shapes.items(), parts, strict=True)}
+        return GroupSums(**arrays, skipped=int(skipped))
 
     def check_same(self, identity: dict[str, Any]) -> None:
         """Raise on all ranks if they were called with different arguments, data or models."""

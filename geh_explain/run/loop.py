@@ -151,7 +151,7 @@ class _DrawLoop:
         with nullcontext() if plan.member_view is None else plan.cut.viewed(plan.member_view()):
             if plan.member_view is not None:
                 plan.engine.adapt(plan.points.first)
-            current.sums = self._sums(part)
+            current.sums = self._sums(part, number)
 
     def _finish_round(self, current: _Round) -> None:
         """Give all ranks the draws of a round."""
@@ -195,16 +195,17 @@ class _DrawLoop:
                 with plan.posterior.batched(plan.cut.model, numbers, plan.options.seed):
                     plan.engine.begin_draw(seed_of_draw(plan.options.seed, numbers.start))
                     self._first_forward()
-                    current.sums = self._sums(part, len(numbers))
+                    current.sums = self._sums(part, numbers.start, len(numbers))
             members = ranks.size // current.teams
             for index, start in enumerate(starts):
                 self._take(start, ranks.collect(current.sums, index * members, members))
             self._advance()
 
-    def _sums(self, part: slice, draws: int = 1) -> GroupSums:
-        """Return the sums over a part of the points, of one draw or of several at once."""
+    def _sums(self, part: slice, start: int, draws: int = 1) -> GroupSums:
+        """Return the sums over a part of the points, of draw number ``start`` or of several draws from it on."""
         plan, grouping = self.plan, self.accumulator.grouping
-        sums = GroupSums.zeros(len(grouping.names), plan.cut.n_units, draws)
+        squared = max(0, min(draws, plan.point_draws - start))
+        sums = GroupSums.zeros(len(grouping.names), plan.cut.n_units, draws, squared)
         for rows in plan.points.batches():
             shared = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]
             for chunk in shared.split(max(1, plan.engine.chunk_rows(rows) // draws)):

@@ -34,6 +34,8 @@ from geh_explain.run.setup import ModelSetup
 
 #: How many draws decide on the number of groups: the mean score needs far fewer than its spread.
 PILOT_DRAWS = 20
+#: How many draws, the first ones, measure the variance of local interactions over points: its mean needs no more.
+POINT_DRAWS = 4
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class RunPlan:
         Groups of the points. With a ``tree`` their number is open, and ``grouping`` has the finest ones.
     pilot_draws
         How many draws decide on the number of groups, if it is open.
+    point_draws
+        How many draws, the first ones, measure the variance over points; 0 where memory is short.
     factors
         What the units are multiplied by (D,).
     smoothed
@@ -82,6 +86,7 @@ class RunPlan:
     grouping: Grouping
     tree: GroupTree | None
     pilot_draws: int
+    point_draws: int
     factors: Floats
     smoothed: dict[str, Any] | None
     budget: int
@@ -144,6 +149,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
     assert factors is not None
     # Pilot draws are held for the finest groups, with some copies, in a quarter of the memory.
     pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * _n_pairs(cut) * len(grouping.names))))
+    point_draws = _point_draws(budget, _n_pairs(cut), len(grouping.names), options.groups_are_chosen)
     # Each member of an ensemble has kinked calls of its own.
     own_kinks = engine.run.engine.differentiates and getattr(posterior, "inputs_only", False)
     return RunPlan(
@@ -159,6 +165,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
         grouping=grouping,
         tree=groups.tree if options.groups_are_chosen else None,
         pilot_draws=options.pilot_draws or pilot,
+        # Ranks that share a draw add up their sums, so that all of them need the same ones.
+        point_draws=resources.ranks.all_min(point_draws),
         factors=factors,
         smoothed=None if engine.smoothing is None else profile.change.summary(engine.smoothing),
         budget=budget,
@@ -238,6 +246,19 @@ def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPas
     if not run.engine.differentiates:
         return _StartedEngine(run, reason, View(), None)
     return _StartedEngine(run, reason, view, smoothing)
+
+
+def _point_draws(budget: int, n_pairs: int, n_groups: int, merged: bool) -> int:
+    """Return how many draws measure the variance over points, within ``budget`` bytes.
+
+    ``merged`` says whether the number of groups is open, so that sums of squares wait for the merge.
+    """
+    # The rest of a run takes up to 24 numbers per pair, and 8 per pair and group.
+    room = budget // (8 * n_pairs) - 24 - 8 * n_groups
+    if room < 0:
+        return 0
+    # A draw that waits takes up to three arrays: sums, squares, and sums over a sample of the points.
+    return min(POINT_DRAWS, 1 + room // (3 * n_groups)) if merged else POINT_DRAWS
 
 
 def _dropout_left_out(cut: Cut, points: Points, posterior: Posterior) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 ``measures``
     The measures as functions of sums of local interactions, and the order of the pairs.
+``point_spread``
+    Variance of local interactions over points, and the standard errors of group means that follow.
 ``moments``, ``draws``
     What a run leaves: all draws, or their running mean and standard deviation.
 ``pair_scores``, ``main_effects``

@@ -35,12 +35,16 @@ class Draws:
         GEH are corrected for them.
     slopes
         Mean first derivative (K, M, D) of each draw, group and unit; None where the engine computes none.
+    point_errors
+        Standard errors (M, P) of group means over the choice of points, see :class:`PointSpread`; None where they were
+        not measured.
     """
 
     signed: Floats
     absolute: Floats
     noise: Floats | None = None
     slopes: Floats | None = None
+    point_errors: Floats | None = None
 
     def scores(self, measure: str, sizes: NDArray[np.int64]) -> Floats:
         """Return the draws (K, P) of a measure; ``sizes`` (M,) are the numbers of points of the groups."""
@@ -57,7 +61,8 @@ class DrawMoments:
     """Running moments over draws, kept where the draws themselves do not fit into memory.
 
     ``geh``, ``aeh`` and ``eah`` are moments of scores (P,), ``signed`` of group means (M, P) and ``slopes`` of mean
-    first derivatives (M, D). ``slopes`` stays empty where the engine computes none.
+    first derivatives (M, D). ``slopes`` stays empty where the engine computes none. ``point_errors`` (M, P) is that of
+    :class:`Draws`; it is no moment, and set at the end.
     """
 
     geh: Moments = field(default_factory=Moments)
@@ -65,6 +70,7 @@ class DrawMoments:
     eah: Moments = field(default_factory=Moments)
     signed: Moments = field(default_factory=Moments)
     slopes: Moments = field(default_factory=Moments)
+    point_errors: Floats | None = None
 
     def add(self, draws: Draws, sizes: NDArray[np.int64]) -> None:
         """Update with one or more draws; ``sizes`` (M,) are the numbers of points of the groups."""

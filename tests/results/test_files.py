@@ -28,6 +28,11 @@ def saved(result: geh.Interactions, tmp_path: Path) -> Path:
 
 
 def assert_same(one: geh.Interactions, other: geh.Interactions) -> None:
+    assert_same_scores(one, other)
+    np.testing.assert_array_equal(one.point_errors, other.point_errors)
+
+
+def assert_same_scores(one: geh.Interactions, other: geh.Interactions) -> None:
     for name in ("signed", "absolute", "labels"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
         assert getattr(one, name).dtype == getattr(other, name).dtype
@@ -49,6 +54,20 @@ def test_a_single_draw_and_odd_names_survive_saving(tmp_path: Path) -> None:
     names = ["größe \U0001f4d0", "a,b\n\"c'", "<b>"]
     one_draw = explain_weighted([(1.0, 4.0)], names=names)
     assert_same(geh.Interactions.load(one_draw.save(tmp_path / "one.npz")), one_draw)
+
+
+def test_unknown_errors_of_points_survive_saving_and_files_without_any_are_read(
+    result: geh.Interactions, saved: Path, tmp_path: Path
+) -> None:
+    with pytest.warns(geh.GEHWarning):
+        unknown = explain_weighted(groups=["west", "west", "east", "north"])
+    assert np.isnan(unknown.point_errors).any(axis=1).tolist() == [True, True, False]
+    assert_same(geh.Interactions.load(unknown.save(tmp_path / "unknown.npz")), unknown)
+    rewrite(saved, point_errors=None)
+    earlier = geh.Interactions.load(saved)
+    assert earlier.point_errors is None
+    np.testing.assert_array_equal(earlier.signed, result.signed)
+    assert geh.Interactions.load(earlier.save(saved)).point_errors is None
 
 
 def test_a_name_without_the_ending_gets_it(result: geh.Interactions, tmp_path: Path) -> None:
@@ -100,7 +119,8 @@ def test_a_changed_byte_is_refused_or_does_no_harm(result: geh.Interactions, sav
     for place in {*range(0, len(content), 7), *range(directory, len(content))}:
         saved.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
-            assert_same(geh.Interactions.load(saved), result)
+            # An array that a file need not have is missing if its name was changed.
+            assert_same_scores(geh.Interactions.load(saved), result)
         except geh.GEHError:
             continue
         except Exception as error:
@@ -184,6 +204,12 @@ WRONG: dict[str, Callable[[geh.Interactions], dict[str, bytes | None]]] = {
     "not a number": lambda result: {"signed": as_npy(result.signed * np.nan)},
     "infinite scores": lambda result: {"absolute": as_npy(result.absolute + np.inf)},
     "negative absolute values": lambda result: {"absolute": as_npy(-1 - result.absolute)},
+    "errors of fewer groups": lambda result: {"point_errors": as_npy(result.point_errors[:1])},
+    "errors of fewer pairs": lambda result: {"point_errors": as_npy(result.point_errors[:, :2])},
+    "errors in single precision": lambda result: {"point_errors": as_npy(result.point_errors.astype(np.float32))},
+    "negative errors": lambda result: {"point_errors": as_npy(-1 - result.point_errors)},
+    "infinite errors": lambda result: {"point_errors": as_npy(result.point_errors + np.inf)},
+    "words for errors": lambda result: {"point_errors": as_npy(result.point_errors.astype(str))},
     "unknown groups": lambda result: {"labels": as_npy(result.labels + 1)},
     "negative groups": lambda result: {"labels": as_npy(result.labels - 1)},
     "no labels": lambda result: {"labels": as_npy(result.labels[:0])},

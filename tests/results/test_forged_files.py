@@ -122,6 +122,7 @@ def test_a_file_without_a_single_pair_is_refused(units, saved, tmp_path):
         ("draws", "signed", 1.7e308),
         ("draws", "absolute", 1.7e308),
         ("noise", "noise", np.inf),
+        ("moments", "point_errors", -1.0),
         ("moments", "slopes_squares", -1.0),
     ],
 )

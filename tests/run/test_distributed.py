@@ -41,6 +41,8 @@ for case, (made, count, asked) in cases.items():
         assert a.shape == b.shape, case
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * abs(b).max(), err_msg=case)
     np.testing.assert_allclose(shared.main.mean, alone.main.mean, rtol=1e-5, atol=1e-6)
+    a, b = shared.point_errors, alone.point_errors
+    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * abs(b).max(), err_msg=case)
     if rank == 0:
         print("equal:", case)
 """

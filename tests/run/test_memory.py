@@ -66,11 +66,14 @@ def test_the_number_of_groups_is_chosen_from_fewer_draws():
 
 
 def test_moments_are_saved_and_loaded(tmp_path):
-    result = explain_within(LITTLE)
+    result = explain_within(2 * LITTLE)
     again = geh.Interactions.load(result.save(tmp_path / "moments"))
+    assert not result.settings["draws_kept"]
+    assert result.point_errors.shape == (3, 435)
     for measure in ("geh", "aeh", "eah"):
         np.testing.assert_array_equal(again.scores(measure).mean, result.scores(measure).mean)
         np.testing.assert_array_equal(again.scores(measure).std, result.scores(measure).std)
+    np.testing.assert_array_equal(again.point_errors, result.point_errors)
     assert again.regions(0, 1).equals(result.regions(0, 1))
     assert again.settings == result.settings
 

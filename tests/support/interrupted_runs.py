@@ -55,13 +55,15 @@ def ensemble():
 
 
 def assert_identical(a, b):
-    """Compare names, groups, and the moments of all measures of two results, bit by bit."""
+    """Compare names, groups, moments of all measures and errors of points of two results, bit by bit."""
     assert (a.names, a.group_names) == (b.names, b.group_names)
     np.testing.assert_array_equal(a.labels, b.labels)
     for measure in ("geh", "aeh", "eah"):
         np.testing.assert_array_equal(a.scores(measure).mean, b.scores(measure).mean)
         np.testing.assert_array_equal(a.scores(measure).std, b.scores(measure).std)
     np.testing.assert_array_equal(a.main.mean, b.main.mean)
+    np.testing.assert_array_equal(a.point_errors, b.point_errors)
+    assert a.point_errors is not None
     assert a.geh.n_draws == b.geh.n_draws
 
 

@@ -15,10 +15,10 @@ from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
 from geh_explain.engines.exact import Exact
 from geh_explain.engines.structured.jacobians import DiagonalJacobian, Jacobian
 from geh_explain.engines.structured.program import LocalHessians, Program
-from geh_explain.engines.structured.pull_back import add_absolute, add_pulled_back
+from geh_explain.engines.structured.pull_back import add_points, add_pulled_back
 from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
 from geh_explain.engines.structured.rules.table import apply_rule
-from geh_explain.engines.sums import GroupSums
+from geh_explain.engines.sums import GroupSums, add_by_group
 from geh_explain.model.cut import Cut
 from geh_explain.units.neurons import Neurons
 
@@ -58,7 +58,8 @@ class Structured(Engine):
         sum over points of H = W^T (sum over points of H_z) W.
 
     The cost per point then does not depend on D. Absolute interactions need W^T H_z W of each point; where that is much
-    work they are measured at a random part of the points, see ``eah_points``.
+    work they are measured at a random part of the points, see ``eah_points``. So are the squares, which
+    give the sampling error of the points.
 
     *Cost*: about half of double backward, much less through a narrow layer. *Right* to rounding for the functions in
     :mod:`geh_explain.engines.structured.rules.table`: feed-forward and convolutional networks. The network is checked
@@ -107,10 +108,12 @@ class StructuredRun(EngineRun):
         self._narrow_width = 0
         #: Whether absolute interactions are measured at each point (n_points,) of this draw; None for all points.
         self._measured: NDArray[np.bool_] | None = None
-        #: At a narrow layer: the map W (d, D), the sums of Hessians (B, M, d * d) and those for absolute values.
+        #: At a narrow layer: the map W (d, D), the sums of Hessians (B, M, d * d), and the Hessians of the points at
+        #: which absolute values are measured, with their groups (M, n).
         self._linear_map: Tensor | None = None
         self._narrow_sums: Tensor | None = None
         self._measured_hessians: list[Tensor] = []
+        self._measured_members: list[Tensor] = []
 
     # Support and cost.
 
@@ -220,9 +223,12 @@ class StructuredRun(EngineRun):
         self._linear_map = None
         self._narrow_sums = None
         self._measured_hessians = []
+        self._measured_members = []
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the local interactions of a chunk of rows to ``sums``; at a narrow layer they follow in end_draw()."""
+        if self._measured is not None:
+            sums.visit_sample()
         if self.unsupported:
             self.exact.add(sums, rows, labels)
             return
@@ -235,6 +241,7 @@ class StructuredRun(EngineRun):
         members = sums.one_hot(labels, self.cut.device)
         sums.add_slopes(slopes, members)
         if local is None:
+            sums.visit(members)
             return
         if local.linear_map is None:
             _add_hessians(sums, local.hessians, members)
@@ -254,22 +261,30 @@ class StructuredRun(EngineRun):
         self._linear_map = linear_map
         for draw, of_draw in enumerate(hessians.reshape(n_draws, n_rows, *hessians.shape[1:])):
             if self._measured is None:
-                add_absolute(sums.absolute[draw], linear_map, of_draw)
+                add_points(sums, draw, linear_map, of_draw, members)
             else:
                 measured = torch.as_tensor(self._measured[start : start + n_rows], device=of_draw.device)
                 sums.skipped += int((~measured).sum())
                 self._measured_hessians.append(of_draw[measured])
+                self._measured_members.append(members[:, measured])
+        if self._measured is None:
+            sums.visit(members)
 
     def end_draw(self, sums: GroupSums) -> None:
         """Finish a draw: pull the sums at a narrow layer back to the units."""
+        if self._measured is not None:
+            # Also where this process has no rows: the sums of all processes must have the same parts.
+            sums.visit_sample()
         if self._linear_map is None or self._narrow_sums is None:
             return
         width = len(self._linear_map)
         if self._measured_hessians:
-            add_absolute(sums.absolute[0], self._linear_map, torch.cat(self._measured_hessians))
+            members = torch.cat(self._measured_members, dim=1)
+            add_points(sums, 0, self._linear_map, torch.cat(self._measured_hessians), members)
+            sums.visit(members)
         for draw, groups in enumerate(self._narrow_sums):
             for group, total in enumerate(groups):
-                hessian = total.reshape(1, width, width).to(self._linear_map)
+                hessian = total.reshape(width, width).to(self._linear_map)
                 add_pulled_back(sums.signed[draw, group], self._linear_map, hessian)
         self._reset_narrow_sums()
 
@@ -314,5 +329,13 @@ def _add_hessians(sums: GroupSums, hessians: Tensor, members: Tensor) -> None:
     n_units = hessians.shape[1]
     i, j = torch.triu_indices(n_units, n_units, 1, device=hessians.device)
     flat = hessians.reshape(len(sums.signed), members.shape[1], -1)
-    sums.signed += (members.to(flat.dtype) @ flat)[:, :, i * n_units + j].double().cpu()
+    total = (members.to(flat.dtype) @ flat)[:, :, i * n_units + j].double().cpu()
+    sums.signed += total
     sums.absolute += flat.abs_().sum(dim=1)[:, i * n_units + j].double().cpu()
+    if sums.squares is not None:
+        squares = flat.new_zeros(len(sums.squares), len(members), n_units**2)
+        add_by_group(squares, flat[: len(squares)].square_(), members)
+        sums.squares += squares[:, :, i * n_units + j].double().cpu()
+        if sums.visited is not None:
+            sums.visited += total[: len(squares)]
+        sums.visit(members)
