@@ -6,17 +6,18 @@ an interaction of i and j. Two kinds of columns do this:
 
 - for all pairs: polynomials of the ranks and of the values of every unit;
 - for one pair: the network's own prediction without the interaction; indicators of quantile bins of i and of j, for
-  main effects with steps; and products of polynomials of i, j and two *indices*, the linear predictions of i and of j
-  from all other units.
+  main effects with steps; products of polynomials of i, j and two *indices*, the linear predictions of i and of j from
+  all other units; and, if there are rows enough, products of i and of j with one and with two other units.
 
-The indices take the place of products with every other unit. What remains of h must be orthogonal to all functions of
-x without i and of x without j, so E[h | x without i] and E[h | x without j] must be in the span. If the units have a
-Gaussian copula, the first one depends on x_j and the indices alone, the second one on x_i and the indices. So a pair's
-columns do not grow with the number of units.
+What remains of h must be orthogonal to all functions of x without i and of x without j, so E[h | x without i] and
+E[h | x without j] must be in the span. If the units have a Gaussian copula, the first one depends on x_j and the
+indices alone, the second one on x_i and the indices. So the indices are enough then, for any number of units. Products
+with other units are for dependence of other kinds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,28 +41,37 @@ _VALUE_QUANTILES = (0.01, 0.99)
 class Degrees:
     """How rich the nuisance columns are.
 
-    ``ranks`` and ``values`` are degrees of polynomials of every unit, ``products`` the degree of both factors of
-    products in a pair's columns, ``bins`` the number of quantile bins of i and j.
+    ``ranks`` and ``values`` are degrees of polynomials of every unit, ``indices`` the degree of both factors of
+    products with an index, ``bins`` the number of quantile bins of i and j. ``others`` is the number of other units in
+    products with i and j: 0, 1 or 2.
     """
 
     ranks: int
     values: int
-    products: int
+    indices: int
     bins: int
+    others: int = 0
 
     def n_columns(self, n_units: int) -> int:
         """Return the number of columns of one pair's test."""
-        return 2 + n_units * (self.ranks + self.values) + 2 * self.bins + self.products * (5 * self.products + 2)
+        columns = 2 + n_units * (self.ranks + self.values) + 2 * self.bins + self.indices * (5 * self.indices + 2)
+        rest = n_units - 2
+        columns += 2 * _OTHER_DEGREE**2 * rest if self.others else 0
+        return columns + (rest * (rest - 1) if self.others > 1 else 0)
 
 
+#: Degree of both factors of products with one other unit.
+_OTHER_DEGREE = 2
 #: From rich to poor; the first one is taken whose columns are few enough for the rows.
 _LADDER = (
-    Degrees(ranks=5, values=3, products=3, bins=16),
-    Degrees(ranks=5, values=3, products=3, bins=8),
-    Degrees(ranks=4, values=2, products=3, bins=8),
-    Degrees(ranks=3, values=2, products=2, bins=5),
-    Degrees(ranks=3, values=0, products=2, bins=5),
-    Degrees(ranks=1, values=0, products=2, bins=5),
+    Degrees(ranks=5, values=3, indices=3, bins=16, others=2),
+    Degrees(ranks=5, values=3, indices=3, bins=16, others=1),
+    Degrees(ranks=5, values=3, indices=3, bins=16),
+    Degrees(ranks=5, values=3, indices=3, bins=8),
+    Degrees(ranks=4, values=2, indices=3, bins=8),
+    Degrees(ranks=3, values=2, indices=2, bins=5),
+    Degrees(ranks=3, values=0, indices=2, bins=5),
+    Degrees(ranks=1, values=0, indices=2, bins=5),
 )
 
 
@@ -125,7 +135,7 @@ class Nuisance:
 
         ``offset`` (n,) is the network's prediction without the interaction.
         """
-        degree = self._degrees.products
+        degree = self._degrees.indices
         polynomials = [_legendre(self._ranks[:, [unit]], degree) for unit in (i, j)]
         predicted = [_legendre(column[:, None], degree) for column in _ranks(self._indices(i, j)).T]
         products = [_products(first, second) for first in polynomials for second in predicted]
@@ -135,8 +145,21 @@ class Nuisance:
             *predicted,
             _products(*predicted),
             *products,
+            *self._with_others(i, j),
         ]
         return orthonormal(np.concatenate(columns, axis=1) * self._root_weights, beside=self.common)
+
+    def _with_others(self, i: int, j: int) -> Iterator[Floats]:
+        """Yield products of i and of j with one other unit, and with two."""
+        others = [unit for unit in range(self._ranks.shape[1]) if unit not in (i, j)]
+        if self._degrees.others:
+            polynomials = [_legendre(self._ranks[:, [unit]], _OTHER_DEGREE) for unit in (i, j)]
+            rest = _legendre(self._ranks[:, others], _OTHER_DEGREE)
+            yield from (_products(own, rest) for own in polynomials)
+        if self._degrees.others > 1:
+            first, second = np.triu_indices(len(others), 1)
+            pairs = self._ranks[:, others][:, first] * self._ranks[:, others][:, second]
+            yield from (self._ranks[:, [unit]] * pairs for unit in (i, j))
 
     def _indices(self, i: int, j: int) -> Floats:
         """Return the linear predictions (n, 2) of the normal scores of i and j from all other units.

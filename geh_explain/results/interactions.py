@@ -217,11 +217,6 @@ class Interactions(ResultOutput):
         """Return the sign (P,) of each pair's effect in most of the data: 1, -1, or 0 if neither has more points."""
         return np.sign(self.sizes @ np.sign(self.signed_means[0])).astype(np.int64)
 
-    @property
-    def point_errors(self) -> Floats | None:
-        """Standard errors (M, P) of the group means due to the finite choice of points, None if unknown."""
-        return getattr(self._draws, "point_errors", None)
-
     # Decisions and tables.
 
     def decisions(

@@ -26,7 +26,8 @@ class Scenario:
         ``"pairs"``: the seven pairs of the simulated study. ``"steps"``: main effects with steps and two pairs.
         ``"main"``: strong main effects without interaction.
     correlation
-        Correlation of all pairs of features, on the normal scale (Gaussian copula).
+        Correlation of all pairs of features, on the normal scale (Gaussian copula). None: three features are functions
+        of others plus noise, without correlation.
     sn
         Ratio of the variances of signal and noise; 0 for labels of noise alone.
     noise
@@ -46,7 +47,7 @@ class Scenario:
     """
 
     signal: str = "pairs"
-    correlation: float = 0.0
+    correlation: float | None = 0.0
     sn: float = 1.0
     noise: str = "normal"
     margins: str = "uniform"
@@ -77,6 +78,8 @@ SCENARIOS = {
     "correlation 0.8, main effects only": Scenario(signal="main", correlation=0.8, sn=30.0),
     "correlation 0.8, steps": Scenario(signal="steps", correlation=0.8, sn=3.0),
     "correlation 0.8, 300 rows": Scenario(correlation=0.8, sn=3.0, held_out=300),
+    "nonlinear dependence": Scenario(correlation=None),
+    "nonlinear dependence, S/N 10": Scenario(correlation=None, sn=10.0),
     "lognormal, 600 rows": Scenario(margins="lognormal", correlation=0.5, sn=3.0, held_out=600),
     "four levels, 600 rows": Scenario(margins="levels", correlation=0.5, sn=3.0, held_out=600),
     "boosted trees": Scenario(model="trees", sn=3.0),
@@ -148,12 +151,18 @@ def signal_features(units: Floats) -> Floats:
     return np.asarray(units[:, :8] + np.array([0.5, -0.5, 0.5, -0.5, 0.5, 0.5, -0.5, 0.5]))
 
 
-def _copula(rows: int, features: int, correlation: float, generator: np.random.Generator) -> Floats:
-    """Draw uniform features (rows, features) whose normal scores all have the same correlation."""
+def _copula(rows: int, features: int, correlation: float | None, generator: np.random.Generator) -> Floats:
+    """Draw uniform features (rows, features) whose normal scores have the same correlation, or depend nonlinearly."""
     from scipy.special import ndtr
+    from scipy.stats import rankdata
 
     common = generator.normal(size=(rows, 1))
     own = generator.normal(size=(rows, features))
+    if correlation is None:
+        own[:, 4] = (own[:, 0] ** 2 - 1) / 1.4 + 0.4 * own[:, 4]
+        own[:, 5] = 1.3 * np.abs(own[:, 1]) - 1 + 0.4 * own[:, 5]
+        own[:, 6] = np.sin(2 * own[:, 2]) + 0.4 * own[:, 6]
+        return np.asarray((rankdata(own, axis=0) - 0.5) / rows)
     return np.asarray(ndtr(np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own))
 
 

@@ -13,19 +13,12 @@ from geh_explain.scores.draws import DrawMoments, Draws
 LONG_NAME = "features.denseblock4.denselayer16.conv2[1024]"
 
 
-class DrawsWithErrors(Draws):
-    """Draws with the standard errors (M, P) of their group means."""
-
-    point_errors: np.ndarray | None = None
-
-
 def result_of(
     signed: np.ndarray, names: Sequence[str], labels: Any, point_errors: np.ndarray | None = None, **record: Any
 ) -> geh.Interactions:
     """Return the result whose group means have the draws ``signed`` (K, M, P); EAH is the mean of their sizes."""
     groups = [str(group) for group in range(signed.shape[1])]
-    draws = DrawsWithErrors(signed, np.abs(signed).mean(axis=1))
-    object.__setattr__(draws, "point_errors", point_errors)
+    draws = Draws(signed, np.abs(signed).mean(axis=1), point_errors=point_errors)
     return geh.Interactions(draws, np.asarray(labels), list(names), groups, RunRecord(**record))
 
 
