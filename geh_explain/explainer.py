@@ -236,6 +236,8 @@ class GEHExplainer:
             if evidence is not None:
                 held_out = self._held_out(HeldOutRows.of(evidence, target, additional_forward_args), options)
             plan = make_plan(self._setup, inputs, options)
+            if held_out is not None:
+                held_out.check_columns(plan.points.columns)
             claim_run(self._setup, plan)
             unit_names = plan.cut.unit_names(names)
             done = run_draws(plan)
@@ -248,9 +250,13 @@ class GEHExplainer:
         result = Interactions(result_draws, grouping.labels, unit_names, grouping.names, record)
         if held_out is None:
             return result
-        with preserved(self.model):
-            explained = Explained.of(plan.cut, plan.points, result.labels, result.signed_means[0], plan.factors)
-            return result.with_evidence(held_out.run(_strongest(result, MAX_TESTED), explained, progress))
+        try:
+            with preserved(self.model):
+                explained = Explained.of(plan.cut, plan.points, result.labels, result.signed_means[0], plan.factors)
+                return result.with_evidence(held_out.run(_strongest(result, MAX_TESTED), explained, progress))
+        except KeyboardInterrupt:
+            warn("evidence: the test was interrupted; the result has none. explainer.test(result, X, y) repeats it.")
+            return result
 
     def test(
         self,
@@ -332,6 +338,7 @@ class GEHExplainer:
                     f"inputs: there are {held_out.n_units} units, and result is about {len(result.names)}; give rows "
                     "of the same kind."
                 )
+            held_out.check_columns(result.names)
             points_of_result = None
             if explained is not None:
                 points, cut = self._setup.read(explained, target, additional_forward_args)

@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 
 from geh_explain._types import Floats, Ints
 from geh_explain.data.targets import Target
-from geh_explain.errors import GEHTypeError, warn
+from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.evidence.explained import Explained
 from geh_explain.evidence.labels import Labels, read_labels, sigmoid
 from geh_explain.evidence.nuisance import Nuisance, choose_degrees
@@ -85,10 +85,13 @@ class HeldOutTest:
         Evaluates the network at the held-out rows.
     labels
         The labels of these rows.
+    columns
+        Names of the columns of the rows, if they came as a data frame.
     """
 
     functions: HeldOutFunctions
     labels: Labels
+    columns: list[str] | None = None
 
     @classmethod
     def prepare(cls, setup: ModelSetup, rows: HeldOutRows, options: AnalysisOptions) -> HeldOutTest:
@@ -112,7 +115,15 @@ class HeldOutTest:
         functions = HeldOutFunctions(
             cut, points, posterior, labels.read, batch_size=options.batch_size, seed=options.seed
         )
-        return cls(functions, labels)
+        return cls(functions, labels, points.columns)
+
+    def check_columns(self, columns: list[str] | None) -> None:
+        """Raise if the held-out rows have the same columns as the explained points in another order."""
+        if self.columns and columns and self.columns != columns and sorted(self.columns) == sorted(columns):
+            raise GEHValueError(
+                f"evidence: the held-out rows have the columns {self.columns}, and the explained ones {columns}; give "
+                "them in the same order."
+            )
 
     @property
     def n_units(self) -> int:

@@ -27,8 +27,10 @@ from geh_explain._types import Floats
 from geh_explain.errors import GEHValueError
 from geh_explain.statistics.slopes import orthonormal
 
-#: Nuisance columns may be this share of the rows; with more of them the test is not reliable.
-MAX_COLUMN_SHARE = 0.3
+#: Nuisance columns may be this share of the rows. With more of them the test is not reliable; columns of products with
+#: other units, which cost power and are needed for unusual dependence only, may be a smaller share.
+_MAX_SHARE = 0.3
+_MAX_SHARE_WITH_OTHERS = 0.2
 #: Added to the diagonal of the correlation matrix, so that units that are copies of others have finite predictions.
 _RIDGE = 1e-3
 #: Predictions below this are rounding errors.
@@ -82,9 +84,10 @@ def choose_degrees(n_rows: int, n_units: int) -> Degrees:
     (16, 5)
     """
     for degrees in _LADDER:
-        if degrees.n_columns(n_units) <= MAX_COLUMN_SHARE * n_rows:
+        share = _MAX_SHARE_WITH_OTHERS if degrees.others else _MAX_SHARE
+        if degrees.n_columns(n_units) <= share * n_rows:
             return degrees
-    needed = int(np.ceil(_LADDER[-1].n_columns(n_units) / MAX_COLUMN_SHARE))
+    needed = int(np.ceil(_LADDER[-1].n_columns(n_units) / _MAX_SHARE))
     raise GEHValueError(
         f"evidence: {n_rows} held-out rows are too few to test pairs of {n_units} units; at least {needed} are needed, "
         "because the effects of all units are estimated beside the pair's. Give more rows, or fewer units: "

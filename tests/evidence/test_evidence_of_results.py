@@ -150,3 +150,28 @@ def test_the_target_of_a_result_is_that_of_its_test(rows):
     result = explainer.test(explainer.explain(x, target=1, groups=1, progress=False), x, y, progress=False)
     assert result.table()["significant"].tolist() == [True, False, False]
     assert result.evidence.link == "logit"
+
+
+def test_columns_in_another_order_are_refused(rows):
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(rows[0].numpy(), columns=["a", "b", "c"])
+    explainer = geh.GEHExplainer(model, posterior=POINT)
+    with pytest.raises(geh.GEHError, match="in the same order"):
+        explainer.explain(table, groups=1, evidence=(table[["b", "a", "c"]], rows[1]), progress=False)
+    result = explainer.explain(table, groups=1, progress=False)
+    with pytest.raises(geh.GEHError, match="in the same order"):
+        explainer.test(result, table[["c", "b", "a"]], rows[1], progress=False)
+    assert explainer.test(result, table, rows[1], progress=False).table()["unit_i"][0] == "a"
+
+
+def test_an_interrupted_test_leaves_the_explanation(rows, monkeypatch):
+    from geh_explain.evidence.held_out import HeldOutTest
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HeldOutTest, "run", interrupted)
+    with pytest.warns(geh.GEHWarning, match="the test was interrupted"):
+        result = geh.GEHExplainer(model, posterior=POINT).explain(rows[0], groups=1, evidence=rows, progress=False)
+    assert result.evidence is None
+    assert "stable" in result.table()
