@@ -58,9 +58,9 @@ def build_page(table: pd.DataFrame, demonstrations: Sequence[Sequence[Sequence[s
         ),
         _shrinkage_table(table, ratios, "rank", "mean rank"),
         _shrinkage_table(table, ratios, "error", "error"),
-        "## The demonstration",
-        _demonstration_text(demonstrations),
     ]
+    if demonstrations:
+        blocks += ["## The demonstration", _demonstration_text(demonstrations)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -75,7 +75,7 @@ def _demonstration_text(demonstrations: Sequence[Sequence[Sequence[str]]]) -> st
         "`make demo` trains a network on Friedman's function, in which one of 45 pairs interacts, and tests all pairs "
         "on 1,000 held-out rows. With other seeds, this pair and no other is significant in "
         f"{count if exact >= 0.95 * len(demonstrations) else f'**{count}**'} runs (wanted: 95 % of them); the pair is "
-        f"found in {found}, and there are {false} false discoveries in all."
+        f"found in {found}; false discoveries in all runs: {false}."
     )
 
 
@@ -127,7 +127,7 @@ def _shrinkage_table(table: pd.DataFrame, ratios: Sequence[str], prefix: str, ti
     rows = []
     for factor in SHRINKAGE:
         means = averages(table, f"{prefix}, {factor}")
-        rows.append([factor, *(f"{means[name].mean:.2f} ± {means[name].error:.2f}" for name in known)])
+        rows.append([factor, *(f"{means[name].mean:.3f} ± {means[name].error:.3f}" for name in known)])
     return markdown_table([title, *known], rows)
 
 

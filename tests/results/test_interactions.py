@@ -32,8 +32,11 @@ def test_the_table_lists_every_pair_strongest_first(result: geh.Interactions) ->
     # (rooms, age): (2 |-1| + 2 |3|) / 4 = 2 times w0, that is 4, 5, 6; (age, price): w1, that is 2, 3, 4.
     np.testing.assert_allclose(table["mean"], [5.0, 3.0, 0.0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(table["std"], [1.0, 1.0, 0.0], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(table["low"], [3.0, 1.0, 0.0], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(table["high"], [7.0, 5.0, 0.0], rtol=0, atol=1e-12)
+    # Points of (rooms, age): 2 and 4 in one group, 1 and -3 in the other, times w0, whose mean square is 77 / 12. The
+    # variances of the group means are 1 and 4 times that; (age, price) is the same at all points.
+    half_width = 2 * np.sqrt(1 + (1 + 4) / 4 * 77 / 12)
+    np.testing.assert_allclose(table["low"], [0.0, 1.0, 0.0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(table["high"], [5 + half_width, 5.0, 0.0], rtol=0, atol=1e-12)
     # t = 5 / sqrt(4 / 3) with 2 degrees of freedom: p = 0.049 in both groups of (rooms, age), no discovery of three.
     assert table["stable"].tolist() == [False, False, False]
 
@@ -58,14 +61,14 @@ def test_each_measure_has_its_own_table(result: geh.Interactions) -> None:
 
 
 def test_the_level_of_the_table_sets_its_intervals(result: geh.Interactions) -> None:
-    table = result.table(level=0.5)
+    table = result.table(level=0.5, rule="interval")
     np.testing.assert_allclose(table["high"] - table["mean"], 0.6744898 * table["std"], rtol=1e-6)
     np.testing.assert_allclose(table["mean"] - table["low"], 0.6744898 * table["std"], rtol=1e-6)
 
 
 def test_the_table_tells_the_same_as_the_matrices(result: geh.Interactions) -> None:
     low, high = result.geh.interval()
-    for _, row in result.table().iterrows():
+    for _, row in result.table(rule="interval").iterrows():
         i, j = result.names.index(row["unit_i"]), result.names.index(row["unit_j"])
         assert (row["mean"], row["std"]) == (result.geh.mean[i, j], result.geh.std[j, i])
         assert (row["low"], row["high"]) == (low[j, i], high[i, j])
@@ -79,20 +82,24 @@ def test_the_top_is_the_head_of_the_table(result: geh.Interactions) -> None:
     pd.testing.assert_frame_equal(result.top(2, level=0.9, rule="interval", unit="price"), expected)
 
 
-def test_one_draw_has_scores_and_no_uncertainty() -> None:
+def test_one_draw_has_the_uncertainty_of_its_points() -> None:
     result = explain_weighted([(1.0, 4.0)])
     table = result.table()
     assert table.columns.tolist() == [*COLUMNS, "stable"]
     np.testing.assert_allclose(table["mean"], [4.0, 2.0, 0.0], rtol=0, atol=1e-12)
-    assert table[["std", "low", "high", "stable"]].isna().all(axis=None)
+    assert table["std"].isna().all()
+    # The group means of (rooms, age) have variances 1 and 4; (age, price) is the same at all points.
+    np.testing.assert_allclose(table["high"], [4.0, 2 + 2 * np.sqrt(5 / 4), 0.0], rtol=0, atol=1e-12)
+    assert table["stable"].tolist() == [True, False, False]
     assert result.table(rule="interval")[["low", "p_value", "significant"]].isna().all(axis=None)
     assert np.isnan(result.geh.std[0, 1])
-    assert result.regions(0, 1)[["std", "low", "high"]].isna().all(axis=None)
+    assert result.regions(0, 1)["std"].isna().all()
     assert result.regions(0, 1)["mean"].tolist() == [3.0, -1.0]
+    np.testing.assert_allclose(result.regions(0, 1)["low"], [1.0, -5.0], rtol=0, atol=1e-12)
     for kind in ("gaussian", "quantile"):
         with pytest.raises(geh.GEHError, match="draws"):
             result.geh.interval(kind=kind)
-    assert "no intervals" in repr(result)
+    assert "interval of the network's score over points" in repr(result)
 
 
 # Effects by group.
@@ -106,8 +113,10 @@ def test_regions_give_the_signed_mean_of_each_group(result: geh.Interactions) ->
     # 3 in the east and -1 in the west, times w0 = 2, 2.5, 3.
     np.testing.assert_allclose(regions["mean"], [7.5, -2.5], rtol=0, atol=1e-12)
     np.testing.assert_allclose(regions["std"], [1.5, 0.5], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(regions["low"], [4.5, -3.5], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(regions["high"], [10.5, -1.5], rtol=0, atol=1e-12)
+    # Over draws and points: the variances of the means over points are 77 / 12 and four times that.
+    half_width = 2 * np.sqrt([1.5**2 + 77 / 12, 0.5**2 + 4 * 77 / 12])
+    np.testing.assert_allclose(regions["low"], [7.5, -2.5] - half_width, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(regions["high"], [7.5, -2.5] + half_width, rtol=0, atol=1e-12)
     np.testing.assert_allclose(result.regions("age", "price")["mean"], [3.0, 3.0], rtol=0, atol=1e-12)
 
 
@@ -172,12 +181,12 @@ def test_the_summary_counts_what_there_is(result: geh.Interactions) -> None:
     words = repr(result)
     assert "3 units of the inputs: 3 pairs, 4 points in 2 groups, 3 draws of WeightSamples(3)" in words
     assert "\n0 of 3 pairs stable in this network; evidence=(X, y) tests whether the data support them\n" in words
-    assert "\nlow, high: 95 % interval of the network's score over draws\n" in words
+    assert "\nlow, high: 95 % interval of the network's score over draws and points\n" in words
     assert [line.split() for line in words.splitlines()[3:]] == [
         ["unit_i", "unit_j", "mean", "std", "low", "high", "stable"],
-        ["0", "rooms", "age", "5.000", "1.000", "3.000", "7.000", "no"],
-        ["1", "age", "price", "3.000", "1.000", "1.000", "5.000", "no"],
-        ["2", "rooms", "price", "0.000", "0.000", "0.000", "0.000", "no"],
+        ["0", "rooms", "age", "5.00", "1.00", "0.00", "11.01", "no"],
+        ["1", "age", "price", "3.00", "1.00", "1.00", "5.00", "no"],
+        ["2", "rooms", "price", "0.00", "0.00", "0.00", "0.00", "no"],
     ]
 
 
@@ -185,7 +194,7 @@ def test_the_summary_says_on_how_many_rows_and_at_which_rate_pairs_were_tested(r
     evidence = geh.Evidence(np.array([0.9, np.nan, -0.2]), np.array([0.1, np.nan, 0.3]), np.array([1e-6, 1, 0.7]), 800)
     words = repr(result.with_evidence(evidence))
     assert "\n1 of 3 pairs significant on 800 held-out rows (false discovery rate 5 %)\n" in words
-    assert "\nlow, high in table(): 95 % interval of the network's score over draws\n" in words
+    assert "\nlow, high in table(): 95 % interval of the network's score over draws and points\n" in words
     assert [line.split() for line in words.splitlines()[4:]] == [
         ["unit_i", "unit_j", "mean", "supported", "slope", "slope_se", "p_value", "significant"],
         ["0", "rooms", "age", "5.000", "5.000", "0.90", "0.10", "<0.001", "yes"],

@@ -42,7 +42,10 @@ def test_moments_are_those_of_the_draws(engine, scale):
             np.testing.assert_allclose(again, low, rtol=1e-7, atol=1e-12)
     assert kept.table().equals(kept.table())
     np.testing.assert_allclose(streamed.table()["mean"], kept.table()["mean"], rtol=1e-9)
-    np.testing.assert_allclose(streamed.regions(0, 1), kept.regions(0, 1), rtol=1e-7, atol=1e-12)
+    # In so little memory the errors of the points are not measured.
+    assert streamed.point_errors is None
+    columns = ["size", "mean", "std"]
+    np.testing.assert_allclose(streamed.regions(0, 1)[columns], kept.regions(0, 1)[columns], rtol=1e-7, atol=1e-12)
 
 
 def test_what_needs_the_draws_says_that_they_are_gone():
