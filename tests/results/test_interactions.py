@@ -114,9 +114,9 @@ def test_regions_give_the_signed_mean_of_each_group(result: geh.Interactions) ->
     np.testing.assert_allclose(regions["mean"], [7.5, -2.5], rtol=0, atol=1e-12)
     np.testing.assert_allclose(regions["std"], [1.5, 0.5], rtol=0, atol=1e-12)
     # Over draws and points: the variances of the means over points are 77 / 12 and four times that.
-    half_width = 2 * np.sqrt([1.5**2 + 77 / 12, 0.5**2 + 4 * 77 / 12])
-    np.testing.assert_allclose(regions["low"], [7.5, -2.5] - half_width, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(regions["high"], [7.5, -2.5] + half_width, rtol=0, atol=1e-12)
+    mean, half_width = np.array([7.5, -2.5]), 2 * np.sqrt([1.5**2 + 77 / 12, 0.5**2 + 4 * 77 / 12])
+    np.testing.assert_allclose(regions["low"], mean - half_width, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(regions["high"], mean + half_width, rtol=0, atol=1e-12)
     np.testing.assert_allclose(result.regions("age", "price")["mean"], [3.0, 3.0], rtol=0, atol=1e-12)
 
 
