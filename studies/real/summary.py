@@ -37,8 +37,8 @@ class Findings:
         For each data set and order, all pairs.
     explained
         For each data set, the share of the held-out variance that the network explains.
-    held_out
-        For each data set, the number of rows whose labels test the pairs.
+    held_out, unseen
+        For each data set, the number of rows whose labels test the pairs, and of all rows that training did not use.
     """
 
     false_positives: pd.DataFrame
@@ -46,6 +46,7 @@ class Findings:
     strongest: dict[str, dict[str, pd.DataFrame]]
     explained: dict[str, float]
     held_out: dict[str, int]
+    unseen: dict[str, int]
 
     @classmethod
     def collect(cls, tests: Mapping[str, DataSetTests], records: Sequence[Record]) -> Findings:
@@ -66,6 +67,7 @@ class Findings:
             {name: _pair_tables(test) for name, test in tests.items()},
             {name: test.explained for name, test in tests.items()},
             {name: test.result.evidence.n_rows for name, test in tests.items() if test.result.evidence},
+            {name: test.unseen for name, test in tests.items()},
         )
 
     def tables(self) -> dict[str, pd.DataFrame]:

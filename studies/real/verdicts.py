@@ -40,14 +40,17 @@ def _evidence_verdicts(findings: Findings) -> Iterator[tuple[str, str, bool]]:
     rates, errors = indexed["rate"].to_dict(), indexed["error"].to_dict()
     for target, words in ((PERMUTED, "permuted target"), (ADDITIVE, "main effects")):
         for name, setting in SETTINGS.items():
-            lowest = 0.0 if findings.held_out[name] < _FEW_ROWS else _LEVELS[0]
-            wanted = f"{100 * lowest:.0f} to 7 %" if lowest else "at most 7 %"
-            level, error = (column[name, target, "evidence"] for column in (rates, errors))
-            yield (
-                f"{setting.title}, {words}: evidence at p < 0.05 for {wanted} of the pairs",
-                f"{level:.1%} ± {error:.1%}",
-                lowest <= level <= _LEVELS[1],
-            )
+            for rule, rows in (("evidence", findings.held_out[name]), ("unseen", findings.unseen[name])):
+                if rule == "unseen" and rows == findings.held_out[name]:
+                    continue
+                lowest = 0.0 if rows < _FEW_ROWS else _LEVELS[0]
+                wanted = f"{100 * lowest:.0f} to 7 %" if lowest else "at most 7 %"
+                level, error = (column[name, target, rule] for column in (rates, errors))
+                yield (
+                    f"{setting.title}, {words}, {rows:,} rows: evidence at p < 0.05 for {wanted} of the pairs",
+                    f"{level:.1%} ± {error:.1%}",
+                    lowest <= level <= _LEVELS[1],
+                )
             rate, error = (column[name, target, "any discovery"] for column in (rates, errors))
             yield (
                 f"{setting.title}, {words}: false discovery rate at most 5 %, up to two standard errors",

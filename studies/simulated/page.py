@@ -73,8 +73,8 @@ def build_page(table: pd.DataFrame, records: Sequence[Record], size: Size, minut
         "## Ranks of the true pairs",
         fill_paragraph(
             "Best possible is 4, and 14.5 is the mean rank in a random order. The supported score is GEH times 1 - p "
-            "of the held-out test. It uses more labels than the others: NID, SHAP, Lasso and the Oracle have the "
-            f"{size.rows:,} training rows alone."
+            "of the held-out test. SHAP, Lasso and the Oracle are fitted to training and held-out rows, so that they "
+            "have the same labels; GEH has those of the training rows alone."
         ),
         "![Mean rank of the true pairs against signal to noise](../images/simulated_ranks.png)",
         _ratio_table(table, "mean_rank", METHODS, ratios),
