@@ -124,8 +124,8 @@ def _evidence_text(findings: Findings) -> str:
     return fill_paragraph(
         f"The [held-out test](../method.md#evidence) uses the labels of the test rows: {rows}. A tenth of the smallest "
         "table, 77 rows, is too few for the columns of the test, which refuses it; the rows of early stopping are "
-        "added there. With more rows a test also sees smaller errors of its own, so that false positives are measured a "
-        f"second time on all rows that training did not use: {unseen}. The network with mean weights is tested."
+        "added there. With more rows a test also sees smaller errors of its own, so that false positives are measured "
+        f"a second time on all rows that training did not use: {unseen}. The network with mean weights is tested."
     )
 
 
