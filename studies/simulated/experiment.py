@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, dataclass
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -157,12 +157,12 @@ def _fit_and_explain(
     explaining: dict[str, Any] = {"groups": size.groups, "draws": size.draws, "seed": seed, "progress": False}
 
     def explain_and_test(name: str, explainer: GEHExplainer) -> None:
-        start = perf_counter()
+        start = process_time()
         result = explainer.explain(rows.points, **explaining)
-        seconds[f"explain {name}"] = perf_counter() - start
-        start = perf_counter()
+        seconds[f"explain {name}"] = process_time() - start
+        start = process_time()
         results[name] = explainer.test(result, rows.x_held, rows.y_held, explained=rows.points, progress=False)
-        seconds[f"test {name}"] = perf_counter() - start
+        seconds[f"test {name}"] = process_time() - start
 
     for name, weights, main in (
         ("concrete dropout", "dropout", "linear"),
@@ -171,15 +171,15 @@ def _fit_and_explain(
     ):
         if name == MAIN_NETWORKS and sn != 1:  # one ratio is enough for this comparison
             continue
-        start = perf_counter()
+        start = process_time()
         nets[name] = bnn.HybridNet(data.FEATURES, weights=weights, main=main, seed=seed)
         bnn.fit(nets[name], rows.x, rows.y, **fitting)
-        seconds[f"fit {name}"] = perf_counter() - start
+        seconds[f"fit {name}"] = process_time() - start
         explain_and_test(name, GEHExplainer(nets[name]))
         explaining["groups"] = results[name].labels
-    start = perf_counter()
+    start = process_time()
     members = bnn.fit_ensemble(_ensemble_member, rows.x, rows.y, size.members, **fitting)
-    seconds["fit bootstrap ensemble"] = perf_counter() - start
+    seconds["fit bootstrap ensemble"] = process_time() - start
     explain_and_test("bootstrap ensemble", GEHExplainer(members[0], posterior=posterior.Ensemble(members)))
     return results, nets, seconds
 
@@ -197,9 +197,9 @@ def _rank_by_baselines(
     They are fitted to training and held-out rows, as the supported score uses the labels of both.
     """
     x, y = np.concatenate([drawn.x, held_out.x]), np.concatenate([drawn.y, held_out.y])
-    start = perf_counter()
+    start = process_time()
     trees = baselines.shap_trees(x, y, trees=size.trees, seed=seed, names=data.NAMES)
-    shap_seconds = perf_counter() - start
+    shap_seconds = process_time() - start
     rankings = [
         baselines.nid(net, names=data.NAMES),
         trees,

@@ -43,7 +43,7 @@ def draw_ranks(table: pd.DataFrame, methods: dict[str, tuple[str, str]], path: P
     ax.axhline(_CHANCE, color=palette.UNSURE, linewidth=0.8, linestyle=":")
     ax.axhline(_BEST, color=palette.UNSURE, linewidth=0.8, linestyle=":")
     ax.annotate("chance", (ticks[-1], _CHANCE), ha="right", va="bottom", color=palette.LINE)
-    ax.set_ylim(top=19)
+    ax.set_ylim(top=21)
     ax.annotate("best possible", (ticks[0], _BEST), ha="left", va="bottom", color=palette.LINE)
     ax.set_xticks(ticks, [f"{ratio:g}" for ratio in ratios])
     ax.set_xlabel("signal to noise (ratio of variances)")
