@@ -53,7 +53,7 @@ def write(
     tests: dict[str, experiment.DataSetTests], store: Store, size: experiment.Size, docs: Path, minutes: float
 ) -> Iterator[str]:
     """Write page, figures and tables, and yield the files and verdicts; ``minutes`` is the computing time."""
-    from studies.real import figures, page, summary
+    from studies.real import figures, page, summary, verdicts
 
     # The file may also hold records of other sizes.
     tasks = [list(task) for task in experiment.tasks(size)]
@@ -70,6 +70,6 @@ def write(
     yield f"figure: {figures.draw_side_by_side(nulls, 4.6, images / 'real_null.png')}"
     path = docs / "studies" / "real.md"
     path.write_text(page.build_page(findings, size, minutes), encoding="utf-8")
-    for target, reached, met in page.verdicts(findings):
+    for target, reached, met in verdicts.verdicts(findings):
         yield f"{'met' if met else 'MISSED'}: {target}: {reached}"
     yield f"page: {path}"

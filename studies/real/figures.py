@@ -16,16 +16,18 @@ from studies.real.settings import SETTINGS
 def draw_injected(table: pd.DataFrame, path: Path) -> Path:
     """Draw the rank of the injected pair against its share, and return ``path``.
 
-    Panels: forms in rows, data sets in columns. Lines: methods.
+    Panels: forms in rows, data sets in columns. Lines: methods; those of scaled scores are dashed.
     """
     names, forms = list(table["data"].unique()), list(table["form"].unique())
     figure, axes = create_panels(len(forms), len(names), (4.2 * len(names), 2.6 * len(forms) + 0.6))
+    bases = list(dict.fromkeys(map(_base, table["method"])))
     for row, form in enumerate(forms):
         for column, name in enumerate(names):
             ax = axes[row][column]
             ranks = table[(table["data"] == name) & (table["form"] == form)]
-            for colour, (method, line) in zip(COLOURS, ranks.groupby("method", sort=False), strict=False):
+            for method, line in ranks.groupby("method", sort=False):
                 style = "--" if "scaled" in str(method) else "-"
+                colour = COLOURS[bases.index(_base(method))]
                 ax.plot(line["share"], line["rank"], marker=".", color=colour, linestyle=style, label=str(method))
             ax.set_xscale("log")
             ax.set_yscale("log")
@@ -40,8 +42,13 @@ def draw_injected(table: pd.DataFrame, path: Path) -> Path:
                 ax.set_ylabel(f"{form}\nrank of the pair")
             if row == len(forms) - 1:
                 ax.set_xlabel("injected share of the target's spread")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=7, frameon=False)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     return save_figure(figure, path)
+
+
+def _base(method: object) -> str:
+    """Return the method of a score, scaled or not."""
+    return str(method).removesuffix(", scaled")
 
 
 def draw_side_by_side(results: Mapping[str, Surface | PermutationTest], width: float, path: Path) -> Path:

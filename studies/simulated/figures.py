@@ -14,7 +14,7 @@ from geh_explain.inference.jsonl import Record
 from geh_explain.plots import palette
 from studies.figures import COLOURS, create_panels, save_figure
 from studies.simulated import summary
-from studies.simulated.experiment import POSTERIORS
+from studies.simulated.experiment import MEASURES, POSTERIORS
 
 #: Mean rank of the true pairs in a random order.
 _CHANCE = (len(data.TRUTH) + 1) / 2
@@ -31,15 +31,19 @@ def draw_ranks(table: pd.DataFrame, methods: dict[str, tuple[str, str]], path: P
     ratios = sorted(table["sn"].unique())
     # Ratios include 0, so the axis has one tick per ratio instead of a logarithmic scale.
     ticks = np.arange(len(ratios))
-    for colour, (label, (method, posterior)) in zip(COLOURS, methods.items(), strict=False):
+    # Scores of one posterior share their colour; those without evidence from held-out rows are dotted.
+    keys = list(dict.fromkeys(posterior or method for method, posterior in methods.values()))
+    styles = {"GEH": ":", "Oracle": "--"}
+    for label, (method, posterior) in methods.items():
+        colour = COLOURS[keys.index(posterior or method)]
         rows = table[(table["method"] == method) & (table["posterior"] == posterior)]
         mean = summary.average(rows, "mean_rank", "sn").reindex(ratios)
-        style = "--" if label == "Oracle" else "-"
+        style = styles.get(method, "-")
         ax.errorbar(ticks, mean["mean"], mean["sem"], label=label, color=colour, linestyle=style, marker=".", capsize=2)
     ax.axhline(_CHANCE, color=palette.UNSURE, linewidth=0.8, linestyle=":")
     ax.axhline(_BEST, color=palette.UNSURE, linewidth=0.8, linestyle=":")
     ax.annotate("chance", (ticks[-1], _CHANCE), ha="right", va="bottom", color=palette.LINE)
-    ax.set_ylim(top=19)
+    ax.set_ylim(top=21)
     ax.annotate("best possible", (ticks[0], _BEST), ha="left", va="bottom", color=palette.LINE)
     ax.set_xticks(ticks, [f"{ratio:g}" for ratio in ratios])
     ax.set_xlabel("signal to noise (ratio of variances)")
@@ -49,7 +53,10 @@ def draw_ranks(table: pd.DataFrame, methods: dict[str, tuple[str, str]], path: P
 
 
 def draw_intervals(record: Record, path: Path) -> Path:
-    """Draw the GEH of all pairs with 95 % intervals and the truth, one panel per posterior, and return ``path``."""
+    """Draw the GEH of all pairs, both kinds of 95 % intervals and the truth, by posterior, and return ``path``.
+
+    The intervals are that of the score over draws of the network, and that of the true score from held-out labels.
+    """
     figure, [axes] = create_panels(1, len(POSTERIORS), (13, 4.6), sharey=True)
     truth = np.asarray(record["truth"]["geh"])
     order = np.argsort(~data.TRUTH, kind="stable")
@@ -59,6 +66,8 @@ def draw_intervals(record: Record, path: Path) -> Path:
         mean, std = np.asarray(scores["mean"])[order], np.asarray(scores["std"])[order]
         ticks = np.arange(len(mean))
         ax.errorbar(ticks, mean, 2 * std, fmt=".", color=palette.SURE, capsize=2, label="posterior, 95 %")
+        low, high = (np.asarray(record["evidence"][posterior][end])[order] for end in ("true_low", "true_high"))
+        ax.vlines(ticks + 0.35, low, high, color=COLOURS[2], label="held-out labels, 95 %")
         ax.plot(ticks, truth[order], "_", color=palette.MARK, markersize=9, markeredgewidth=2, label="truth")
         ax.set_xticks(ticks, labels, rotation=90, fontsize=7)
         ax.set_title(posterior)
@@ -70,17 +79,21 @@ def draw_intervals(record: Record, path: Path) -> Path:
 def draw_roc_and_delta(records: Sequence[Record], sn: float, posterior: str, path: Path) -> Path:
     """Draw the data sets with signal to noise ``sn``, and return ``path``.
 
-    Left: the ROC curve of each measure over the pairs of all data sets. Right: the rank weighted distance between the
-    rankings with M and with M + 1 groups, one line per data set.
+    Left: the ROC curve of each measure, and of the supported score, over the pairs of all data sets. Right: the rank
+    weighted distance between the rankings with M and with M + 1 groups, one line per data set.
     """
     figure, [[left, right]] = create_panels(1, 2, (10, 4))
     chosen = [record for record in records if record["sn"] == sn]
     truth = np.concatenate([data.TRUTH for _ in chosen])
-    for colour, measure in zip(COLOURS, ("aeh", "geh", "eah"), strict=False):
-        scores = np.concatenate([record["scores"][posterior][measure]["mean"] for record in chosen])
+    curves = {
+        measure.upper(): np.concatenate([record["scores"][posterior][measure]["mean"] for record in chosen])
+        for measure in MEASURES
+    }
+    curves["supported"] = np.concatenate([summary.supported_scores(record, posterior) for record in chosen])
+    for colour, (name, scores) in zip(COLOURS, curves.items(), strict=False):
         false_positives, true_positives = inference.roc(scores, truth)
         area = inference.auc(scores, truth)
-        left.plot(false_positives, true_positives, color=colour, label=f"{measure.upper()}, area {area:.3f}")
+        left.plot(false_positives, true_positives, color=colour, label=f"{name}, area {area:.3f}")
     left.plot([0, 1], [0, 1], color=palette.UNSURE, linewidth=0.8, linestyle=":")
     left.set_xlabel("false positive rate")
     left.set_ylabel("true positive rate")

@@ -14,15 +14,16 @@ from geh_explain._types import Floats
 from geh_explain.datasets import simulation as data
 from geh_explain.inference.jsonl import Record
 from geh_explain.scores.ranking import PairRanking
-from studies.simulated.experiment import MEASURES
+from geh_explain.statistics.p_values import discoveries
+from studies.simulated.experiment import LEVEL, MEASURES
 
 #: One truth value per pair (P,).
 Flags = NDArray[np.bool_]
 
 #: True pairs whose interaction changes sign and cancels in the mean over all points, with their names.
 CANCELLING = {(1, 2): "h2", (5, 6): "h6"}
-#: Credible level of the intervals; the sign rule rejects at one minus this level.
-_LEVEL = 0.95
+#: Method of the table whose scores are GEH times 1 - p of the held-out test.
+SUPPORTED = "supported"
 
 
 def tabulate(records: Iterable[Record]) -> pd.DataFrame:
@@ -39,15 +40,25 @@ def _table_rows(record: Record) -> Iterable[dict[str, Any]]:
         fit = {"seconds": record["seconds"].get(f"fit {posterior}"), "error": record["errors"].get(posterior)}
         for measure in MEASURES:
             mean, std = (np.asarray(scores[measure][part]) for part in ("mean", "std"))
+            true_scores = np.where(truth, record["truth"][measure], 0.0)
             row = {"method": measure.upper(), "posterior": posterior, **_ranking_quality(mean, truth)}
-            row |= _interval_quality(mean, std, np.asarray(record["truth"][measure]), truth)
+            row |= _interval_quality(mean, std, true_scores, truth)
             if measure == "geh":
-                rates = inference.error_rates(np.asarray(record["sign"][posterior]) < 1 - _LEVEL, truth)
+                rates = inference.error_rates(np.asarray(record["sign"][posterior]) < 1 - LEVEL, truth)
                 row |= dict(zip(("sign_fpr", "sign_fnr"), rates, strict=True))
+                row |= _evidence_quality(record["evidence"][posterior], true_scores, truth)
             yield {**base, **row, **fit}
+        row = {"method": SUPPORTED, "posterior": posterior}
+        yield {**base, **row, **_ranking_quality(supported_scores(record, posterior), truth), **fit}
     for method, values in record["ranked"].items():
         row = {"method": method, "posterior": "", **_ranking_quality(np.asarray(values), truth)}
         yield {**base, **row, "seconds": record["seconds"].get(method)}
+
+
+def supported_scores(record: Record, posterior: str) -> Floats:
+    """Return the supported scores (P,) of all pairs: GEH times 1 - p."""
+    p_values = np.asarray(record["evidence"][posterior]["p_value"])
+    return np.asarray((1 - p_values) * np.asarray(record["scores"][posterior]["geh"]["mean"]))
 
 
 def _ranking_quality(scores: Floats, truth: Flags) -> dict[str, float]:
@@ -59,17 +70,43 @@ def _ranking_quality(scores: Floats, truth: Flags) -> dict[str, float]:
 
 def _interval_quality(mean: Floats, std: Floats, true_scores: Floats, truth: Flags) -> dict[str, float]:
     """Return the error rates of the paper's rule (the interval excludes 0), and the coverage of the intervals."""
-    low, high = inference.gaussian_interval(mean, std, _LEVEL)
+    low, high = inference.gaussian_interval(mean, std, LEVEL)
     significant = low > 0
     false_positives, misses = inference.error_rates(significant, truth)
     return {
         "fpr": false_positives,
         "fnr": misses,
-        "coverage": inference.coverage(low[truth], high[truth], true_scores[truth]),
+        **_coverages(low, high, true_scores, truth),
         **{
             f"misses_{name}": float(not significant[pair_index(pair)]) if truth.any() else float("nan")
             for pair, name in CANCELLING.items()
         },
+    }
+
+
+def _evidence_quality(evidence: Record, true_scores: Floats, truth: Flags) -> dict[str, float]:
+    """Return the error rates of the held-out test, single and at a false discovery rate, and its intervals' coverage.
+
+    The rule of single tests is p < 0.05. The realised false discovery rate is the share of null pairs among the
+    discoveries, 0 if there are none.
+    """
+    p_values, low, high = (np.asarray(evidence[name]) for name in ("p_value", "true_low", "true_high"))
+    false_positives, misses = inference.error_rates(p_values < 1 - LEVEL, truth)
+    found = discoveries(p_values, 1 - LEVEL)
+    return {
+        "evidence_fpr": false_positives,
+        "evidence_fnr": misses,
+        "fdr": float((found & ~truth).sum() / max(1, found.sum())),
+        "fdr_fnr": inference.error_rates(found, truth)[1],
+        **{f"evidence_{name}": share for name, share in _coverages(low, high, true_scores, truth).items()},
+    }
+
+
+def _coverages(low: Floats, high: Floats, true_scores: Floats, truth: Flags) -> dict[str, float]:
+    """Return the shares of the intervals of true pairs and of null pairs that contain the true score."""
+    return {
+        name: inference.coverage(low[chosen], high[chosen], true_scores[chosen])
+        for name, chosen in (("coverage", truth), ("coverage_null", ~truth))
     }
 
 
