@@ -4,7 +4,8 @@ Under the hypothesis for units i and j the labels' mean is a(x without i) + b(x 
 off columns that span such functions, so that errors of the network in main effects and in other pairs do not pass for
 an interaction of i and j. Two kinds of columns do this:
 
-- for all pairs: polynomials of the ranks and of the values of every unit;
+- for all pairs: polynomials of the ranks and of the values of every unit, and with many rows, in which small errors
+  of main effects are seen, also indicators of fine quantile bins of every unit;
 - for one pair: the network's own prediction without the interaction; indicators of quantile bins of i and of j, for
   main effects with steps; products of polynomials of i, j and two *indices*, the linear predictions of i and of j from
   all other units; and, if there are rows enough, products of i and of j with one and with two other units.
@@ -18,7 +19,7 @@ with other units are for dependence of other kinds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -31,6 +32,10 @@ from geh_explain.statistics.slopes import orthonormal
 #: other units, which cost power and are needed for unusual dependence only, may be a smaller share.
 _MAX_SHARE = 0.3
 _MAX_SHARE_WITH_OTHERS = 0.2
+#: With more than this number of rows there are fine bins of every unit: one for so many rows, up to a largest number.
+_ROWS_WITHOUT_FINE_BINS = 3000
+_ROWS_PER_FINE_BIN = 150
+_MAX_FINE_BINS = 64
 #: Added to the diagonal of the correlation matrix, so that units that are copies of others have finite predictions.
 _RIDGE = 1e-3
 #: Predictions below this are rounding errors.
@@ -45,7 +50,7 @@ class Degrees:
 
     ``ranks`` and ``values`` are degrees of polynomials of every unit, ``indices`` the degree of both factors of
     products with an index, ``bins`` the number of quantile bins of i and j. ``others`` is the number of other units in
-    products with i and j: 0, 1 or 2.
+    products with i and j: 0, 1 or 2. ``fine_bins`` is the number of quantile bins of every unit, 0 for none.
     """
 
     ranks: int
@@ -53,10 +58,12 @@ class Degrees:
     indices: int
     bins: int
     others: int = 0
+    fine_bins: int = 0
 
     def n_columns(self, n_units: int) -> int:
         """Return the number of columns of one pair's test."""
-        columns = 2 + n_units * (self.ranks + self.values) + 2 * self.bins + self.indices * (5 * self.indices + 2)
+        columns = 2 + n_units * (self.ranks + self.values + self.fine_bins)
+        columns += 2 * self.bins + self.indices * (5 * self.indices + 2)
         rest = n_units - 2
         columns += 2 * _OTHER_DEGREE**2 * rest if self.others else 0
         return columns + (rest * (rest - 1) if self.others > 1 else 0)
@@ -86,13 +93,21 @@ def choose_degrees(n_rows: int, n_units: int) -> Degrees:
     for degrees in _LADDER:
         share = _MAX_SHARE_WITH_OTHERS if degrees.others else _MAX_SHARE
         if degrees.n_columns(n_units) <= share * n_rows:
-            return degrees
+            return replace(degrees, fine_bins=_fine_bins(n_rows, n_units, degrees.n_columns(n_units)))
     needed = int(np.ceil(_LADDER[-1].n_columns(n_units) / _MAX_SHARE))
     raise GEHValueError(
         f"evidence: {n_rows} held-out rows are too few to test pairs of {n_units} units; at least {needed} are needed, "
         "because the effects of all units are estimated beside the pair's. Give more rows, or fewer units: "
         "units=explainer.screen(inputs) finds those that matter."
     )
+
+
+def _fine_bins(n_rows: int, n_units: int, n_columns: int) -> int:
+    """Return the number of bins of every unit beside other nuisance columns."""
+    if n_rows <= _ROWS_WITHOUT_FINE_BINS:
+        return 0
+    allowed = int(_MAX_SHARE_WITH_OTHERS * n_rows - n_columns) // n_units
+    return max(0, min(n_rows // _ROWS_PER_FINE_BIN, _MAX_FINE_BINS, allowed))
 
 
 class Nuisance:
@@ -129,6 +144,8 @@ class Nuisance:
         columns = [np.ones((len(values), 1)), _legendre(self._ranks, degrees.ranks)]
         if degrees.values:
             columns.append(_legendre(_bounded(values), degrees.values))
+        if degrees.fine_bins:
+            columns += [self._bins(unit, degrees.fine_bins) for unit in range(values.shape[1])]
         self.common = orthonormal(np.concatenate(columns, axis=1) * self._root_weights)
         self._scores = _normal_scores(self._ranks)
         self._precision = np.linalg.inv(self._scores.T @ self._scores / len(values) + _RIDGE * np.eye(values.shape[1]))
@@ -144,7 +161,7 @@ class Nuisance:
         products = [_products(first, second) for first in polynomials for second in predicted]
         columns = [
             offset[:, None],
-            *(self._bins(unit) for unit in (i, j)),
+            *(self._bins(unit, self._degrees.bins) for unit in (i, j)),
             *predicted,
             _products(*predicted),
             *products,
@@ -175,9 +192,8 @@ class Nuisance:
         # Without any other unit that varies, predictions are 0 up to rounding, whose ranks would be arbitrary.
         return np.where(np.abs(predictions).max(axis=0) > _ROUNDING, predictions, 0.0)
 
-    def _bins(self, unit: int) -> Floats:
-        """Return indicators (n, bins) of equally filled bins of a unit."""
-        count = self._degrees.bins
+    def _bins(self, unit: int, count: int) -> Floats:
+        """Return indicators (n, count) of equally filled bins of a unit."""
         places = np.minimum(((self._ranks[:, unit] + 1) / 2 * count).astype(int), count - 1)
         return np.asarray(np.eye(count)[places])
 
