@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks.draws import energy, group_curve
+from benchmarks.draws import energy, evidence, group_curve
 from benchmarks.growth import growth_draws, growth_inputs, growth_memory, growth_points
 from benchmarks.images import exemplars, lenet_hidden, lenet_patches, lenet_pixels, resnet_channels
 from benchmarks.tabular import narrow, wide
@@ -27,6 +27,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "exemplars": exemplars,
     "energy": energy,
     "group-curve": group_curve,
+    "evidence": evidence,
     "growth-points": growth_points,
     "growth-draws": growth_draws,
     "growth-inputs": growth_inputs,

@@ -1,4 +1,4 @@
-"""Cases of many draws: the size of the paper's energy data, and the scores of every number of groups."""
+"""Cases of many draws: the size of the paper's energy data, every number of groups, and the held-out test."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from benchmarks.networks import mlp, table
 from benchmarks.tabular import LOOP, LOOP_POINTS, TORCH_NOTE
 from benchmarks.timing import Case, Method, Target
 from benchmarks.torch_hessians import HessianFunction, aeh_and_eah, double_backward, input_problem, notebook_loop
+from geh_explain import bnn
 
 #: Draws on which the methods of torch are timed; the answers for the last one must agree.
 TIMED_DRAWS = 3
@@ -60,6 +61,27 @@ def group_curve() -> Case:
         },
         reference=single_name,
         targets=[Target(curve_name, (single_name,), 1.2)],
+    )
+
+
+def evidence(points: int = 1000, draws: int = 100) -> Case:
+    """Return the case of the held-out test of all pairs, against one explanation of the same points."""
+    x = table(points, 8)
+    y = x[:, 0] * x[:, 1] + np.random.default_rng(0).normal(size=points).astype(np.float32)
+    networks = {"MC dropout": mlp(8, dropout=0.1), "Gaussian weights": bnn.HybridNet(8, weights="gaussian", seed=0)}
+    methods, targets = {}, []
+    for name, network in networks.items():
+        explainer = geh.GEHExplainer(network)
+        explained, tested = f"explain(), {draws} draws, {name}", f"test_pairs(), {name}"
+        methods[explained] = Method(partial(explainer.explain, x, groups=11, draws=draws, progress=False), job=name)
+        methods[tested] = Method(partial(explainer.test_pairs, x, y, progress=False), job=name)
+        targets.append(Target(tested, (explained,), 1.0))
+    return Case(
+        title=f"Held-out test: 8 inputs, hidden 100-100-100, {points:,} points, 28 pairs",
+        methods=methods,
+        reference=next(iter(methods)),
+        targets=targets,
+        notes=["With Gaussian weights the mean function of ten draws is tested, with MC dropout the network itself."],
     )
 
 

@@ -52,7 +52,7 @@ class Rows:
 
     def __getitem__(self, rows: slice) -> Rows:
         """Return a contiguous slice of these rows."""
-        # Only slices with step 1 occur, so one start index is enough.
+        # With a step, which only background rows have, the start index is that of the first row.
         start = self.start + rows.indices(len(self))[0]
         inputs = tuple(x[rows] for x in self.inputs)
         return replace(self, inputs=inputs, forward_args=self.forward_args[rows], start=start)

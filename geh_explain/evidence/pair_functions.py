@@ -16,7 +16,9 @@ needed for each pair:
 
   It is computed on a grid of the two units' values and interpolated: any direction gives a valid test.
 
-The mean over a posterior's draws is that of G and of h, since both are linear in g.
+The mean over a posterior's draws is that of G and of h, since both are linear in g. Draws share background values and
+rows out among them, so that the mean of ten costs about as much as one network: q has the form above for each draw
+alone, whatever its background values are.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from geh_explain.model.cut import Cut
 from geh_explain.posterior import MCDropout, PointEstimate, Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed
 
-#: Number of background values of each unit.
+#: Number of background values of each unit, at least one for each draw.
 _BACKGROUND_VALUES = 8
 #: Number of background rows for the mean interaction.
 _BACKGROUND_ROWS = 32
@@ -101,7 +103,8 @@ class HeldOutFunctions:
         self._rows_per_call = batch_size or _ROWS_PER_CALL
         self._seed = seed
         self.values = unit_values(cut, points, batch_size)
-        places = (np.arange(_BACKGROUND_VALUES) + 0.5) / _BACKGROUND_VALUES
+        count = -(-_BACKGROUND_VALUES // self.n_functions) * self.n_functions
+        places = (np.arange(count) + 0.5) / count
         # A Latin hypercube: every unit takes all of its quantiles, in an order of its own.
         quantiles = np.quantile(self.values, places, axis=0)
         self._background = np.random.default_rng(seed).permuted(quantiles, axis=0)
@@ -125,28 +128,33 @@ class HeldOutFunctions:
 
     def outputs(self) -> Floats:
         """Return the tested number (n,) of each row."""
-        return self._mean_over_functions(lambda: [self._outputs()])[0]
+        return self._mean_over_functions(lambda _: [self._outputs()])[0]
 
     def pairs(self, pairs: Sequence[Pair], advance: Callable[[int], object]) -> PairFunctions:
         """Return the functions of some pairs; ``advance`` is called with the number of pairs done in each draw."""
-        outputs, local, *grids = self._mean_over_functions(lambda: self._evaluate(pairs, advance))
+        outputs, local, *grids = self._mean_over_functions(lambda function: self._evaluate(function, pairs, advance))
         mean = [
             interpolate(grid, self._grids[i], self._grids[j], self.values[:, [i, j]])
             for (i, j), grid in zip(pairs, grids, strict=True)
         ]
         return PairFunctions(outputs, local, np.stack(mean, axis=1))
 
-    def _evaluate(self, pairs: Sequence[Pair], advance: Callable[[int], object]) -> list[Floats]:
-        """Return outputs (n,), local interactions (n, C) and the mean interaction of each pair on its grid."""
+    def _evaluate(self, function: int, pairs: Sequence[Pair], advance: Callable[[int], object]) -> list[Floats]:
+        """Return outputs (n,), local interactions (n, C) and the mean interaction of each pair on its grid.
+
+        ``function`` is the number of the current draw, which decides on its background values and rows.
+        """
         units = sorted({unit for pair in pairs for unit in pair})
-        background = {unit: self._at_background((unit,)) for unit in units}
-        on_grid = {unit: self._on_grid((unit,)) for unit in units}
-        outputs, centre = self._outputs(), self._on_grid(())
+        own = function % self.n_functions
+        values, rows = self._background[own :: self.n_functions], self._own_background_rows(own)
+        background = {unit: self._at_background((unit,), values) for unit in units}
+        on_grid = {unit: self._on_grid((unit,), rows) for unit in units}
+        outputs, centre = self._outputs(), self._on_grid((), rows)
         local = np.empty((len(outputs), len(pairs)))
         grids = []
         for column, (i, j) in enumerate(pairs):
-            local[:, column] = outputs - background[i] - background[j] + self._at_background((i, j))
-            grids.append(self._on_grid((i, j)) - on_grid[i][:, None] - on_grid[j] + centre)
+            local[:, column] = outputs - background[i] - background[j] + self._at_background((i, j), values)
+            grids.append(self._on_grid((i, j), rows) - on_grid[i][:, None] - on_grid[j] + centre)
             advance(1)
         return [outputs, local, *grids]
 
@@ -154,26 +162,36 @@ class HeldOutFunctions:
         """Return the tested number (n,) of each row in the current function."""
         return np.concatenate([self._call(rows, None) for rows in self._points.split(self._rows_per_call)])
 
-    def _at_background(self, units: tuple[int, ...]) -> Floats:
-        """Return the mean outputs (n,) with ``units`` set to each of their background values, together."""
-        repeats = len(self._background)
+    def _own_background_rows(self, function: int) -> list[tuple[Rows, Floats]]:
+        """Return the background rows of one function, with the values of their units."""
+        own, seen = [], 0
+        for rows, values in self._background_rows:
+            part = slice((function - seen) % self.n_functions, None, self.n_functions)
+            if len(values[part]):
+                own.append((rows[part], values[part]))
+            seen += len(rows)
+        return own
+
+    def _at_background(self, units: tuple[int, ...], background: Floats) -> Floats:
+        """Return the mean outputs (n,) with ``units`` set to their values in each row of ``background`` (B, D)."""
+        repeats = len(background)
         means = []
         for rows in self._points.split(max(1, self._rows_per_call // repeats)):
             values = self.values[rows.start : rows.start + len(rows)]
             shifts = np.zeros((repeats, len(rows), values.shape[1]))
             for unit in units:
-                shifts[:, :, unit] = self._background[:, None, unit] - values[:, unit]
+                shifts[:, :, unit] = background[:, None, unit] - values[:, unit]
             outputs = self._call(rows.repeat(repeats), shifts.reshape(-1, values.shape[1]))
             means.append(outputs.reshape(repeats, -1).mean(axis=0))
         return np.concatenate(means)
 
-    def _on_grid(self, units: tuple[int, ...]) -> Floats:
-        """Return the mean output over background rows at each combination of the units' grid values."""
+    def _on_grid(self, units: tuple[int, ...], background: list[tuple[Rows, Floats]]) -> Floats:
+        """Return the mean output over ``background`` rows at each combination of the units' grid values."""
         grids = [self._grids[unit] for unit in units]
         shape = tuple(len(grid) for grid in grids)
         places = np.stack([axis.ravel() for axis in np.meshgrid(*grids, indexing="ij")]) if units else np.zeros((0, 1))
         sums = np.zeros(places.shape[1])
-        for rows, values in self._background_rows:
+        for rows, values in background:
             per_call = max(1, self._rows_per_call // len(rows))
             for start in range(0, len(sums), per_call):
                 part = places[:, start : start + per_call]
@@ -182,7 +200,7 @@ class HeldOutFunctions:
                     shifts[:, :, unit] = place[:, None] - values[:, unit]
                 outputs = self._call(rows.repeat(part.shape[1]), shifts.reshape(-1, values.shape[1]))
                 sums[start : start + per_call] += outputs.reshape(part.shape[1], -1).sum(axis=1)
-        return np.asarray(sums / sum(len(rows) for rows, _ in self._background_rows)).reshape(shape)
+        return np.asarray(sums / sum(len(rows) for rows, _ in background)).reshape(shape)
 
     @torch.no_grad()
     def _call(self, rows: Rows, shifts: Floats | None) -> Floats:
@@ -196,13 +214,13 @@ class HeldOutFunctions:
             )
         return np.asarray(outputs)
 
-    def _mean_over_functions(self, evaluate: Callable[[], list[Floats]]) -> list[Floats]:
-        """Return the mean of the arrays of ``evaluate()`` over draws, or their values for the network itself."""
+    def _mean_over_functions(self, evaluate: Callable[[int], list[Floats]]) -> list[Floats]:
+        """Return the mean of the arrays of ``evaluate(number)`` over draws, or their values for the network itself."""
         total: list[Floats] = []
         count = 0
         with self._functions() as functions:
             for _ in functions:
-                arrays = evaluate()
+                arrays = evaluate(count)
                 total = [sums + array for sums, array in zip(total, arrays, strict=True)] if total else arrays
                 count += 1
         if not count:
