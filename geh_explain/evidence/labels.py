@@ -13,6 +13,7 @@ from geh_explain._types import Floats
 from geh_explain.data.targets import Target, select
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.outputs import Output
+from geh_explain.statistics.logistic import sigmoid
 
 #: Values of ``link``.
 LINKS = ("auto", "identity", "logit")
@@ -59,13 +60,6 @@ class Labels:
             "logit": np.mean((self.values - sigmoid(outputs)) ** 2),
         }
         return min(errors, key=lambda link: errors[link])
-
-
-def sigmoid(values: Floats) -> Floats:
-    """Return 1 / (1 + exp(-values)), without overflow."""
-    from scipy.special import expit
-
-    return np.asarray(expit(values))
 
 
 def read_labels(y: Any, n_rows: int, outputs: Tensor, target: Target, output: Output, link: str) -> Labels:
