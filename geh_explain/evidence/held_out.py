@@ -14,7 +14,9 @@ is (y - p) / w, and all columns are weighted by w.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ import torch
 from tqdm.auto import tqdm
 
 from geh_explain._types import Ints
+from geh_explain.data.points import Points
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.evidence.explained import Explained
@@ -57,14 +60,18 @@ class HeldOutRows:
 
     @classmethod
     def of(cls, evidence: Any, target: Target, additional_forward_args: Any) -> HeldOutRows:
-        """Return the rows of ``explain(evidence=(X_held, y_held))``."""
-        if not isinstance(evidence, (tuple, list)) or len(evidence) != 2:
+        """Return the rows of ``explain(evidence=(X_held, y_held))``, which may have forward arguments as a third entry.
+
+        ``additional_forward_args`` are those of the explained rows. They are used where evidence has none of its own,
+        unless they belong to rows, see :func:`check_shared_arguments`.
+        """
+        if not isinstance(evidence, (tuple, list)) or len(evidence) not in (2, 3):
             raise GEHTypeError(
                 f"evidence is a {type(evidence).__name__}, and must be two things, held-out rows and their labels: "
                 "evidence=(X_held, y_held)."
             )
-        inputs, y = evidence
-        return cls(inputs, y, target, additional_forward_args)
+        inputs, y, *arguments = evidence
+        return cls(inputs, y, target, arguments[0] if arguments else additional_forward_args)
 
 
 @dataclass(frozen=True)
@@ -100,21 +107,34 @@ class HeldOutTest:
             outputs = cut.all_outputs(points.first)
         labels = read_labels(rows.y, len(points), outputs, rows.target, setup.output, rows.link)
         points.check_matched("y")
+        _check_index(rows.inputs, rows.y)
         choose_degrees(len(points), cut.n_units)
-        if rows.train is not None:
-            train, _ = setup.read(rows.train, rows.target, None)
-            _warn_of_training_rows(count_common_rows(points, train), len(points))
         functions = HeldOutFunctions(
             cut, points, posterior, labels.read, batch_size=options.batch_size, seed=options.seed
         )
-        return cls(functions, labels, points.columns)
+        held_out = cls(functions, labels, points.columns)
+        if rows.train is not None:
+            train, _ = setup.read(rows.train, rows.target, None)
+            held_out.check_columns(train.columns, "rows of train=")
+            _warn_of_training_rows(count_common_rows(points, train), len(points))
+        return held_out
 
-    def check_columns(self, columns: list[str] | None) -> None:
-        """Raise if the held-out rows have the same columns as the explained points in another order."""
-        if self.columns and columns and self.columns != columns and sorted(self.columns) == sorted(columns):
+    def check_units(self, units: str) -> None:
+        """Raise if ``units``, the repr of a unit set, is another one than that of the test."""
+        if units and units != self.functions.units:
             raise GEHValueError(
-                f"evidence: the held-out rows have the columns {self.columns}, and the explained ones {columns}; give "
-                "them in the same order."
+                f"result: it is about units={units}, and this explainer about units={self.functions.units}; use the "
+                "explainer that made it."
+            )
+
+    def check_columns(self, columns: Sequence[str] | None, rows: str = "explained ones") -> None:
+        """Raise if the held-out rows have other columns than other rows, where both are known."""
+        if self.columns and columns and self.columns != list(columns):
+            pairs = zip_longest(self.columns, columns, fillvalue="none")
+            place, (own, other) = next((place, pair) for place, pair in enumerate(pairs) if pair[0] != pair[1])
+            raise GEHValueError(
+                f"evidence: column {place} is {own!r} in the held-out rows and {other!r} in the {rows}; give the same "
+                "columns in the same order."
             )
 
     @property
@@ -155,7 +175,7 @@ class HeldOutTest:
         self._warn_of_lost_pairs(tests.lost)
         true_scores = None if np.isnan(estimates).all() else TrueScoreEstimates(*estimates.T)
         slope, slope_se, p_value = slopes.T
-        return Evidence(slope, slope_se, p_value, n_rows, link, true_scores)
+        return Evidence(slope, slope_se, p_value, n_rows, link, true_scores, tuple(functions.unit_names))
 
     def _warn_of_lost_pairs(self, lost: list[Pair]) -> None:
         """Warn if interactions cannot be told from effects of other units."""
@@ -177,6 +197,28 @@ def _with_neighbours(tested: list[Pair], units: list[Pair]) -> list[Pair]:
         return tested
     touched = {unit for pair in tested for unit in pair}
     return [pair for pair in units if touched.intersection(pair)]
+
+
+def check_shared_arguments(explained: Points) -> None:
+    """Raise if forward arguments of the explained points belong to rows, so that held-out rows need their own."""
+    if any(explained.first.forward_args.per_row[1:]):
+        raise GEHValueError(
+            "evidence: additional_forward_args has entries of the explained rows; give those of the held-out rows as a "
+            "third entry, evidence=(X_held, y_held, additional_forward_args)."
+        )
+
+
+def _check_index(inputs: Any, y: Any) -> None:
+    """Raise if rows and labels are tables of pandas with the same index in another order: rows match by position."""
+    first, second = getattr(inputs, "index", None), getattr(y, "index", None)
+    # Lists and tuples have a method of this name.
+    if first is None or second is None or callable(first) or callable(second) or first.equals(second):
+        return
+    if first.sort_values().equals(second.sort_values()):
+        raise GEHValueError(
+            "y has the index of the held-out rows in another order, and rows are matched by position; give "
+            "y.loc[X_held.index]."
+        )
 
 
 def _warn_of_training_rows(common: int, rows: int) -> None:

@@ -38,8 +38,8 @@ _ROWS_PER_FINE_BIN = 150
 _FINE_BINS = (8, 64)
 #: Added to the diagonal of the correlation matrix, so that units that are copies of others have finite predictions.
 _RIDGE = 1e-3
-#: Predictions below this are rounding errors.
-_ROUNDING = 1e-9
+#: Decimals of predictions of normal scores; those beyond are rounding errors.
+_DECIMALS = 9
 #: Values beyond these quantiles are set to them before polynomials of values are taken.
 _VALUE_QUANTILES = (0.01, 0.99)
 
@@ -196,8 +196,8 @@ class Nuisance:
         pair = [i, j]
         rows = self._precision[pair]
         predictions = self._scores[:, pair] - np.linalg.solve(rows[:, pair], rows @ self._scores.T).T
-        # Without any other unit that varies, predictions are 0 up to rounding, whose ranks would be arbitrary.
-        return np.where(np.abs(predictions).max(axis=0) > _ROUNDING, predictions, 0.0)
+        # Predictions that are equal but for rounding errors, as those of units with few values, must have equal ranks.
+        return np.round(predictions, _DECIMALS)
 
     def _bins(self, unit: int, count: int) -> Floats:
         """Return indicators (n, count) of equally filled bins of a unit."""

@@ -109,6 +109,11 @@ class HeldOutFunctions:
         self._background_rows = [(rows, unit_values_of(cut, rows)) for rows in sampled if len(rows)]
 
     @property
+    def units(self) -> str:
+        """The unit set in words, as the record of a run has it."""
+        return repr(self._cut.units)
+
+    @property
     def unit_names(self) -> list[str]:
         """The names of the units."""
         return self._cut.unit_names()

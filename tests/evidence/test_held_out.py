@@ -235,6 +235,15 @@ BAD = {
 }
 
 
+def test_pairs_of_binary_units_are_tested():
+    generator = np.random.default_rng(0)
+    x = (generator.normal(size=(800, 3)) > 0) * 1.0
+    evidence = test_pairs(lambda x: x[:, 0] * x[:, 1] + x[:, 2], x, x[:, 0] * x[:, 1] + generator.normal(size=800))
+    assert evidence.p_value[0] < 1e-3
+    assert 0.6 < evidence.slope[0] < 1.4
+    assert np.isnan(evidence.slope[1:]).all()
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_labels_that_cannot_be_tested_raise_with_the_way_out(name):
     change, message = BAD[name]
