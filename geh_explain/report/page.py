@@ -24,11 +24,9 @@ from geh_explain.scores.protocol import PairResult
 def write_page(
     result: PairResult,
     path: str | os.PathLike[str],
+    decisions: Decisions,
     *,
     title: str | None = None,
-    level: float = 0.95,
-    rule: str | None = None,
-    fdr: float | None = None,
     main: Any = None,
     surfaces: Sequence[Surface] = (),
     gallery: Gallery | None = None,
@@ -45,7 +43,6 @@ def write_page(
     if title is not None and not isinstance(title, str):
         raise GEHTypeError(f"title={title!r} must be text.")
     # The whole page is built before the file is opened, so that an error leaves no partial file.
-    decisions = result.decisions(level=level, fdr=fdr, rule=rule)
     content = build_content(result, decisions, main, surfaces, gallery)
     page = _fill_template(title or f"Interactions in {result.record.model}", result, decisions, content)
     path.write_text(page, encoding="utf-8")

@@ -73,8 +73,8 @@ class ResultOutput:
         >>> result.report(f"{tempfile.mkdtemp()}/page.html", surfaces=[surface]).stat().st_size < 1_200_000
         True
         """
-        options: dict[str, Any] = {"title": title, "level": level, "rule": rule, "fdr": fdr, "main": main}
-        return write_page(self, path, surfaces=surfaces, gallery=gallery, **options)
+        decisions = self.decisions(level=level, fdr=fdr, rule=rule)
+        return write_page(self, path, decisions, title=title, main=main, surfaces=surfaces, gallery=gallery)
 
     def to_networkx(
         self: PairResult,

@@ -24,10 +24,14 @@ class Scenario:
     ----------
     signal
         ``"pairs"``: the seven pairs of the simulated study. ``"steps"``: main effects with steps and two pairs.
-        ``"main"``: strong main effects without interaction.
+        ``"main"``: strong main effects without interaction. ``"hour"``: two steps of the hour whose cosine and sine are
+        the first features. ``"index"``: a curve of the third feature. Both have main effects of all other features.
     correlation
-        Correlation of all pairs of features, on the normal scale (Gaussian copula). None: three features are functions
-        of others plus noise, without correlation.
+        Correlation of all pairs of features, on the normal scale (Gaussian copula).
+    dependence
+        ``"copula"``. ``"nonlinear"``: three features are functions of others plus noise, without correlation.
+        ``"copies"``: four features are copies of the other four, with a correlation of 0.9. ``"hour"``: the first two
+        are cosine and sine of an hour. ``"index"``: the third is a function of the first two, as the body mass index.
     sn
         Ratio of the variances of signal and noise; 0 for labels of noise alone.
     noise
@@ -47,7 +51,8 @@ class Scenario:
     """
 
     signal: str = "pairs"
-    correlation: float | None = 0.0
+    correlation: float = 0.0
+    dependence: str = "copula"
     sn: float = 1.0
     noise: str = "normal"
     margins: str = "uniform"
@@ -78,8 +83,8 @@ SCENARIOS = {
     "correlation 0.8, main effects only": Scenario(signal="main", correlation=0.8, sn=30.0),
     "correlation 0.8, steps": Scenario(signal="steps", correlation=0.8, sn=3.0),
     "correlation 0.8, 300 rows": Scenario(correlation=0.8, sn=3.0, held_out=300),
-    "nonlinear dependence": Scenario(correlation=None),
-    "nonlinear dependence, S/N 10": Scenario(correlation=None, sn=10.0),
+    "nonlinear dependence": Scenario(dependence="nonlinear"),
+    "nonlinear dependence, S/N 10": Scenario(dependence="nonlinear", sn=10.0),
     "lognormal, 600 rows": Scenario(margins="lognormal", correlation=0.5, sn=3.0, held_out=600),
     "four levels, 600 rows": Scenario(margins="levels", correlation=0.5, sn=3.0, held_out=600),
     "boosted trees": Scenario(model="trees", sn=3.0),
@@ -89,6 +94,9 @@ SCENARIOS = {
     "30 features, correlation 0.7": Scenario(features=30, correlation=0.7, sn=3.0, train=8_000),
     "100 features, correlation 0.5": Scenario(features=100, correlation=0.5, sn=3.0, train=8_000),
     "hidden units": Scenario(model="hidden", sn=3.0),
+    "copies, S/N 10": Scenario(dependence="copies", sn=10.0),
+    "cosine and sine of the hour": Scenario(signal="hour", dependence="hour", sn=10.0),
+    "function of two features": Scenario(signal="index", dependence="index", sn=10.0),
 }
 
 
@@ -128,7 +136,7 @@ def draw(scenario: Scenario, seed: int) -> Sample:
         inputs = generator.normal(size=(rows, len(HIDDEN_WEIGHTS)))
         units = (np.tanh(inputs @ HIDDEN_WEIGHTS) + 1) / 2
     else:
-        units = _copula(rows, scenario.features, scenario.correlation, generator)
+        units = _units(rows, scenario, generator)
         if scenario.margins == "levels":
             units = (np.floor(4 * units) + 0.5) / 4
         inputs = _features(units, scenario.margins)
@@ -140,7 +148,8 @@ def draw(scenario: Scenario, seed: int) -> Sample:
 
 def true_pairs(scenario: Scenario) -> NDArray[np.bool_]:
     """Return which pairs (P,) of the units interact."""
-    pairs = {"pairs": set(simulation.PAIRS), "steps": {(6, 7), (0, 3)}, "main": set()}[scenario.signal]
+    steps, hour = {(6, 7), (0, 3)}, {(0, 1)}
+    pairs = {"pairs": set(simulation.PAIRS), "steps": steps, "hour": hour}.get(scenario.signal, set())
     first, second = np.triu_indices(scenario.features, 1)
     flags = [(i, j) in pairs for i, j in zip(first.tolist(), second.tolist(), strict=True)]
     return np.array(flags) & (scenario.sn > 0)
@@ -151,19 +160,29 @@ def signal_features(units: Floats) -> Floats:
     return np.asarray(units[:, :8] + np.array([0.5, -0.5, 0.5, -0.5, 0.5, 0.5, -0.5, 0.5]))
 
 
-def _copula(rows: int, features: int, correlation: float | None, generator: np.random.Generator) -> Floats:
-    """Draw uniform features (rows, features) whose normal scores have the same correlation, or depend nonlinearly."""
+def _units(rows: int, scenario: Scenario, generator: np.random.Generator) -> Floats:
+    """Draw features (rows, F) in (0, 1) that depend on each other as the scenario says."""
     from scipy.special import ndtr
     from scipy.stats import rankdata
 
     common = generator.normal(size=(rows, 1))
-    own = generator.normal(size=(rows, features))
-    if correlation is None:
+    own = generator.normal(size=(rows, scenario.features))
+    if scenario.dependence == "copula":
+        correlation = scenario.correlation
+        return np.asarray(ndtr(np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own))
+    if scenario.dependence == "nonlinear":
         own[:, 4] = (own[:, 0] ** 2 - 1) / 1.4 + 0.4 * own[:, 4]
         own[:, 5] = 1.3 * np.abs(own[:, 1]) - 1 + 0.4 * own[:, 5]
         own[:, 6] = np.sin(2 * own[:, 2]) + 0.4 * own[:, 6]
-        return np.asarray((rankdata(own, axis=0) - 0.5) / rows)
-    return np.asarray(ndtr(np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own))
+    elif scenario.dependence == "copies":
+        own[:, 4:8] = 0.9 * own[:, :4] + 0.19**0.5 * own[:, 4:8]
+    elif scenario.dependence == "index":
+        own[:, 2] = (70 + 12 * own[:, 0]) / (1.7 + 0.1 * own[:, 1]) ** 2
+    units = np.asarray((rankdata(own, axis=0) - 0.5) / rows)
+    if scenario.dependence == "hour":
+        angle = 2 * np.pi * units[:, 0]
+        units[:, 0], units[:, 1] = (np.cos(angle) + 1) / 2, (np.sin(angle) + 1) / 2
+    return units
 
 
 def _features(units: Floats, margins: str) -> Floats:
@@ -184,10 +203,20 @@ def _signal(units: Floats, kind: str) -> Floats:
         signal = 3.0 * (v[:, 0] > 0.2) + 2.5 * (v[:, 1] > -0.3) - 2 * (v[:, 2] > 0) + 1.5 * (v[:, 4] > 0.4)
         signal += 2 * np.sign(v[:, 3]) * (np.abs(v[:, 3]) > 0.5) + 1.5 * np.floor(3 * units[:, 5])
         signal += 2 * v[:, 6] * v[:, 7] + 1.5 * (v[:, 0] > 0) * (v[:, 3] > 0)
+    elif kind == "hour":
+        hour = np.arctan2(v[:, 1], v[:, 0]) % (2 * np.pi) * 12 / np.pi
+        signal = 3.0 * ((hour > 8) & (hour < 18)) + _other_main_effects(v)
+    elif kind == "index":
+        signal = 6 * v[:, 2] ** 3 - 2 * v[:, 2] + _other_main_effects(v)
     else:
         signal = 4 * v[:, 0] ** 2 + 3 * np.sin(np.pi * v[:, 1]) + 2 * np.exp(v[:, 2]) + 3 * v[:, 3]
         signal += 2 * np.abs(v[:, 4]) + np.cos(2 * np.pi * v[:, 5]) + 2 * v[:, 6] ** 3 + np.tanh(4 * v[:, 7])
     return np.asarray((signal - signal.mean()) / signal.std())
+
+
+def _other_main_effects(v: Floats) -> Floats:
+    """Return main effects (n,) of all features but the first three."""
+    return np.asarray(v[:, 3] + np.sin(np.pi * v[:, 4]) + v[:, 5] ** 2 + np.abs(v[:, 6]) - np.tanh(2 * v[:, 7]))
 
 
 def _labels(signal: Floats, units: Floats, scenario: Scenario, generator: np.random.Generator) -> Floats:

@@ -22,26 +22,32 @@ def rows():
     return x, classes, several
 
 
-EXPLAINER = geh.GEHExplainer(logits, posterior=geh.posterior.PointEstimate())
+def evidence_for(x, y, target=0, model=logits, **options):
+    """Return the evidence for the pairs of a network."""
+    explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
+    return explainer.test_pairs(x, y, target, progress=False, **options)
+
+
+def first_output(x):
+    return logits(x)[:, 0]
 
 
 def test_one_hot_labels_of_any_dtype_are_class_indices(rows):
     x, classes, _ = rows
-    expected = EXPLAINER.test_pairs(x, classes, 0, progress=False)
+    expected = evidence_for(x, classes)
     assert expected.link == "logit"
     assert expected.p_value[0] < 1e-6
     one_hot = torch.nn.functional.one_hot(classes, 3)
     for labels in (one_hot, one_hot.bool(), one_hot.float(), one_hot.numpy().tolist()):
-        found = EXPLAINER.test_pairs(x, labels, 0, progress=False)
+        found = evidence_for(x, labels)
         np.testing.assert_array_equal(found.p_value, expected.p_value)
 
 
 def test_several_labels_are_log_odds_of_their_own(rows):
     x, _, several = rows
-    alone = geh.GEHExplainer(lambda x: logits(x)[:, 0], posterior=geh.posterior.PointEstimate())
-    expected = alone.test_pairs(x, several[:, 0].int(), progress=False)
+    expected = evidence_for(x, several[:, 0].int(), None, first_output)
     for labels in (several, several.int(), several.float()):
-        found = EXPLAINER.test_pairs(x, labels, 0, progress=False)
+        found = evidence_for(x, labels)
         assert found.link == "logit"
         np.testing.assert_allclose(found.p_value, expected.p_value, rtol=1e-3, atol=1e-6)
 
@@ -49,7 +55,7 @@ def test_several_labels_are_log_odds_of_their_own(rows):
 def test_numbers_in_columns_are_a_regression(rows):
     x, _, _ = rows
     y = logits(x) + torch.randn(600, 3, generator=torch.Generator().manual_seed(1))
-    found = EXPLAINER.test_pairs(x, y, 0, progress=False)
+    found = evidence_for(x, y)
     assert found.link == "identity"
     assert 0.8 < found.slope[0] < 1.2
 
@@ -57,16 +63,16 @@ def test_numbers_in_columns_are_a_regression(rows):
 def test_class_indices_as_floats_and_booleans_are_refused(rows):
     x, classes, several = rows
     with pytest.raises(GEHValueError, match="whole numbers 0 to 2 as floats"):
-        EXPLAINER.test_pairs(x, classes.float(), 0, progress=False)
-    assert EXPLAINER.test_pairs(x, classes.float(), 0, link="identity", progress=False).link == "identity"
+        evidence_for(x, classes.float())
+    assert evidence_for(x, classes.float(), link="identity").link == "identity"
     with pytest.raises(TypeError, match="one column of 0 and 1 per output"):
-        EXPLAINER.test_pairs(x, several[:, 0], 0, progress=False)
+        evidence_for(x, several[:, 0])
 
 
 def test_one_column_of_several_labels_warns(rows):
     x, _, several = rows
     with pytest.warns(GEHWarning, match="only 0 and 1, and the model 3 outputs"):
-        EXPLAINER.test_pairs(x, several[:, 0].int(), 0, progress=False)
+        evidence_for(x, several[:, 0].int())
 
 
 @pytest.mark.parametrize(
@@ -80,8 +86,7 @@ def test_one_column_of_several_labels_warns(rows):
 def test_numbers_of_unusual_kinds_are_numbers(rows, labels):
     x, _, _ = rows
     y = logits(x)[:, 0] + torch.randn(600, generator=torch.Generator().manual_seed(1))
-    model = geh.GEHExplainer(lambda x: logits(x)[:, 0], posterior=geh.posterior.PointEstimate())
-    found, expected = (model.test_pairs(x, values, progress=False).slope[0] for values in (labels(y), y))
+    found, expected = (evidence_for(x, values, None, first_output).slope[0] for values in (labels(y), y))
     assert found == pytest.approx(expected, rel=1e-2)
 
 
@@ -98,9 +103,8 @@ def test_numbers_of_unusual_kinds_are_numbers(rows, labels):
 )
 def test_labels_that_are_missing_or_ragged_are_refused(rows, labels, message):
     x, _, _ = rows
-    model = geh.GEHExplainer(lambda x: logits(x)[:, 0], posterior=geh.posterior.PointEstimate())
     with pytest.raises(GEHValueError, match=message):
-        model.test_pairs(x, labels(x[:, 0]), progress=False)
+        evidence_for(x, labels(x[:, 0]), None, first_output)
 
 
 @pytest.mark.parametrize(("factor", "shift"), [(5.0, 0.0), (10.0, 0.0), (1.0, 10.0), (0.01, 0.0), (5.0, -5.0)])
@@ -109,10 +113,10 @@ def test_confidence_and_shift_of_logits_do_not_change_p_values(rows, factor, shi
     x, _, several = rows
     x, y = x.double(), several[:, 0].int()
 
-    def test(model):
-        return geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate()).test_pairs(x, y, progress=False)
+    def model(x):
+        return logits(x)[:, 0] + 0.3 * x[:, 1] * x[:, 2]
 
-    expected = test(lambda x: logits(x)[:, 0] + 0.3 * x[:, 1] * x[:, 2])
-    found = test(lambda x: factor * (logits(x)[:, 0] + 0.3 * x[:, 1] * x[:, 2]) + shift)
+    expected = evidence_for(x, y, None, model)
+    found = evidence_for(x, y, None, lambda x: factor * model(x) + shift)
     np.testing.assert_allclose(found.p_value, expected.p_value, rtol=1e-3)
     np.testing.assert_allclose(factor * found.slope, expected.slope, rtol=1e-3)

@@ -85,7 +85,7 @@ def test_without_evidence_the_error_says_how_to_get_it() -> None:
 
 
 def test_evidence_must_fit_the_pairs() -> None:
-    with pytest.raises(geh.GEHError, match="this result has 3 pairs"):
+    with pytest.raises(geh.GEHError, match="this result has 3"):
         by_hand().with_evidence(evidence([1.0], [0.1]))
     with pytest.raises(geh.GEHError, match="evidence is a dict"):
         by_hand().with_evidence({})
