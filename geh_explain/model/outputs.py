@@ -52,7 +52,7 @@ def read_output(raw: Any, output: Output, rows: int) -> Tensor:
     """
     value = output(raw) if callable(output) else _pick(raw, None if output in ("raw", "probability") else output)
     # Black boxes often compute in NumPy; the copy allows arrays that are read-only.
-    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiubc":
         value = torch.as_tensor(value.copy())
     if not isinstance(value, Tensor):
         source = "output=... returned" if callable(output) else "the model returned"
@@ -60,11 +60,18 @@ def read_output(raw: Any, output: Output, rows: int) -> Tensor:
             f"{source} a {type(value).__name__}, not a tensor; pass output=callable that picks the tensor, "
             f"for instance {_suggest_callable(value)}."
         )
+    if value.is_complex():
+        raise GEHTypeError(
+            f"the model's output is {value.dtype}; choose a real number, for instance output=torch.abs or "
+            "output=torch.real."
+        )
     if not value.is_floating_point():
         raise GEHTypeError(
             f"the model's output is {value.dtype}, which has no derivatives; explain the scores before they are "
-            "rounded or compared (for instance the logits)."
+            "rounded or compared (for instance the logits, or predict_proba of a classifier)."
         )
+    if value.layout != torch.strided:
+        raise GEHTypeError(f"the model's output is sparse ({value.layout}); pass output=lambda out: out.to_dense().")
     # Models that squeeze return a scalar for a batch of one row.
     if value.ndim == 0 and rows == 1:
         value = value.reshape(1)
