@@ -211,7 +211,8 @@ class GEHExplainer:
         Examples
         --------
         >>> import torch, geh_explain as geh
-        >>> explainer = geh.GEHExplainer(lambda x: 2 * x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+        >>> model = lambda x: 2 * x[:, 0] * x[:, 1] + x[:, 2]
+        >>> explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
         >>> result = explainer.explain(torch.randn(40, 3), groups=1, names=["a", "b", "c"], progress=False)
         >>> result.top(1)[["unit_i", "unit_j", "mean"]].round(3).values.tolist()
         [['a', 'b', 2.0]]

@@ -257,6 +257,10 @@ class Cut:
             return read_output(self._call(rows), self.output, len(rows))
         return self._shifted_outputs(rows, t)[0]
 
+    def raw_outputs(self, rows: Rows) -> Tensor:
+        """Return the outputs (n, ...) of the unchanged model before ``output`` makes probabilities of them."""
+        return read_output(self._call(rows), "raw" if self.output == "probability" else self.output, len(rows))
+
     def traced_outputs(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return the layer's output ``(n, *shape)`` and all outputs (n, ...) of one forward pass, without gradients.
 

@@ -31,8 +31,8 @@ def read_output(raw: Any, output: Output, rows: int) -> Tensor:
     raw
         What the model returned. Of a mapping or object with ``logits`` these are taken.
     output
-        ``"raw"``; ``"probability"`` for the sigmoid of one output per row, or the softmax over dimension 1 of several;
-        a key or attribute of ``raw``; or a callable that turns ``raw`` into a tensor.
+        ``"raw"``; ``"probability"`` for the sigmoid of one output per row, or the softmax over dimension 1 of several,
+        in double precision; a key or attribute of ``raw``; or a callable that turns ``raw`` into a tensor.
     rows
         Number of rows of the batch.
 
@@ -48,7 +48,7 @@ def read_output(raw: Any, output: Output, rows: int) -> Tensor:
     Examples
     --------
     >>> read_output({"logits": torch.zeros(3, 2), "loss": 0.1}, "probability", rows=3)[0]
-    tensor([0.5000, 0.5000])
+    tensor([0.5000, 0.5000], dtype=torch.float64)
     """
     value = output(raw) if callable(output) else _pick(raw, None if output in ("raw", "probability") else output)
     # Black boxes often compute in NumPy; the copy allows arrays that are read-only.
@@ -81,6 +81,9 @@ def read_output(raw: Any, output: Output, rows: int) -> Tensor:
             "rows of the batch. Use output=callable to reshape it, and no mean or sum over the batch."
         )
     if output == "probability":
+        # Single precision holds no digits of 1 - p at a confident prediction, and so none of the derivatives p (1 - p)
+        # and p (1 - p) (1 - 2 p). Devices of type "mps" have no double precision.
+        value = value if value.device.type == "mps" else value.double()
         return value.sigmoid() if value.shape[1:].numel() == 1 else value.softmax(dim=1)
     return value
 
