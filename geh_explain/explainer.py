@@ -641,7 +641,7 @@ class GEHExplainer:
         *,
         joint: Any = None,
         k: int = 9,
-        measure: str = "geh",
+        measure: str | None = None,
         reduce: str = "max",
         ascent: bool | dict[str, Any] = True,
         batch_size: int | None = None,
@@ -663,7 +663,8 @@ class GEHExplainer:
         k
             How many of them to show.
         measure
-            By which the strongest pairs are chosen: ``"geh"``, ``"aeh"`` or ``"eah"``.
+            By which the strongest pairs are chosen, as in ``result.table``; None for ``"supported"`` where there is
+            evidence, else ``"geh"``.
         reduce
             How the map of a unit becomes one number: its ``"max"`` or its ``"mean"``.
         ascent
