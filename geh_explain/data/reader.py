@@ -93,7 +93,8 @@ class Reader:
             input_names = tuple(inputs) if isinstance(inputs, Mapping) else ()
             tensors = self._tensors(tuple(inputs.values()) if isinstance(inputs, Mapping) else inputs)
             forward_args = ForwardArgs.of(target, additional, len(tensors[0]))
-            points = InMemoryPoints(Rows(tensors, forward_args, input_names=input_names), columns)
+            rows = Rows(tensors, forward_args, input_names=input_names, argument=self.argument)
+            points = InMemoryPoints(rows, columns)
         check_target(target, len(points))
         arguments = ("target", *("additional_forward_args",) * len(additional))
         for argument, per_row in zip(arguments, points.first.forward_args.per_row, strict=True):
@@ -135,7 +136,7 @@ class Reader:
             raise GEHValueError(f"{self.argument}: the loader is empty; there is no row to explain.")
         tensors = tuple(torch.cat(parts) for parts in zip(*batches, strict=True))
         forward_args = ForwardArgs.of(target, additional, len(tensors[0]))
-        return InMemoryPoints(Rows(tensors, forward_args), ordered=is_ordered(loader))
+        return InMemoryPoints(Rows(tensors, forward_args, argument=self.argument), ordered=is_ordered(loader))
 
     def _read_loader(self, loader: Any) -> Generator[tuple[Tensor, ...], None, None]:
         """Yield the inputs of each batch of a loader, the same on every pass.

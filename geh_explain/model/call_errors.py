@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import TracebackType
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHError, GEHRuntimeError, GEHTypeError, GEHValueError
@@ -28,19 +30,39 @@ def call_error(error: Exception, model: nn.Module, rows: Rows) -> Exception:
             "model: it mixes rows: a batch normalisation computes over the batch. Put the networks inside a callable "
             "into eval mode, and give BatchNorm running statistics."
         )
-    kinds: dict[type[Exception], type[GEHError]] = {TypeError: GEHTypeError, ValueError: GEHValueError}
-    kind = next((kind for builtin, kind in kinds.items() if isinstance(error, builtin)), GEHRuntimeError)
     text = _text(error)
-    return kind(
+    return _kind(error)(
         f"{rows.argument}: the model does not take {_describe(rows)}: {_failing_layer(error.__traceback__, model)}"
         f"{type(error).__name__}: {text}{'' if text.endswith('.') else '.'} {_way_out(text, model, rows)}"
     )
 
 
+def output_error(error: Exception, raw: Any) -> Exception:
+    """Return the error to raise instead of ``error``, which a callable ``output`` raised for what the model returned.
+
+    Its type is chosen as by :func:`call_error`.
+    """
+    if isinstance(error, GEHError):
+        return error
+    given = f"a {type(raw).__name__}"
+    given += f" of shape {tuple(raw.shape)}" if isinstance(raw, Tensor) else ""
+    given += f" with the keys {list(raw)}" if isinstance(raw, Mapping) else ""
+    return _kind(error)(
+        f"output=...: the callable raised {type(error).__name__}: {_text(error)}. It was given what the model "
+        f"returned, {given}, and must return a tensor with one row per row."
+    )
+
+
+def _kind(error: Exception) -> type[GEHError]:
+    """Return the error of the package that is of the same builtin type as ``error``, else GEHRuntimeError."""
+    kinds: dict[type[Exception], type[GEHError]] = {TypeError: GEHTypeError, ValueError: GEHValueError}
+    return next((kind for builtin, kind in kinds.items() if isinstance(error, builtin)), GEHRuntimeError)
+
+
 def _text(error: Exception) -> str:
     """Return the line of a message that says what went wrong: the first one, or the last one of TorchScript."""
     lines = str(error).strip().splitlines() or ["no message"]
-    return lines[-1] if "TorchScript" in lines[0] else lines[0]
+    return lines[-1].removeprefix("RuntimeError: ") if "TorchScript" in lines[0] else lines[0]
 
 
 def _describe(rows: Rows) -> str:
@@ -82,4 +104,4 @@ def _way_out(text: str, model: nn.Module, rows: Rows) -> str:
             f"Pass {rows.argument} and additional_forward_args with which the model runs; arguments with one entry per "
             "row must have as many entries as there are rows."
         )
-    return f"Pass {rows.argument} of the shape and type on which the model was trained."
+    return "Give rows of the shape and type on which the model was trained."

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
+from geh_explain.model.call_errors import CALL_ERRORS, output_error
 
 Output = str | Callable[[Any], Tensor]
 
@@ -50,7 +51,10 @@ def read_output(raw: Any, output: Output, rows: int) -> Tensor:
     >>> read_output({"logits": torch.zeros(3, 2), "loss": 0.1}, "probability", rows=3)[0]
     tensor([0.5000, 0.5000], dtype=torch.float64)
     """
-    value = output(raw) if callable(output) else _pick(raw, None if output in ("raw", "probability") else output)
+    if callable(output):
+        value = _apply(output, raw)
+    else:
+        value = _pick(raw, None if output in ("raw", "probability") else output)
     # Black boxes often compute in NumPy; the copy allows arrays that are read-only.
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiubc":
         value = torch.as_tensor(value.copy())
@@ -86,6 +90,17 @@ def read_output(raw: Any, output: Output, rows: int) -> Tensor:
         value = value if value.device.type == "mps" else value.double()
         return value.sigmoid() if value.shape[1:].numel() == 1 else value.softmax(dim=1)
     return value
+
+
+def _apply(output: Callable[[Any], Tensor], raw: Any) -> Any:
+    """Return what the callable ``output`` makes of ``raw``, what the model returned."""
+    try:
+        return output(raw)
+    except (*CALL_ERRORS, KeyError) as error:
+        in_words = error if isinstance(error, KeyError) and not isinstance(raw, Mapping) else output_error(error, raw)
+        if in_words is error:
+            raise
+        raise in_words from error
 
 
 def _pick(raw: Any, key: str | None) -> Any:

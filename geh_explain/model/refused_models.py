@@ -66,7 +66,7 @@ def _way_out(value: Any) -> str:
     """Return what to pass instead of ``value``."""
     if isinstance(value, type):
         return "pass the trained network (an instance, not the class)."
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and any(isinstance(entry, (Tensor, Mapping)) for entry in value.values()):
         nested = next((key for key, entry in value.items() if isinstance(entry, Mapping)), None)
         state = "model" if nested is None else f"model[{nested!r}]"
         return f"it looks like a state_dict: build the network and load it, net.load_state_dict({state})."

@@ -121,6 +121,28 @@ def test_exceptions_of_other_types_are_the_models_own():
         explain_point(broken, valid_points())
 
 
+@cases(
+    {
+        "index": (lambda out: out[:, 5], RuntimeError, "output=", "IndexError", "Tensor of shape (8, 1)"),
+        "attribute": (lambda out: out.logits, RuntimeError, "output=", "AttributeError", "Tensor of shape"),
+        "type": (lambda out: out + "1", TypeError, "output=", "TypeError"),
+    }
+)
+def test_a_callable_output_that_fails_is_named(call, kind, words):
+    with refused(kind, *words):
+        explain_point(Net(), valid_points(), output=call)
+
+
+def test_a_callable_output_with_a_wrong_key_is_told_the_keys():
+    with refused(RuntimeError, "output=", "KeyError: 'logit'", "keys ['scores']"):
+        explain_point(lambda x: {"scores": x.prod(1)}, valid_points(), output=lambda out: out["logit"])
+
+
+def test_held_out_rows_are_named_by_their_argument():
+    with refused(RuntimeError, "evidence: the model does not take rows of shape (4,)"):
+        explain_point(Net(), valid_points(), evidence=(random_points(9, 4), torch.ones(9)))
+
+
 def test_the_original_exception_is_the_cause():
     with pytest.raises(geh.GEHError) as caught:
         explain_point(Net(), random_points(9, 4))
