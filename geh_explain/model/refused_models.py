@@ -52,6 +52,14 @@ def check_module(module: nn.Module) -> None:
             )
 
 
+def short_repr(value: Any) -> str:
+    """Return ``value`` as one short line."""
+    if isinstance(value, (Tensor, np.ndarray)):
+        return f"{type(value).__name__} of shape {tuple(value.shape)}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _MAX_REPR else f"{type(value).__name__}(...)"
+
+
 def why_not_a_model(value: Any) -> str:
     """Return the error message for an argument ``model`` that is neither a module nor a callable.
 
@@ -59,7 +67,7 @@ def why_not_a_model(value: Any) -> str:
     >>> why_not_a_model(LinearRegression()).partition("; ")[2]
     'pass its function, model.predict.'
     """
-    return f"model={_shorten(value)} is neither a torch.nn.Module nor a callable; {_way_out(value)}"
+    return f"model={short_repr(value)} is neither a torch.nn.Module nor a callable; {_way_out(value)}"
 
 
 def _way_out(value: Any) -> str:
@@ -83,11 +91,3 @@ def _way_out(value: Any) -> str:
     if hasattr(value, "predict"):
         return "pass its function, model.predict."
     return "pass the trained network."
-
-
-def _shorten(value: Any) -> str:
-    """Return ``value`` as one short line."""
-    if isinstance(value, (Tensor, np.ndarray)):
-        return f"{type(value).__name__} of shape {tuple(value.shape)}"
-    text = " ".join(repr(value).split())
-    return text if len(text) <= _MAX_REPR else f"{type(value).__name__}(...)"

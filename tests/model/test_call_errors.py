@@ -86,6 +86,10 @@ def takes_frames():
             called(Masked, valid_points(), args=torch.ones(7, 3)),
             *(RuntimeError, "additional_forward_args", "as many entries as there are rows"),
         ),
+        "sparse argument": (
+            called(Masked, valid_points(), args=valid_points().to_sparse()),
+            *(RuntimeError, "additional_forward_args", "as many entries as there are rows"),
+        ),
         "argument too many": (
             called(Net, valid_points(), args=1.0),
             *(TypeError, "positional", "additional_forward_args="),
