@@ -67,6 +67,7 @@ def _build_parser() -> argparse.ArgumentParser:
     for command in (report, show):
         rule_help = "rule that decides about pairs (as in result.table)"
         command.add_argument("--rule", choices=["evidence", "sign", "interval"], help=rule_help)
+        command.add_argument("--fdr", type=float, help="false discovery rate of the rule (as in result.table)")
     return parser
 
 
@@ -85,7 +86,8 @@ def _report(options: argparse.Namespace) -> Iterable[str]:
     from geh_explain.results.interactions import Interactions
 
     path = options.output or options.file.with_suffix(".html")
-    return [f"page: {Interactions.load(options.file).report(path, title=options.title, rule=options.rule)}"]
+    result = Interactions.load(options.file)
+    return [f"page: {result.report(path, title=options.title, rule=options.rule, fdr=options.fdr)}"]
 
 
 def _show(options: argparse.Namespace) -> Iterable[str]:
@@ -95,10 +97,10 @@ def _show(options: argparse.Namespace) -> Iterable[str]:
     from geh_explain.results.tables import format_table
 
     result = Interactions.load(options.file)
-    table = format_table(result.top(options.pairs, options.measure, rule=options.rule))
+    table = format_table(result.top(options.pairs, options.measure, rule=options.rule, fdr=options.fdr))
     width = shutil.get_terminal_size().columns
-    columns = describe_columns(result.decisions(options.measure, rule=options.rule))
-    words = " ".join(summarise(result, rule=options.rule)), *columns
+    decisions = result.decisions(options.measure, fdr=options.fdr, rule=options.rule)
+    words = " ".join(summarise(result, decisions)), *describe_columns(decisions)
     return [*(textwrap.fill(text, width) for text in words), "", table.to_string()]
 
 

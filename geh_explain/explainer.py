@@ -25,7 +25,7 @@ from geh_explain.engines.selection import check_engine
 from geh_explain.engines.smoothing.sharpness import check_smooth
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.evidence.explained import Explained, recorded_factors, recorded_target
-from geh_explain.evidence.held_out import MAX_TESTED, HeldOutRows, HeldOutTest
+from geh_explain.evidence.held_out import MAX_TESTED, HeldOutRows, HeldOutTest, check_shared_arguments
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.number import GroupChoice
 from geh_explain.interpret.exemplar_search import CandidateSearch
@@ -44,7 +44,7 @@ from geh_explain.run.identity import claim_run
 from geh_explain.run.loop import run_draws
 from geh_explain.run.options import AnalysisOptions, RunOptions, Scale
 from geh_explain.run.plan import PILOT_DRAWS, make_plan
-from geh_explain.run.record import make_record
+from geh_explain.run.record import describe, make_record
 from geh_explain.run.setup import ModelSetup
 from geh_explain.run.warnings import collect_warnings
 from geh_explain.scores.evidence import Evidence
@@ -200,7 +200,8 @@ class GEHExplainer:
             a call that all of them make, and all get the result. False: this process works alone.
         evidence
             Held-out rows and their labels, ``(X_held, y_held)``, **that training never used**: every pair is tested
-            against them as by :meth:`test`, which has further options. They may be the same rows as ``inputs``.
+            against them as by :meth:`test`, which has further options. They may be the same rows as ``inputs``. A third
+            entry are their ``additional_forward_args``, where these belong to rows.
 
         Returns
         -------
@@ -235,7 +236,10 @@ class GEHExplainer:
         with preserved(self.model):
             held_out = None
             if evidence is not None:
-                held_out = self._held_out(HeldOutRows.of(evidence, target, additional_forward_args), options)
+                rows = HeldOutRows.of(evidence, target, additional_forward_args)
+                if len(evidence) == 2 and additional_forward_args is not None:
+                    check_shared_arguments(self._setup.read(inputs, target, additional_forward_args)[0])
+                held_out = self._held_out(rows, options)
             plan = make_plan(self._setup, inputs, options)
             if held_out is not None:
                 held_out.check_columns(plan.points.columns)
@@ -339,10 +343,12 @@ class GEHExplainer:
                     f"inputs: there are {held_out.n_units} units, and result is about {len(result.names)}; give rows "
                     "of the same kind."
                 )
-            held_out.check_columns(result.names)
+            held_out.check_units(result.record.units)
+            held_out.check_columns(result.record.columns)
             points_of_result = None
             if explained is not None:
                 points, cut = self._setup.read(explained, target, additional_forward_args)
+                held_out.check_columns(points.columns)
                 factors = recorded_factors(result.record, cut, points)
                 points_of_result = Explained.of(cut, points, result.labels, result.signed_means[0], factors)
             return result.with_evidence(held_out.run(_strongest(result, pairs), points_of_result, progress))
@@ -713,6 +719,12 @@ class GEHExplainer:
             raise GEHValueError(
                 f"result: it is about {result.record.layer or 'the inputs'}, and this explainer about "
                 f"{layer or 'the inputs'}; use the explainer that made it."
+            )
+        output = describe(self._setup.output)
+        if output != result.record.output:
+            raise GEHValueError(
+                f"result: it is about output={result.record.output!r}, and this explainer about output={output!r}; use "
+                "the explainer that made it."
             )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ class ForwardArgs:
     """The target and the additional forward arguments of some rows.
 
     As in Captum, an argument belongs to the rows if it is a tensor, array or list with one entry per row of *all* the
-    data. Such an argument is sliced, repeated and flipped with the rows; any other one, and a sparse tensor, is passed
+    data. Such an argument is sliced, repeated and reordered with the rows; any other one, and a sparse tensor, is passed
     on as it is.
 
     Attributes
@@ -59,9 +59,9 @@ class ForwardArgs:
         """Return the arguments of the rows concatenated ``repeats`` times."""
         return self._map(lambda value: _repeat(value, repeats))
 
-    def flip(self) -> ForwardArgs:
-        """Return the arguments of the rows in reverse order."""
-        return self._map(_flip)
+    def take(self, indices: Sequence[int]) -> ForwardArgs:
+        """Return the arguments of the rows with these indices, in their order."""
+        return self._map(lambda value: _take(value, indices))
 
     def _map(self, function: Callable[[Any], Any]) -> ForwardArgs:
         """Apply a function to the arguments that belong to the rows."""
@@ -85,6 +85,5 @@ def _repeat(value: Any, repeats: int) -> Any:
     return np.concatenate([value] * repeats) if isinstance(value, np.ndarray) else value * repeats
 
 
-def _flip(value: Any) -> Any:
-    # Tensors cannot be sliced with a negative step.
-    return value.flip(0) if isinstance(value, Tensor) else value[::-1]
+def _take(value: Any, indices: Sequence[int]) -> Any:
+    return [value[index] for index in indices] if isinstance(value, list) else value[list(indices)]

@@ -41,4 +41,6 @@ def is_ordered(loader: DataLoader[Any]) -> bool:
         return True
     # A subclass of BatchSampler may pick rows of its own, whatever the sampler inside it.
     has_plain_batches = loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
-    return has_plain_batches and isinstance(loader.sampler, SequentialSampler)
+    # A loader that is given a batch sampler has a sampler of its own, which it does not use.
+    sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
+    return has_plain_batches and isinstance(sampler, SequentialSampler)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,7 +55,7 @@ class Rows:
 
     def __getitem__(self, rows: slice) -> Rows:
         """Return a contiguous slice of these rows."""
-        # With a step, which only background rows have, the start index is that of the first row.
+        # Only slices with step 1 occur, so one start index is enough.
         start = self.start + rows.indices(len(self))[0]
         inputs = tuple(x[rows] for x in self.inputs)
         return replace(self, inputs=inputs, forward_args=self.forward_args[rows], start=start)
@@ -89,6 +89,12 @@ class Rows:
         forward_args = self.forward_args.repeat(repeats)
         return replace(self, inputs=inputs, forward_args=forward_args, repeats=self.repeats * repeats)
 
-    def flip(self) -> Rows:
-        """Return these rows in reverse order."""
-        return replace(self, inputs=tuple(x.flip(0) for x in self.inputs), forward_args=self.forward_args.flip())
+    def take(self, indices: Sequence[int]) -> Rows:
+        """Return the rows with these indices, in their order.
+
+        >>> rows = Rows((torch.arange(3.0)[:, None],), ForwardArgs.of(target=[0, 1, 2], additional=(), rows=3))
+        >>> rows.take([2, 0]).target
+        [2, 0]
+        """
+        chosen = list(indices)
+        return replace(self, inputs=tuple(x[chosen] for x in self.inputs), forward_args=self.forward_args.take(chosen))

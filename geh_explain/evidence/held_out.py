@@ -14,39 +14,34 @@ is (y - p) / w, and all columns are weighted by w.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from geh_explain._types import Floats, Ints
+from geh_explain._types import Ints
+from geh_explain.data.points import Points
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.evidence.explained import Explained
-from geh_explain.evidence.labels import Labels, read_labels, sigmoid
-from geh_explain.evidence.nuisance import Nuisance, choose_degrees
-from geh_explain.evidence.pair_functions import HeldOutFunctions
+from geh_explain.evidence.labels import Labels, read_labels
+from geh_explain.evidence.nuisance import choose_degrees
+from geh_explain.evidence.pair_functions import HeldOutFunctions, Pair
+from geh_explain.evidence.pair_tests import PairTests
 from geh_explain.evidence.training_rows import count_common_rows
-from geh_explain.evidence.true_scores import UNKNOWN, TrueScore, TrueScores
 from geh_explain.posterior.protocols import fixed
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.evidence import Evidence, TrueScoreEstimates
-from geh_explain.statistics.slopes import NO_DIRECTION, Slope, project_off, slope_test
 
 #: Functions of pairs are held for at most this many rows times pairs at once (1 GB).
 _MAX_NUMBERS = 2**26
 #: Pairs that are tested where the user does not choose.
 MAX_TESTED = 1000
-#: Newton steps of a logistic regression.
-_NEWTON_STEPS = 30
-_CONVERGED = 1e-6
-#: Precision of the prior of main effects, whose columns have variance 1.
-_MAIN_EFFECT_PRECISION = 1.0
-#: Weights of rows whose class is certain are set to this.
-_MIN_WEIGHT = 1e-4
 
 
 @dataclass(frozen=True)
@@ -67,14 +62,19 @@ class HeldOutRows:
 
     @classmethod
     def of(cls, evidence: Any, target: Target, additional_forward_args: Any) -> HeldOutRows:
-        """Return the rows of ``explain(evidence=(X_held, y_held))``."""
-        if not isinstance(evidence, (tuple, list)) or len(evidence) != 2:
+        """Return the rows of ``explain(evidence=(X_held, y_held))``, which may have forward arguments as a third entry.
+
+        ``additional_forward_args`` are those of the explained rows. They are used where evidence has none of its own,
+        unless they belong to rows, see :func:`check_shared_arguments`.
+        """
+        if not isinstance(evidence, (tuple, list)) or len(evidence) not in (2, 3):
             raise GEHTypeError(
                 f"evidence is a {type(evidence).__name__}, and must be two things, held-out rows and their labels: "
                 "evidence=(X_held, y_held)."
             )
-        inputs, y = evidence
-        return cls(inputs, y, target, additional_forward_args, argument="evidence")
+        inputs, y, *arguments = evidence
+        forward_args = arguments[0] if arguments else additional_forward_args
+        return cls(inputs, y, target, forward_args, argument="evidence")
 
 
 @dataclass(frozen=True)
@@ -110,21 +110,34 @@ class HeldOutTest:
             outputs = cut.all_outputs(points.first)
         labels = read_labels(rows.y, len(points), outputs, rows.target, setup.output, rows.link)
         points.check_matched("y")
+        _check_index(rows.inputs, rows.y)
         choose_degrees(len(points), cut.n_units)
-        if rows.train is not None:
-            train, _ = setup.read(rows.train, rows.target, None)
-            _warn_of_training_rows(count_common_rows(points, train), len(points))
         functions = HeldOutFunctions(
             cut, points, posterior, labels.read, batch_size=options.batch_size, seed=options.seed
         )
-        return cls(functions, labels, points.columns)
+        held_out = cls(functions, labels, points.columns)
+        if rows.train is not None:
+            train, _ = setup.read(rows.train, rows.target, None)
+            held_out.check_columns(train.columns, "rows of train=")
+            _warn_of_training_rows(count_common_rows(points, train), len(points))
+        return held_out
 
-    def check_columns(self, columns: list[str] | None) -> None:
-        """Raise if the held-out rows have the same columns as the explained points in another order."""
-        if self.columns and columns and self.columns != columns and sorted(self.columns) == sorted(columns):
+    def check_units(self, units: str) -> None:
+        """Raise if ``units``, the repr of a unit set, is another one than that of the test."""
+        if units and units != self.functions.units:
             raise GEHValueError(
-                f"evidence: the held-out rows have the columns {self.columns}, and the explained ones {columns}; give "
-                "them in the same order."
+                f"result: it is about units={units}, and this explainer about units={self.functions.units}; use the "
+                "explainer that made it."
+            )
+
+    def check_columns(self, columns: Sequence[str] | None, rows: str = "explained ones") -> None:
+        """Raise if the held-out rows have other columns than other rows, where both are known."""
+        if self.columns and columns and self.columns != list(columns):
+            pairs = zip_longest(self.columns, columns, fillvalue="none")
+            place, (own, other) = next((place, pair) for place, pair in enumerate(pairs) if pair[0] != pair[1])
+            raise GEHValueError(
+                f"evidence: column {place} is {own!r} in the held-out rows and {other!r} in the {rows}; give the same "
+                "columns in the same order."
             )
 
     @property
@@ -144,31 +157,71 @@ class HeldOutTest:
         progress
             Show a progress bar.
         """
-        n_rows, n_units = self.functions.values.shape
-        first, second = np.triu_indices(n_units, 1)
-        slopes = np.full((len(first), 3), np.nan)
-        estimates = np.full((len(first), 4), np.nan)
-        outputs = self.functions.outputs()
+        functions, (n_rows, n_units) = self.functions, self.functions.values.shape
+        units = list(zip(*(index.tolist() for index in np.triu_indices(n_units, 1)), strict=True))
+        tested = [units[pair] for pair in pairs]
+        slopes = np.full((len(units), 3), np.nan)
+        estimates = np.full((len(units), 4), np.nan)
+        outputs = functions.outputs()
         link = self.labels.decide(outputs)
-        tests = _PairTests(self.functions, self.labels.values, outputs, link, explained)
-        chunk = max(1, _MAX_NUMBERS // n_rows)
-        with tqdm(
-            total=len(pairs) * self.functions.n_functions,
-            desc="testing",
-            unit="pair",
-            disable=not progress,
-            leave=False,
-        ) as bar:
+        on_grids = _with_neighbours(tested, units)
+        steps = (len(tested) + len(on_grids)) * functions.n_functions
+        with tqdm(total=steps, desc="testing", unit="pair", disable=not progress, leave=False) as bar:
+            interactions = functions.mean_interactions(on_grids, bar.update)
+            tests = PairTests(functions, self.labels.values, outputs, link, explained)
+            chunk = max(1, _MAX_NUMBERS // n_rows)
             for start in range(0, len(pairs), chunk):
-                part = pairs[start : start + chunk]
-                tested = [(int(first[pair]), int(second[pair])) for pair in part]
-                functions = self.functions.pairs(tested, bar.update)
-                for column, pair in enumerate(part):
-                    local, mean = functions.local[:, column], functions.mean[:, column]
-                    slopes[pair], estimates[pair] = tests.pair(*tested[column], int(pair), local, mean)
+                part = slice(start, start + chunk)
+                without = functions.without(tested[part], bar.update)
+                for column, pair in enumerate(pairs[part]):
+                    slopes[pair], estimates[pair] = tests.pair(units[pair], pair, without[:, :, column], interactions)
+        self._warn_of_lost_pairs(tests.lost)
         true_scores = None if np.isnan(estimates).all() else TrueScoreEstimates(*estimates.T)
         slope, slope_se, p_value = slopes.T
-        return Evidence(slope, slope_se, p_value, n_rows, link, true_scores)
+        return Evidence(slope, slope_se, p_value, n_rows, link, true_scores, tuple(functions.unit_names))
+
+    def _warn_of_lost_pairs(self, lost: list[Pair]) -> None:
+        """Warn if interactions cannot be told from effects of other units."""
+        if lost:
+            names = self.functions.unit_names
+            shown = ", ".join(f"{names[i]} x {names[j]}" for i, j in lost[:3]) + (", ..." if len(lost) > 3 else "")
+            warn(
+                f"evidence: {len(lost)} pair(s) cannot be tested, since other units determine what their interaction "
+                f"would do: {shown}; their p-value is 1. Leave units out that are functions of others."
+            )
+
+
+def _with_neighbours(tested: list[Pair], units: list[Pair]) -> list[Pair]:
+    """Return the tested pairs and all that share a unit with one of them, whose effects are projected off.
+
+    Of very many pairs only the tested ones, so that those are the same for any choice of tested pairs.
+    """
+    if len(units) > MAX_TESTED:
+        return tested
+    touched = {unit for pair in tested for unit in pair}
+    return [pair for pair in units if touched.intersection(pair)]
+
+
+def check_shared_arguments(explained: Points) -> None:
+    """Raise if forward arguments of the explained points belong to rows, so that held-out rows need their own."""
+    if any(explained.first.forward_args.per_row[1:]):
+        raise GEHValueError(
+            "evidence: additional_forward_args has entries of the explained rows; give those of the held-out rows as a "
+            "third entry, evidence=(X_held, y_held, additional_forward_args)."
+        )
+
+
+def _check_index(inputs: Any, y: Any) -> None:
+    """Raise if rows and labels are tables of pandas with the same index in another order: rows match by position."""
+    first, second = getattr(inputs, "index", None), getattr(y, "index", None)
+    # Lists and tuples have a method of this name.
+    if first is None or second is None or callable(first) or callable(second) or first.equals(second):
+        return
+    if first.sort_values().equals(second.sort_values()):
+        raise GEHValueError(
+            "y has the index of the held-out rows in another order, and rows are matched by position; give "
+            "y.loc[X_held.index]."
+        )
 
 
 def _warn_of_training_rows(common: int, rows: int) -> None:
@@ -178,119 +231,3 @@ def _warn_of_training_rows(common: int, rows: int) -> None:
             f"evidence: {common:,} of {rows:,} held-out rows are also in train=; the network has seen their labels, so "
             "that p-values from them are too small. Leave them out."
         )
-
-
-class _PairTests:
-    """The test of one pair after the other, with what all pairs share.
-
-    Parameters
-    ----------
-    functions
-        Evaluates the network at the held-out rows.
-    labels, outputs
-        Labels and outputs of the network (n,) at these rows.
-    link
-        ``"identity"`` or ``"logit"``.
-    explained
-        The points whose true scores are estimated, for the identity link; None leaves these out.
-    """
-
-    def __init__(
-        self, functions: HeldOutFunctions, labels: Floats, outputs: Floats, link: str, explained: Explained | None
-    ) -> None:
-        self._labels = labels
-        self._outputs = outputs
-        self._logit = link == "logit"
-        # Smaller interactions are rounding errors of differences of outputs.
-        self._rounding = functions.rounding * float(np.abs(outputs).max())
-        values = functions.values
-        degrees = choose_degrees(*values.shape)
-        self._root_weights = np.ones(len(labels))
-        self._nuisance = Nuisance(values, degrees, self._root_weights)
-        self._main_effects = np.zeros(len(labels))
-        if self._logit:
-            probability, self._main_effects = _fit_main_effects(outputs, labels, self._nuisance.common)
-            # All pairs share the weights of the whole network, so that the common columns are computed once.
-            self._root_weights = np.sqrt(np.maximum(probability * (1 - probability), _MIN_WEIGHT))
-            self._nuisance = Nuisance(values, degrees, self._root_weights)
-        self._true_scores = None
-        if explained is not None and not self._logit:
-            self._true_scores = TrueScores(values, labels - outputs, self._nuisance.common, explained)
-
-    def pair(self, i: int, j: int, pair: int, local: Floats, mean: Floats) -> tuple[Slope, TrueScore]:
-        """Test units i and j, the pair with index ``pair``, from the network's functions G and h (n,)."""
-        offset = self._outputs - local
-        own = self._nuisance.pair(i, j, offset)
-        common = self._nuisance.common
-        true_score = UNKNOWN
-        if self._true_scores is not None:
-            true_score = self._true_scores.estimate(i, j, pair, local, own)
-        if np.abs(mean).max() <= self._rounding:
-            return NO_DIRECTION, true_score
-        if not self._logit:
-            return slope_test(mean, self._labels - offset, common, own), true_score
-        probability = _calibrated(offset, self._labels, self._main_effects)
-        residual = (self._labels - probability) / self._root_weights
-        score = slope_test(mean * self._root_weights, residual, common, own)
-        return self._likely_slope(score, mean, offset, common, own), true_score
-
-    def _likely_slope(self, score: Slope, mean: Floats, offset: Floats, *bases: Floats) -> Slope:
-        """Return the p-value of a score test with the most likely slope and its robust standard error.
-
-        The score test is a first step from slope 0, whose size is not that of a large effect on the log-odds. The
-        likelihood is maximised over the slope beside the calibration and the nuisance part of the direction.
-        """
-        if np.isnan(score.slope):
-            return score
-        remainder = project_off(mean * self._root_weights, *bases) / self._root_weights
-        columns = np.column_stack([remainder, mean - remainder, np.ones_like(mean), offset])
-        start = np.array([0.0, 0.0, 0.0, 1.0])
-        ridge = 1e-9 * float(np.square(columns).sum())
-        coefficients = _logistic_fit(columns, self._labels, self._main_effects, start, ridge)
-        probability = sigmoid(columns @ coefficients + self._main_effects)
-        curvature = (columns * (probability * (1 - probability))[:, None]).T @ columns + ridge * np.eye(len(start))
-        influence = np.linalg.solve(curvature, (columns * (self._labels - probability)[:, None]).T)[0]
-        return Slope(float(coefficients[0]), float(np.sqrt(influence @ influence)), score.p_value)
-
-
-def _calibrated(log_odds: Floats, labels: Floats, known: Floats) -> Floats:
-    """Return the probabilities sigmoid(c_0 + c_1 log_odds + known) with the most likely c_0 and c_1.
-
-    A network that is too confident on new rows has c_1 < 1.
-    """
-    columns = np.column_stack([np.ones_like(log_odds), log_odds])
-    coefficients = _logistic_fit(columns, labels, known, np.array([0.0, 1.0]), ridge=1e-9 * len(labels))
-    return sigmoid(columns @ coefficients + known)
-
-
-def _fit_main_effects(log_odds: Floats, labels: Floats, common: Floats) -> tuple[Floats, Floats]:
-    """Return probabilities (n,) of the calibrated network with corrected main effects, and these corrections (n,).
-
-    ``common`` are orthonormal functions (n, c) of single units. Their coefficients have a normal prior, in units of log
-    odds, so that classes that can be separated have finite ones.
-    """
-    scaled = common * np.sqrt(len(labels))
-    columns = np.column_stack([log_odds, scaled])
-    start = np.zeros(columns.shape[1])
-    start[0] = 1.0
-    coefficients = _logistic_fit(columns, labels, np.zeros_like(log_odds), start, ridge=_MAIN_EFFECT_PRECISION)
-    return sigmoid(columns @ coefficients), np.asarray(scaled @ coefficients[1:])
-
-
-def _logistic_fit(columns: Floats, labels: Floats, known: Floats, start: Floats, ridge: float) -> Floats:
-    """Return coefficients of a logistic regression with log-odds ``columns @ coefficients + known``.
-
-    ``ridge`` is the precision of a normal prior around ``start``.
-    """
-    coefficients = start
-    for _ in range(_NEWTON_STEPS):
-        probability = sigmoid(columns @ coefficients + known)
-        weights = probability * (1 - probability)
-        curvature = (columns * weights[:, None]).T @ columns + ridge * np.eye(len(start))
-        gradient = columns.T @ (labels - probability) - ridge * (coefficients - start)
-        # Newton's step may overshoot where the classes are nearly separated.
-        step = np.clip(np.linalg.solve(curvature, gradient), -1, 1)
-        coefficients = coefficients + step
-        if np.abs(step).max() < _CONVERGED:
-            break
-    return coefficients

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from geh_explain._types import Floats
 from geh_explain.data.targets import Target, select
-from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.model.outputs import Output
+from geh_explain.statistics.logistic import sigmoid
 
 #: Values of ``link``.
 LINKS = ("auto", "identity", "logit")
@@ -61,20 +64,13 @@ class Labels:
         return min(errors, key=lambda link: errors[link])
 
 
-def sigmoid(values: Floats) -> Floats:
-    """Return 1 / (1 + exp(-values)), without overflow."""
-    from scipy.special import expit
-
-    return np.asarray(expit(values))
-
-
 def read_labels(y: Any, n_rows: int, outputs: Tensor, target: Target, output: Output, link: str) -> Labels:
     """Return the labels of ``n_rows`` held-out rows.
 
     Parameters
     ----------
     y
-        One label per row: numbers, or classes (whole numbers, booleans or text); or one column per output.
+        One label per row: numbers, or classes (whole numbers, or booleans and text for two); or one column per output.
     n_rows
         Number of held-out rows.
     outputs
@@ -101,69 +97,81 @@ def read_labels(y: Any, n_rows: int, outputs: Tensor, target: Target, output: Ou
     target = int(target) if isinstance(target, np.integer) else target
     values = _as_array(y, n_rows)
     n_outputs = outputs.shape[1:].numel()
+    if n_outputs == 1:
+        # The only output may be explained by target=0.
+        return _of_one_output(_column(values, target, 1), target, output, link)
     if values.ndim == 2:
-        values = _column(values, target, n_outputs)
-    _check_complete(values)
-    if np.unique(values).size < 2:
-        raise GEHValueError(
-            f"y has the same value, {values[0]}, in all {n_rows} held-out rows; a test needs labels that vary."
-        )
-    # The first column, where the user explains the only output by target=0.
-    single = n_outputs == 1
-    if _is_regression(values, single):
-        if link == "logit":
-            raise GEHValueError("link='logit' needs labels of classes, and y has numbers; use link='identity'.")
-        return Labels(values.astype(float), "identity", target)
-    if single:
-        return _two_classes(values, target, output, link)
-    return _class_against_rest(values, n_outputs, target, output, link)
+        return _of_columns(values, n_outputs, target, output, link)
+    return _of_classes(values, n_outputs, target, output, link)
 
 
 def _as_array(y: Any, n_rows: int) -> np.ndarray[Any, Any]:
-    """Return labels as an array (n,) or (n, k)."""
-    values = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    """Return labels as an array (n,) or (n, k) without missing values."""
+    if isinstance(y, Tensor):
+        y = y.detach().cpu()
+        # numpy has no numbers of 16 bits in the manner of bfloat16.
+        values = (y.double() if y.is_floating_point() else y).numpy()
+    else:
+        try:
+            values = np.ma.asanyarray(y)
+        except ValueError:
+            raise GEHValueError("y has rows of different lengths; give one label per row.") from None
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.ndim not in (1, 2) or len(values) != n_rows:
         raise GEHValueError(
             f"y has shape {values.shape} for {n_rows} held-out rows; give one label per row, in the order of the rows."
         )
+    missing = _missing(values)
+    if missing.any():
+        row = int(missing.nonzero()[0][0])
+        raise GEHValueError(f"y is missing or infinite in {missing.sum()} rows, first in row {row}; leave them out.")
+    values = np.asarray(values)
+    if values.dtype.kind == "O" and all(isinstance(value, numbers.Number) for value in values.ravel()):
+        values = np.array(values.tolist())
+    _check_varies(values)
     return values
+
+
+def _missing(values: np.ndarray[Any, Any]) -> NDArray[np.bool_]:
+    """Return which rows (n,) have labels that are masked, NaN, None or infinite."""
+    missing = np.ma.getmaskarray(values)
+    if values.dtype.kind == "f":
+        missing = missing | ~np.isfinite(np.asarray(values))
+    elif values.dtype.kind == "O":
+        missing = missing | np.array([value is None or value != value for value in np.ravel(values)]).reshape(
+            values.shape
+        )
+    return np.asarray(missing.reshape(len(values), -1).any(axis=1))
+
+
+def _check_varies(values: np.ndarray[Any, Any]) -> None:
+    """Raise if all labels (n,) are the same."""
+    if values.ndim == 1 and np.unique(values).size < 2:
+        raise GEHValueError(
+            f"y has the same value, {values[0]}, in all {len(values)} held-out rows; a test needs labels that vary."
+        )
 
 
 def _column(values: np.ndarray[Any, Any], target: Target, n_outputs: int) -> np.ndarray[Any, Any]:
     """Return the column (n,) of labels (n, k) that belongs to the target."""
+    if values.ndim == 1:
+        return values
     if not isinstance(target, int) or values.shape[1] != n_outputs:
         raise GEHValueError(
             f"y has {values.shape[1]} columns, but the model has {n_outputs} output(s) and target={target!r}; give the "
             "labels of the explained output, one per row."
         )
-    return np.asarray(values[:, target])
+    column = np.asarray(values[:, target])
+    _check_varies(column)
+    return column
 
 
-def _check_complete(values: np.ndarray[Any, Any]) -> None:
-    """Raise if labels are missing."""
-    if values.dtype.kind == "f":
-        missing = ~np.isfinite(values)
-    elif values.dtype.kind == "O":
-        missing = np.array([value is None or value != value for value in values])
-    else:
-        return
-    if missing.any():
-        row = int(missing.nonzero()[0][0])
-        raise GEHValueError(f"y is missing or infinite in {missing.sum()} rows, first in row {row}; leave them out.")
-
-
-def _is_regression(values: np.ndarray[Any, Any], single: bool) -> bool:
-    """Return whether labels are numbers, not classes."""
-    kind = values.dtype.kind
-    if kind == "f":
-        return not (single and set(np.unique(values)) == {0.0, 1.0})
-    return kind in "iu" and single and np.unique(values).size > 2
-
-
-def _two_classes(values: np.ndarray[Any, Any], target: Target, output: Output, link: str) -> Labels:
-    """Return the labels of a model with one output: 1 for the second of two classes in sorted order."""
+def _of_one_output(values: np.ndarray[Any, Any], target: Target, output: Output, link: str) -> Labels:
+    """Return the labels of a model with one output: numbers, or 1 for the second of two classes in sorted order."""
     classes = np.unique(values)
+    kind = values.dtype.kind
+    if (kind == "f" and set(classes) != {0.0, 1.0}) or (kind in "iu" and len(classes) > 2):
+        return _numbers(values, target, link)
     if len(classes) > 2:
         raise GEHValueError(
             f"y has {len(classes)} classes, but the model has one output; give numbers, or two classes."
@@ -173,14 +181,43 @@ def _two_classes(values: np.ndarray[Any, Any], target: Target, output: Output, l
     return Labels((values == classes[1]).astype(float), link, target)
 
 
-def _class_against_rest(
-    values: np.ndarray[Any, Any], n_outputs: int, target: Target, output: Output, link: str
-) -> Labels:
-    """Return the labels of a model with one output per class: 1 for the target's class."""
-    if values.dtype.kind not in "iub":
+def _numbers(values: np.ndarray[Any, Any], target: Target, link: str) -> Labels:
+    """Return the labels of a regression."""
+    if link == "logit":
+        raise GEHValueError("link='logit' needs labels of classes, and y has numbers; use link='identity'.")
+    return Labels(values.astype(float), "identity", target)
+
+
+def _of_columns(values: np.ndarray[Any, Any], n_outputs: int, target: Target, output: Output, link: str) -> Labels:
+    """Return the labels of a model with several outputs, from one column per output.
+
+    Columns of 0 and 1 are classes: of which each row has one, where all rows sum to 1, else any number, whose outputs
+    are log-odds of their own.
+    """
+    column = _column(values, target, n_outputs)
+    if values.dtype.kind not in "iubf":
+        raise GEHTypeError(f"y has columns of dtype {values.dtype}; give numbers, or 0 and 1 for classes.")
+    if not np.isin(values, (0, 1)).all():
+        return _numbers(column, target, link)
+    if (values.sum(axis=1) == 1).all():
+        return _of_classes(values.argmax(axis=1), n_outputs, target, output, link)
+    return _of_one_output(column.astype(float), target, output, link)
+
+
+def _of_classes(values: np.ndarray[Any, Any], n_outputs: int, target: Target, output: Output, link: str) -> Labels:
+    """Return the labels of a model with several outputs, from one label per row: 1 for the target's class."""
+    if values.dtype.kind == "f":
+        whole = bool((values == np.round(values)).all()) and values.min() >= 0 and values.max() < n_outputs
+        if whole and link != "identity":
+            raise GEHValueError(
+                f"y has the whole numbers {values.min():g} to {values.max():g} as floats, and the model {n_outputs} "
+                "outputs; give integers if they are classes, or link='identity' if they are numbers."
+            )
+        return _numbers(values, target, link)
+    if values.dtype.kind not in "iu":
         raise GEHTypeError(
             f"y has the dtype {values.dtype}, but the model has {n_outputs} outputs; give the index of the class of "
-            "each row, a whole number."
+            "each row, a whole number, or one column of 0 and 1 per output."
         )
     labels = values.astype(int)
     if not isinstance(target, int) or labels.min() < 0 or labels.max() >= n_outputs:
@@ -193,6 +230,11 @@ def _class_against_rest(
         raise GEHValueError(
             f"y is of class {target} in {'all' if hits.all() else 'no'} held-out rows; a test needs rows of this class "
             "and of others."
+        )
+    if labels.max() == 1 and n_outputs > 2:
+        warn(
+            f"evidence: y has only 0 and 1, and the model {n_outputs} outputs; they are read as indices of classes. "
+            "If they say whether one output is on, give one column per output."
         )
     if link == "auto":
         link = "logit" if output == "raw" else "identity"

@@ -4,11 +4,12 @@ Under the hypothesis for units i and j the labels' mean is a(x without i) + b(x 
 off columns that span such functions, so that errors of the network in main effects and in other pairs do not pass for
 an interaction of i and j. Two kinds of columns do this:
 
-- for all pairs: polynomials of the ranks and of the values of every unit, and with many rows, in which small errors
-  of main effects are seen, also indicators of fine quantile bins of every unit;
-- for one pair: the network's own prediction without the interaction; indicators of quantile bins of i and of j, for
-  main effects with steps; products of polynomials of i, j and two *indices*, the linear predictions of i and of j from
-  all other units; and, if there are rows enough, products of i and of j with one and with two other units.
+- for all pairs: polynomials of the ranks and of the values of every unit, and with many rows also indicators of fine
+  quantile bins of every unit;
+- for one pair: the network's own predictions without i, without j and without both, and its interactions of i or j with
+  other units; indicators of quantile bins of i and of j, for main effects with steps; products of polynomials of i, j
+  and two *indices*, the linear predictions of i and of j from all other units; and, if there are rows enough, products
+  of i and of j with one and with two other units.
 
 What remains of h must be orthogonal to all functions of x without i and of x without j, so E[h | x without i] and
 E[h | x without j] must be in the span. If the units have a Gaussian copula, the first one depends on x_j and the
@@ -28,18 +29,17 @@ from geh_explain._types import Floats
 from geh_explain.errors import GEHValueError
 from geh_explain.statistics.slopes import orthonormal
 
-#: Nuisance columns may be this share of the rows. With more of them the test is not reliable; columns of products with
-#: other units, which cost power and are needed for unusual dependence only, may be a smaller share.
+#: Nuisance columns may be this share of the rows; with more of them the test is not reliable. Columns that cost power
+#: and are needed for unusual dependence only may be a smaller share.
 _MAX_SHARE = 0.3
-_MAX_SHARE_WITH_OTHERS = 0.2
-#: With more than this number of rows there are fine bins of every unit: one for so many rows, up to a largest number.
-_ROWS_WITHOUT_FINE_BINS = 3000
+_MAX_SHARE_OF_MANY = 0.2
+#: Fine bins of every unit: one for so many rows, up to a largest number, and none if they are fewer than a smallest.
 _ROWS_PER_FINE_BIN = 150
-_MAX_FINE_BINS = 64
+_FINE_BINS = (8, 64)
 #: Added to the diagonal of the correlation matrix, so that units that are copies of others have finite predictions.
 _RIDGE = 1e-3
-#: Predictions below this are rounding errors.
-_ROUNDING = 1e-9
+#: Decimals of predictions of normal scores; those beyond are rounding errors.
+_DECIMALS = 9
 #: Values beyond these quantiles are set to them before polynomials of values are taken.
 _VALUE_QUANTILES = (0.01, 0.99)
 
@@ -49,8 +49,9 @@ class Degrees:
     """How rich the nuisance columns are.
 
     ``ranks`` and ``values`` are degrees of polynomials of every unit, ``indices`` the degree of both factors of
-    products with an index, ``bins`` the number of quantile bins of i and j. ``others`` is the number of other units in
-    products with i and j: 0, 1 or 2. ``fine_bins`` is the number of quantile bins of every unit, 0 for none.
+    products with an index, ``bins`` the number of quantile bins of i and j. ``others`` says what there is of i and j
+    with other units: 0 nothing, 1 the network's interactions and products of values, 2 also products of polynomials of
+    ranks, 3 also products with two other units. ``fine_bins`` is the number of quantile bins of every unit, 0 for none.
     """
 
     ranks: int
@@ -62,23 +63,26 @@ class Degrees:
 
     def n_columns(self, n_units: int) -> int:
         """Return the number of columns of one pair's test."""
-        columns = 2 + n_units * (self.ranks + self.values + self.fine_bins)
+        columns = 4 + n_units * (self.ranks + self.values + self.fine_bins)
         columns += 2 * self.bins + self.indices * (5 * self.indices + 2)
         rest = n_units - 2
-        columns += 2 * _OTHER_DEGREE**2 * rest if self.others else 0
-        return columns + (rest * (rest - 1) if self.others > 1 else 0)
+        columns += 4 * rest if self.others else 0
+        columns += 2 * _OTHER_DEGREE**2 * rest if self.others > 1 else 0
+        return columns + (rest * (rest - 1) if self.others > 2 else 0)
 
 
 #: Degree of both factors of products with one other unit.
 _OTHER_DEGREE = 2
 #: From rich to poor; the first one is taken whose columns are few enough for the rows.
 _LADDER = (
+    Degrees(ranks=5, values=3, indices=3, bins=16, others=3),
     Degrees(ranks=5, values=3, indices=3, bins=16, others=2),
+    Degrees(ranks=4, values=2, indices=2, bins=8, others=2),
     Degrees(ranks=5, values=3, indices=3, bins=16, others=1),
-    Degrees(ranks=5, values=3, indices=3, bins=16),
-    Degrees(ranks=5, values=3, indices=3, bins=8),
-    Degrees(ranks=4, values=2, indices=3, bins=8),
-    Degrees(ranks=3, values=2, indices=2, bins=5),
+    Degrees(ranks=5, values=3, indices=3, bins=8, others=1),
+    Degrees(ranks=4, values=2, indices=3, bins=8, others=1),
+    Degrees(ranks=3, values=2, indices=2, bins=5, others=1),
+    Degrees(ranks=3, values=0, indices=2, bins=5, others=1),
     Degrees(ranks=3, values=0, indices=2, bins=5),
     Degrees(ranks=1, values=0, indices=2, bins=5),
 )
@@ -91,7 +95,7 @@ def choose_degrees(n_rows: int, n_units: int) -> Degrees:
     (16, 5)
     """
     for degrees in _LADDER:
-        share = _MAX_SHARE_WITH_OTHERS if degrees.others else _MAX_SHARE
+        share = _MAX_SHARE_OF_MANY if degrees.others > 1 else _MAX_SHARE
         if degrees.n_columns(n_units) <= share * n_rows:
             return replace(degrees, fine_bins=_fine_bins(n_rows, n_units, degrees.n_columns(n_units)))
     needed = int(np.ceil(_LADDER[-1].n_columns(n_units) / _MAX_SHARE))
@@ -104,10 +108,10 @@ def choose_degrees(n_rows: int, n_units: int) -> Degrees:
 
 def _fine_bins(n_rows: int, n_units: int, n_columns: int) -> int:
     """Return the number of bins of every unit beside other nuisance columns."""
-    if n_rows <= _ROWS_WITHOUT_FINE_BINS:
-        return 0
-    allowed = int(_MAX_SHARE_WITH_OTHERS * n_rows - n_columns) // n_units
-    return max(0, min(n_rows // _ROWS_PER_FINE_BIN, _MAX_FINE_BINS, allowed))
+    allowed = int(_MAX_SHARE_OF_MANY * n_rows - n_columns) // n_units
+    smallest, largest = _FINE_BINS
+    count = min(n_rows // _ROWS_PER_FINE_BIN, largest, allowed)
+    return count if count >= smallest else 0
 
 
 class Nuisance:
@@ -132,7 +136,7 @@ class Nuisance:
     >>> import numpy as np
     >>> values = np.random.default_rng(0).normal(size=(500, 4))
     >>> nuisance = Nuisance(values, choose_degrees(500, 4), np.ones(500))
-    >>> own = nuisance.pair(0, 1, offset=values[:, 2])
+    >>> own = nuisance.pair(0, 1, functions=values[:, 2:])
     >>> bool(np.abs(nuisance.common.T @ own).max() < 1e-8)
     True
     """
@@ -142,25 +146,26 @@ class Nuisance:
         self._root_weights = root_weights[:, None]
         self._ranks = _ranks(values)
         columns = [np.ones((len(values), 1)), _legendre(self._ranks, degrees.ranks)]
+        self._bounded = _bounded(values)
         if degrees.values:
-            columns.append(_legendre(_bounded(values), degrees.values))
+            columns.append(_legendre(self._bounded, degrees.values))
         if degrees.fine_bins:
             columns += [self._bins(unit, degrees.fine_bins) for unit in range(values.shape[1])]
         self.common = orthonormal(np.concatenate(columns, axis=1) * self._root_weights)
         self._scores = _normal_scores(self._ranks)
         self._precision = np.linalg.inv(self._scores.T @ self._scores / len(values) + _RIDGE * np.eye(values.shape[1]))
 
-    def pair(self, i: int, j: int, offset: Floats) -> Floats:
+    def pair(self, i: int, j: int, functions: Floats) -> Floats:
         """Return orthonormal columns (n, e) of the pair i, j, orthogonal to :attr:`common`.
 
-        ``offset`` (n,) is the network's prediction without the interaction.
+        ``functions`` (n, k) are the network's own functions of x without i and of x without j.
         """
         degree = self._degrees.indices
         polynomials = [_legendre(self._ranks[:, [unit]], degree) for unit in (i, j)]
         predicted = [_legendre(column[:, None], degree) for column in _ranks(self._indices(i, j)).T]
         products = [_products(first, second) for first in polynomials for second in predicted]
         columns = [
-            offset[:, None],
+            functions,
             *(self._bins(unit, self._degrees.bins) for unit in (i, j)),
             *predicted,
             _products(*predicted),
@@ -173,10 +178,12 @@ class Nuisance:
         """Yield products of i and of j with one other unit, and with two."""
         others = [unit for unit in range(self._ranks.shape[1]) if unit not in (i, j)]
         if self._degrees.others:
+            yield from (self._bounded[:, [unit]] * self._bounded[:, others] for unit in (i, j))
+        if self._degrees.others > 1:
             polynomials = [_legendre(self._ranks[:, [unit]], _OTHER_DEGREE) for unit in (i, j)]
             rest = _legendre(self._ranks[:, others], _OTHER_DEGREE)
             yield from (_products(own, rest) for own in polynomials)
-        if self._degrees.others > 1:
+        if self._degrees.others > 2:
             first, second = np.triu_indices(len(others), 1)
             pairs = self._ranks[:, others][:, first] * self._ranks[:, others][:, second]
             yield from (self._ranks[:, [unit]] * pairs for unit in (i, j))
@@ -189,8 +196,8 @@ class Nuisance:
         pair = [i, j]
         rows = self._precision[pair]
         predictions = self._scores[:, pair] - np.linalg.solve(rows[:, pair], rows @ self._scores.T).T
-        # Without any other unit that varies, predictions are 0 up to rounding, whose ranks would be arbitrary.
-        return np.where(np.abs(predictions).max(axis=0) > _ROUNDING, predictions, 0.0)
+        # Predictions that are equal but for rounding errors, as those of units with few values, must have equal ranks.
+        return np.round(predictions, _DECIMALS)
 
     def _bins(self, unit: int, count: int) -> Floats:
         """Return indicators (n, count) of equally filled bins of a unit."""

@@ -23,7 +23,7 @@ alone, whatever its background values are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -47,21 +47,14 @@ _BACKGROUND_ROWS = 32
 _GRID = 10
 #: Quantiles between which the grid lies.
 _GRID_ENDS = (0.01, 0.99)
-#: Draws whose mean is tested, where the posterior has no network without draws.
+#: Draws whose mean is tested, where the posterior has no network without draws: of those that can be drawn without end,
+#: and of those that are finitely many, at most.
 _DRAWS = 10
+_MAX_MEMBERS = _BACKGROUND_ROWS
 #: Rows of one call of the model where the user does not choose.
 _ROWS_PER_CALL = 8192
 
 Pair = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class PairFunctions:
-    """Outputs (n,) of the network at n held-out rows, and the functions ``local`` G, ``mean`` h (n, C) of C pairs."""
-
-    outputs: Floats
-    local: Floats
-    mean: Floats
 
 
 class HeldOutFunctions:
@@ -107,12 +100,23 @@ class HeldOutFunctions:
         places = (np.arange(count) + 0.5) / count
         # A Latin hypercube: every unit takes all of its quantiles, in an order of its own.
         quantiles = np.quantile(self.values, places, axis=0)
-        self._background = np.random.default_rng(seed).permuted(quantiles, axis=0)
+        generator = np.random.default_rng(seed)
+        self._background = generator.permuted(quantiles, axis=0)
         self._grids = [_grid(column) for column in self.values.T]
-        step = -(-len(points) // _BACKGROUND_ROWS)
+        chosen = generator.choice(len(points), min(len(points), _BACKGROUND_ROWS), replace=False)
         # Batch by batch, so that a streamed loader is read once.
-        sampled = [rows[-rows.start % step :: step] for rows in points.batches()]
+        sampled = [_take(rows, chosen) for rows in points.batches()]
         self._background_rows = [(rows, unit_values_of(cut, rows)) for rows in sampled if len(rows)]
+
+    @property
+    def units(self) -> str:
+        """The unit set in words, as the record of a run has it."""
+        return repr(self._cut.units)
+
+    @property
+    def unit_names(self) -> list[str]:
+        """The names of the units."""
+        return self._cut.unit_names()
 
     @property
     def rounding(self) -> float:
@@ -124,39 +128,47 @@ class HeldOutFunctions:
         """Number of functions whose mean is tested: 1, or the number of draws at most."""
         if isinstance(self._posterior, (MCDropout, PointEstimate)):
             return 1
-        return min(_DRAWS, self._posterior.__len__() if hasattr(self._posterior, "__len__") else _DRAWS)
+        return min(_MAX_MEMBERS, len(self._posterior)) if isinstance(self._posterior, Sized) else _DRAWS
 
     def outputs(self) -> Floats:
         """Return the tested number (n,) of each row."""
         return self._mean_over_functions(lambda _: [self._outputs()])[0]
 
-    def pairs(self, pairs: Sequence[Pair], advance: Callable[[int], object]) -> PairFunctions:
-        """Return the functions of some pairs; ``advance`` is called with the number of pairs done in each draw."""
-        outputs, local, *grids = self._mean_over_functions(lambda function: self._evaluate(function, pairs, advance))
-        mean = [
-            interpolate(grid, self._grids[i], self._grids[j], self.values[:, [i, j]])
-            for (i, j), grid in zip(pairs, grids, strict=True)
-        ]
-        return PairFunctions(outputs, local, np.stack(mean, axis=1))
+    def without(self, pairs: Sequence[Pair], advance: Callable[[int], object]) -> Floats:
+        """Return mean outputs (3, n, C) with background values of i, of j, and of both, for C pairs.
 
-    def _evaluate(self, function: int, pairs: Sequence[Pair], advance: Callable[[int], object]) -> list[Floats]:
-        """Return outputs (n,), local interactions (n, C) and the mean interaction of each pair on its grid.
-
-        ``function`` is the number of the current draw, which decides on its background values and rows.
+        They are functions of x without i, without j, and without both. ``advance`` is called with the number of pairs
+        done in each draw.
         """
-        units = sorted({unit for pair in pairs for unit in pair})
-        own = function % self.n_functions
-        values, rows = self._background[own :: self.n_functions], self._own_background_rows(own)
-        background = {unit: self._at_background((unit,), values) for unit in units}
-        on_grid = {unit: self._on_grid((unit,), rows) for unit in units}
-        outputs, centre = self._outputs(), self._on_grid((), rows)
-        local = np.empty((len(outputs), len(pairs)))
-        grids = []
-        for column, (i, j) in enumerate(pairs):
-            local[:, column] = outputs - background[i] - background[j] + self._at_background((i, j), values)
-            grids.append(self._on_grid((i, j), rows) - on_grid[i][:, None] - on_grid[j] + centre)
-            advance(1)
-        return [outputs, local, *grids]
+
+        def evaluate(function: int) -> list[Floats]:
+            values = self._background[function :: self.n_functions]
+            single = {unit: self._at_background((unit,), values) for unit in {unit for pair in pairs for unit in pair}}
+            means = np.empty((3, len(self.values), len(pairs)))
+            for column, (i, j) in enumerate(pairs):
+                means[:, :, column] = single[i], single[j], self._at_background((i, j), values)
+                advance(1)
+            return [means]
+
+        return self._mean_over_functions(evaluate)[0]
+
+    def mean_interactions(self, pairs: Sequence[Pair], advance: Callable[[int], object]) -> MeanInteractions:
+        """Return the mean interactions h of some pairs; ``advance`` as in :meth:`without`."""
+
+        def evaluate(function: int) -> list[Floats]:
+            rows = self._own_background_rows(function)
+            centre = self._on_grid((), rows)
+            single = {unit: self._on_grid((unit,), rows) for unit in {unit for pair in pairs for unit in pair}}
+            grids = []
+            for i, j in pairs:
+                grids.append(self._on_grid((i, j), rows) - single[i][:, None] - single[j] + centre)
+                advance(1)
+            return grids
+
+        # Main effects that are left, as draws have background rows of their own, are no part of an interaction.
+        grids = [_centred(grid) for grid in self._mean_over_functions(evaluate)]
+        places = [_position(grid, column) for grid, column in zip(self._grids, self.values.T, strict=True)]
+        return MeanInteractions(dict(zip(pairs, grids, strict=True)), places)
 
     def _outputs(self) -> Floats:
         """Return the tested number (n,) of each row in the current function."""
@@ -166,9 +178,9 @@ class HeldOutFunctions:
         """Return the background rows of one function, with the values of their units."""
         own, seen = [], 0
         for rows, values in self._background_rows:
-            part = slice((function - seen) % self.n_functions, None, self.n_functions)
-            if len(values[part]):
-                own.append((rows[part], values[part]))
+            part = range((function - seen) % self.n_functions, len(rows), self.n_functions)
+            if part:
+                own.append((rows.take(part), values[part]))
             seen += len(rows)
         return own
 
@@ -220,7 +232,7 @@ class HeldOutFunctions:
         count = 0
         with self._functions() as functions:
             for _ in functions:
-                arrays = evaluate(count)
+                arrays = evaluate(count % self.n_functions)
                 total = [sums + array for sums, array in zip(total, arrays, strict=True)] if total else arrays
                 count += 1
         if not count:
@@ -235,9 +247,14 @@ class HeldOutFunctions:
             with fixed(self._posterior, model, self._seed):
                 yield iter(range(1))
         else:
-            first = self._points.first[:1]
-            with enter_draws(self._posterior, model, _DRAWS, self._seed, lambda: self._cut.all_outputs(first)) as draws:
+            first, count = self._points.first[:1], self.n_functions
+            with enter_draws(self._posterior, model, count, self._seed, lambda: self._cut.all_outputs(first)) as draws:
                 yield draws
+
+
+def _take(rows: Rows, chosen: Ints) -> Rows:
+    """Return those of ``rows`` whose indices among all points are ``chosen``."""
+    return rows.take([index - rows.start for index in chosen.tolist() if 0 <= index - rows.start < len(rows)])
 
 
 @torch.no_grad()
@@ -251,32 +268,40 @@ def unit_values(cut: Cut, points: Points, batch_size: int | None) -> Floats:
     return np.concatenate([unit_values_of(cut, rows) for rows in points.split(batch_size)])
 
 
-def interpolate(grid: Floats, first: Floats, second: Floats, values: Floats) -> Floats:
-    """Return bilinear interpolations (n,) of a function on a grid; values outside of the grid take those at its edge.
-
-    Parameters
-    ----------
-    grid
-        Function (G, H) on the grid.
-    first, second
-        Grid values (G,) and (H,), both increasing.
-    values
-        Where to interpolate (n, 2).
+@dataclass(frozen=True)
+class MeanInteractions:
+    """Mean interactions of pairs on grids, and the places of all held-out rows on the grid of each unit.
 
     Examples
     --------
     >>> import numpy as np
-    >>> interpolate(np.array([[0.0, 1.0], [2.0, 3.0]]), np.arange(2.0), np.arange(2.0), np.array([[0.5, 0.5], [9, 9]]))
+    >>> places = [_position(np.arange(2.0), np.array([0.5, 9.0])) for _ in range(2)]
+    >>> MeanInteractions({(0, 1): np.array([[0.0, 1.0], [2.0, 3.0]])}, places).at_rows((0, 1))
     array([1.5, 3. ])
     """
-    (low_i, share_i), (low_j, share_j) = (
-        _position(places, column) for places, column in zip((first, second), values.T, strict=True)
-    )
-    high_i, high_j = (np.minimum(low + 1, len(g) - 1) for low, g in ((low_i, first), (low_j, second)))
-    return np.asarray(
-        (1 - share_i) * ((1 - share_j) * grid[low_i, low_j] + share_j * grid[low_i, high_j])
-        + share_i * ((1 - share_j) * grid[high_i, low_j] + share_j * grid[high_i, high_j])
-    )
+
+    grids: Mapping[Pair, Floats]
+    places: Sequence[tuple[Ints, Floats]]
+
+    def at_rows(self, pair: Pair) -> Floats:
+        """Return bilinear interpolations (n,) at the rows; values outside of the grid take those at its edge."""
+        grid = self.grids[pair]
+        (low_i, share_i), (low_j, share_j) = (self.places[unit] for unit in pair)
+        high_i, high_j = (np.minimum(low + 1, size - 1) for low, size in zip((low_i, low_j), grid.shape, strict=True))
+        return np.asarray(
+            (1 - share_i) * ((1 - share_j) * grid[low_i, low_j] + share_j * grid[low_i, high_j])
+            + share_i * ((1 - share_j) * grid[high_i, low_j] + share_j * grid[high_i, high_j])
+        )
+
+    def beside(self, pair: Pair, rounding: float) -> list[Floats]:
+        """Return the interactions (n,) of one unit of a pair with other units, those that exceed rounding errors."""
+        shared = [other for other in self.grids if len(set(other) & set(pair)) == 1]
+        return [self.at_rows(other) for other in shared if np.abs(self.grids[other]).max() > rounding]
+
+
+def _centred(grid: Floats) -> Floats:
+    """Return a function on a grid minus its means over rows and over columns."""
+    return np.asarray(grid - grid.mean(axis=0) - grid.mean(axis=1, keepdims=True) + grid.mean())
 
 
 def _position(places: Floats, values: Floats) -> tuple[Ints, Floats]:

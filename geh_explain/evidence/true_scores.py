@@ -23,9 +23,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import legendre
+from numpy.typing import NDArray
 
 from geh_explain._types import Floats
 from geh_explain.evidence.explained import Explained
+from geh_explain.evidence.pair_functions import Pair
 from geh_explain.statistics.slopes import project_off
 
 #: Degree of the polynomials of both units.
@@ -41,6 +43,8 @@ _ENDS = (0.002, 0.998)
 #: Fewer distinct values than this have no derivative.
 _MIN_DISTINCT = 5
 _MAX_LEVERAGE = 0.9
+#: Precision of a flat prior, per row and for functions of variance 1.
+_FLAT = 1e-8
 
 
 class TrueScore(NamedTuple):
@@ -93,32 +97,40 @@ class TrueScores:
         degrees = np.maximum.outer(np.arange(1, _DEGREE + 1), np.arange(1, _DEGREE + 1)).ravel()
         self._has_prior = np.concatenate([[False], degrees > _FREE_DEGREE])
 
-    def estimate(self, i: int, j: int, pair: int, local: Floats, own: Floats) -> TrueScore:
-        """Return the estimates of the pair (i, j).
+    def estimate(self, pair: Pair, index: int, local: Floats | None, own: Floats) -> TrueScore:
+        """Return the estimates of one pair.
 
         Parameters
         ----------
-        i, j, pair
-            The two units, and the index of the pair.
+        pair, index
+            Units i and j, and the index of the pair.
         local
-            The network's interaction G (n,) at the held-out rows.
+            The network's interaction G (n,) at the held-out rows; None where it has none.
         own
             Orthonormal nuisance columns of this pair.
         """
+        i, j = pair
         if not (self._varies[i] and self._varies[j]):
             return UNKNOWN
         products = self._polynomials[:, i, :, None] * self._polynomials[:, j, None, :]
-        functions = np.column_stack([local, products.reshape(len(local), -1)])
-        columns = project_off(functions, self._common, own)
+        products = products.reshape(len(products), -1)
+        functions = products if local is None else np.column_stack([local, products])
+        # Functions of variance 1, so that coefficients are in units of the labels.
+        spreads = functions.std(axis=0)
+        spreads = np.where(spreads > 0, spreads, 1.0)
+        columns = project_off(functions / spreads, self._common, own)
         response = project_off(self._residual, self._common, own)
         leverage = np.minimum((self._common**2).sum(axis=1) + (own**2).sum(axis=1), _MAX_LEVERAGE)
-        freedom = len(local) - self._common.shape[1] - own.shape[1]
-        coefficients, covariance = self._fit(columns, response, functions.std(axis=0), leverage, freedom)
+        freedom = len(response) - self._common.shape[1] - own.shape[1]
+        reference = float(self._residual.std() if local is None else local.std())
+        has_prior = self._has_prior[-len(spreads) :]
+        coefficients, covariance = _fit(columns, response, has_prior, reference, leverage, freedom)
         explained = self._explained
-        network = explained.signed[:, pair]
+        network = explained.signed[:, index]
         # Means over groups of the mixed derivatives of all functions; that of G is the network's own.
         mixed = self._derivatives[:, i, :, None] * self._derivatives[:, j, None, :]
-        effects = np.column_stack([network, self._members.T @ mixed.reshape(len(mixed), -1)])
+        effects = self._members.T @ mixed.reshape(len(mixed), -1)
+        effects = (effects if local is None else np.column_stack([network, effects])) / spreads
         truth = network + effects @ coefficients
         weights = explained.shares * np.sign(network)
         gradient = weights @ effects
@@ -132,27 +144,39 @@ class TrueScores:
             float(sizes.std(ddof=1)),
         )
 
-    def _fit(
-        self, columns: Floats, response: Floats, spreads: Floats, leverage: Floats, freedom: int
-    ) -> tuple[Floats, Floats]:
-        """Return coefficients and their covariance, under the prior that maximises the evidence.
 
-        ``spreads`` are standard deviations of the functions before projection.
-        """
-        variance = float(response @ response) / freedom
-        gram, moments = columns.T @ columns, columns.T @ response
-        # A flat prior is one of negligible precision.
-        flat = 1e-8 * len(response) * np.maximum(spreads, 1e-12) ** 2
-        best = (-np.inf, flat)
-        for scale in _PRIOR_SCALES:
-            precision = np.where(self._has_prior, variance * (spreads / (scale * spreads[0] + 1e-300)) ** 2, flat)
-            solution = np.linalg.solve(gram + np.diag(precision), moments)
-            _, log_determinant = np.linalg.slogdet(gram + np.diag(precision))
-            evidence = (moments @ solution / variance - log_determinant + np.log(precision).sum()) / 2
-            best = max(best, (float(evidence), precision), key=lambda entry: entry[0])
-        precision = best[1]
-        inverse = np.linalg.inv(gram + np.diag(precision))
-        coefficients = inverse @ moments
-        errors = (response - columns @ coefficients) ** 2 / (1 - leverage)
-        robust = (columns * errors[:, None]).T @ columns
-        return coefficients, inverse @ (robust + variance * np.diag(precision)) @ inverse
+def _fit(
+    columns: Floats, response: Floats, has_prior: NDArray[np.bool_], reference: float, leverage: Floats, freedom: int
+) -> tuple[Floats, Floats]:
+    """Return coefficients (c,) and their covariance, under the prior that maximises the evidence.
+
+    Parameters
+    ----------
+    columns, response
+        What projection leaves of the functions (n, c), whose variance was 1, and of the residual (n,).
+    has_prior
+        Which coefficients (c,) have a prior; the others are free.
+    reference
+        Standard deviation of the network's interaction, to which those of the prior are relative.
+    leverage
+        Leverage (n,) of each row in the projection.
+    freedom
+        Degrees of freedom that projection leaves.
+    """
+    variance = float(response @ response) / freedom
+    gram, moments = columns.T @ columns, columns.T @ response
+    # A flat prior is one of negligible precision.
+    flat = np.full(len(gram), _FLAT * len(response))
+    best = (-np.inf, flat)
+    for scale in _PRIOR_SCALES:
+        precision = np.where(has_prior, variance / (scale * reference) ** 2, flat)
+        solution = np.linalg.solve(gram + np.diag(precision), moments)
+        _, log_determinant = np.linalg.slogdet(gram + np.diag(precision))
+        evidence = (moments @ solution / variance - log_determinant + np.log(precision).sum()) / 2
+        best = max(best, (float(evidence), precision), key=lambda entry: entry[0])
+    precision = best[1]
+    inverse = np.linalg.inv(gram + np.diag(precision))
+    coefficients = inverse @ moments
+    errors = (response - columns @ coefficients) ** 2 / (1 - leverage)
+    robust = (columns * errors[:, None]).T @ columns
+    return coefficients, inverse @ (robust + variance * np.diag(precision)) @ inverse

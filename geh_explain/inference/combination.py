@@ -24,7 +24,7 @@ def cauchy_combination(p_values: Any) -> Floats:
     their z-scores does not have a known distribution: tests that share training data are dependent.
 
     A p-value of 1 would make T infinite, and hide any evidence of the other tests. P-values above 0.99 are therefore
-    set to 0.99. For five independent tests this raises a level of 5 % to 5.05 %.
+    set to 0.99, unless all are 1. For five independent tests this raises a level of 5 % to 5.05 %.
 
     Parameters
     ----------
@@ -51,4 +51,5 @@ def cauchy_combination(p_values: Any) -> Floats:
         statistic = (1 / np.tan(angles)).sum(axis=0) / count
     # 1/2 - arctan(T) / pi, without cancellation for large T.
     combined = np.arctan2(1.0, statistic) / np.pi
+    combined = np.where((p_values == 1).sum(axis=0) == count, 1.0, combined)
     return np.where(count > 0, combined, np.nan)

@@ -14,6 +14,7 @@ from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_int, check_rate
 from geh_explain._version import __version__
 from geh_explain.errors import GEHRuntimeError, GEHValueError
+from geh_explain.evidence.nuisance import choose_degrees
 from geh_explain.explainer import GEHExplainer
 from geh_explain.inference.checkpoint import Checkpoint
 from geh_explain.inference.combination import cauchy_combination
@@ -22,7 +23,7 @@ from geh_explain.inference.null_targets import class_codes, holds_classes
 from geh_explain.inference.refits import call_fit, check_fit, describe_options, fit_seed, function_name
 from geh_explain.inference.rows import check_rows, data_digest, take_rows
 from geh_explain.scores.evidence import Evidence
-from geh_explain.statistics.p_values import benjamini_hochberg
+from geh_explain.statistics.p_values import discoveries
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +81,7 @@ class CrossfitTest:
     @property
     def significant(self) -> NDArray[np.bool_]:
         """Which pairs (P,) are supported by the data, at the false discovery rate ``fdr``."""
-        return _discoveries(self.p_value, self.fdr)
+        return discoveries(self.p_value, self.fdr)
 
     @property
     def evidence(self) -> Evidence:
@@ -105,7 +106,7 @@ class CrossfitTest:
                 "slope": self.slope,
                 "slope_se": self.slope_se,
                 "p_value": self.p_value,
-                "significant": _discoveries(self.p_value, self.fdr if fdr is None else fdr),
+                "significant": discoveries(self.p_value, self.fdr if fdr is None else check_rate(fdr)),
             }
         )
         return table.sort_values("p_value", kind="stable", ignore_index=True)
@@ -211,6 +212,7 @@ def crossfit_test(
             "networks do not correspond; test inputs, or hold out rows and test one network."
         )
     work = FoldTests(fit, X, y, fold_of, seed, target, constructor, dict(test or {}))
+    _check_fold_sizes(work)
     store = Checkpoint(checkpoint, "folds", _fingerprint(work))
     numbers = range(1, int(fold_of.max()) + 2)
     failures = store.run(work, numbers, workers=workers, progress=progress, label="folds")
@@ -219,8 +221,8 @@ def crossfit_test(
         raise GEHRuntimeError(
             f"fold {number} of {len(numbers)} failed twice ({failures[number]}); all folds are needed."
         )
-    evidence = [_to_evidence(store.records[number]) for number in numbers]
-    return CrossfitTest(evidence, _unit_names(X, evidence), fdr)
+    records = [store.records[number] for number in numbers]
+    return CrossfitTest([_to_evidence(record) for record in records], _unit_names(records), fdr)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -248,6 +250,7 @@ class FoldTests:
         evidence = self.held_out(model, take_rows(self.X, held), take_rows(self.y, held))
         return {
             "number": number,
+            "names": list(evidence.names),
             "slope": evidence.slope.tolist(),
             "slope_se": evidence.slope_se.tolist(),
             "p_value": evidence.p_value.tolist(),
@@ -297,6 +300,13 @@ def _check_classes(fold_of: Ints, codes: Ints | None) -> None:
             )
 
 
+def _check_fold_sizes(work: FoldTests) -> None:
+    """Raise GEHValueError before any fit if the smallest fold has too few rows for the columns of a table."""
+    shape: tuple[int, ...] = getattr(work.X, "shape", ())
+    if len(shape) == 2 and "units" not in work.explainer:
+        choose_degrees(int(np.bincount(work.fold_of).min()), shape[1])
+
+
 def _fingerprint(work: FoldTests) -> dict[str, str]:
     """Return what identifies a test: checkpoints with another fingerprint belong to another test."""
     return {
@@ -318,23 +328,16 @@ def _to_evidence(record: Record) -> Evidence:
     return Evidence(slope, slope_se, p_value, record["n_rows"], record["link"])
 
 
-def _unit_names(X: Any, folds: Sequence[Evidence]) -> list[str]:
-    """Return the names of the units: those of the columns of X, if there is one unit for each, or x0, x1, ..."""
-    counts = {len(fold.p_value) for fold in folds}
-    if len(counts) > 1:
-        raise GEHValueError(f"fit: networks of different folds have {sorted(counts)} pairs; return the same inputs.")
-    # P = D (D - 1) / 2, solved for D.
-    n_units = round((1 + np.sqrt(1 + 8 * counts.pop())) / 2)
-    columns = [str(name) for name in getattr(X, "columns", [])]
-    return columns if len(columns) == n_units else [f"x{unit}" for unit in range(n_units)]
-
-
-def _discoveries(p_values: Floats, fdr: float) -> NDArray[np.bool_]:
-    """Return which pairs are significant at a false discovery rate; never those that were not tested."""
-    tested = ~np.isnan(p_values)
-    found = np.zeros(len(p_values), dtype=bool)
-    found[tested] = benjamini_hochberg(p_values[tested], check_rate(fdr))
-    return found
+def _unit_names(records: Sequence[Record]) -> list[str]:
+    """Return the names of the units, which must be the same in all folds."""
+    names: list[str] = records[0]["names"]
+    for record in records:
+        if record["names"] != names:
+            raise GEHValueError(
+                f"fit: the network of fold {record['number']} has the units {record['names'][:5]}, and that of the "
+                f"first fold {names[:5]}; return networks with the same inputs."
+            )
+    return names
 
 
 def _mean_present(values: Floats) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import inspect
 import random
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -189,11 +190,23 @@ def function_name(function: Any) -> str:
 
 
 def describe_options(options: Mapping[str, Any]) -> str:
-    """Return options as text; arrays by their digest, as numpy abbreviates the text of long ones."""
-    return ", ".join(
-        f"{name}={data_digest(value) if hasattr(value, '__array__') else repr(value)}"
-        for name, value in sorted(options.items())
-    )
+    """Return options as text that is the same in every process.
+
+    Arrays are given by their digest, as numpy abbreviates the text of long ones, and functions by their name.
+
+    >>> describe_options({"units": [1, 2], "output": describe_options})
+    'output=describe_options, units=[1, 2]'
+    """
+    return ", ".join(f"{name}={_describe(value)}" for name, value in sorted(options.items()))
+
+
+def _describe(value: Any) -> str:
+    if hasattr(value, "__array__"):
+        return data_digest(value)
+    if inspect.isroutine(value):
+        return function_name(value)
+    # The address of an object differs between processes.
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def pack_scores(scores: Floats) -> str:

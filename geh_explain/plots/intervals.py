@@ -44,6 +44,7 @@ def draw_intervals(
     pairs: int = 15,
     level: float = 0.95,
     rule: str | None = None,
+    fdr: float | None = None,
     ax: Any = None,
 ) -> Any:
     """Draw mean, 50 % interval (thick) and interval at ``level`` (thin) of the strongest pairs.
@@ -61,11 +62,13 @@ def draw_intervals(
         Level of the thin intervals.
     rule
         Rule that decides about pairs, as in ``result.table``.
+    fdr
+        False discovery rate of the rule, as in ``result.table``.
     ax
         Axes to draw into, or None.
     """
     draws_all = measure == "all"
-    leading = result.decisions(None if draws_all else measure, level, rule=rule)
+    leading = result.decisions(None if draws_all else measure, level, fdr, rule=rule)
     shown = leading.order[: check_int("pairs", pairs, 1)]
     labels = pair_labels(result.names, shown)
     row_height = 0.42 if draws_all or any("\n" in label for label in labels) else 0.3
@@ -74,7 +77,7 @@ def draw_intervals(
     ax.axvline(0, color=palette.LINE, linewidth=0.8)
     styles = _ALL_MEASURES if draws_all else {leading.measure: _Style()}
     for name, style in styles.items():
-        wide, thick = (result.decisions(name, width, rule=rule) for width in (level, 0.5))
+        wide, thick = (result.decisions(name, width, fdr, rule=rule) for width in (level, 0.5))
         _draw_measure(ax, wide, thick, shown, rows, style)
     if leading.measure == SUPPORTED and not draws_all:
         _draw_supported(ax, leading, shown, rows)

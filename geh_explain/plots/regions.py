@@ -21,7 +21,14 @@ _MANY_GROUPS = 20
 
 
 def draw_pair_regions(
-    result: PairResult, i: int | str, j: int | str, *, level: float = 0.95, rule: str | None = None, ax: Any = None
+    result: PairResult,
+    i: int | str,
+    j: int | str,
+    *,
+    level: float = 0.95,
+    rule: str | None = None,
+    fdr: float | None = None,
+    ax: Any = None,
 ) -> Any:
     """Draw the signed effect of a pair in each group, with its interval, in the colour of its sign.
 
@@ -33,8 +40,8 @@ def draw_pair_regions(
         The two units, by name or index.
     level
         Level of the intervals.
-    rule
-        Rule whose decision about the pair is in the title, as in ``result.table``.
+    rule, fdr
+        Rule whose decision about the pair is in the title, and its false discovery rate, as in ``result.table``.
     ax
         Axes to draw into, or None.
     """
@@ -42,7 +49,7 @@ def draw_pair_regions(
     ax = axes_or_new(ax, (6, 1.4 + min(0.28 * len(table), 2.8 + 0.12 * len(table))))
     draw_regions(table, ax)
     note = "one draw: no intervals" if table["low"].isna().all() else f"{percent(level)} intervals"
-    decisions, number = result.decisions(level=level, rule=rule), result.pair(i, j)
+    decisions, number = result.decisions(level=level, fdr=fdr, rule=rule), result.pair(i, j)
     decided = f" ({decisions.other_label if decisions.unsure[number] else decisions.label})"
     pair = pair_label(*(result.names[find_unit(unit, result.names)] for unit in (i, j)))
     set_title(ax, f"{pair}, {note}{'' if decisions.accepted is None else decided}")

@@ -29,6 +29,7 @@ def write_page(
     title: str | None = None,
     level: float = 0.95,
     rule: str | None = None,
+    fdr: float | None = None,
     main: Any = None,
     surfaces: Sequence[Surface] = (),
     gallery: Gallery | None = None,
@@ -41,7 +42,7 @@ def write_page(
     if title is not None and not isinstance(title, str):
         raise GEHTypeError(f"title={title!r} must be text.")
     # The whole page is built before the file is opened, so that an error leaves no partial file.
-    decisions = result.decisions(level=level, rule=rule)
+    decisions = result.decisions(level=level, fdr=fdr, rule=rule)
     content = build_content(result, decisions, main, surfaces, gallery)
     page = _fill_template(title or f"Interactions in {result.record.model}", result, decisions, content)
     path.write_text(page, encoding="utf-8")
@@ -53,15 +54,14 @@ def _fill_template(title: str, result: PairResult, decisions: Decisions, content
 
     All text is escaped. In the data ``<`` is written as an escape sequence, so that no name can end the script.
     """
-    level, rule = decisions.level, decisions.rule
     notes = [*list_omissions(result, content), *result.record.warnings]
     data = {**content, "charts": build_charts(content)}
     parts = {
         "TITLE": escape(title),
-        "SUMMARY": f"<p>{escape(' '.join(summarise(result, level, rule)))}</p>",
+        "SUMMARY": f"<p>{escape(' '.join(summarise(result, decisions)))}</p>",
         "WARNINGS": "".join(f"<li>{escape(str(note))}</li>" for note in notes),
         "HIDE-WARNINGS": "" if notes else "hidden",
-        "HOW-TO-READ": "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reading_guide(result, level, rule)),
+        "HOW-TO-READ": "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reading_guide(result, decisions)),
         "SETTINGS": "".join(_table_row(name, value) for name, value in list_settings(result)),
         "STYLE": _read_part("page.css"),
         "VEGA": _read_part("vega.js"),

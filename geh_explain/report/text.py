@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from geh_explain.scores.decisions import Decisions, percent
+import numpy as np
+
+from geh_explain.scores.decisions import SUPPORTED, Decisions, percent
 from geh_explain.scores.protocol import PairResult
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Number of pairs that the summary names.
 _SUMMARY_PAIRS = 3
@@ -45,7 +44,8 @@ def describe_decisions(result: PairResult, decisions: Decisions, sentence: bool 
         return f"{found}{verb} significant on {evidence.n_rows} held-out rows (false discovery rate {rate})"
     if decisions.rule == "sign":
         pronoun = "it" if number == 1 else "them"
-        return f"{found}{verb} stable in this network; evidence=(X, y) tests whether the data support {pronoun}"
+        hint = f"; evidence=(X, y) tests whether the data support {pronoun}" if evidence is None else ""
+        return f"{found}{verb} stable in this network{hint}"
     verb = " with" if not sentence else " has" if number == 1 else " have"
     rate = f", false discovery rate {percent(decisions.fdr)}" if decisions.fdr else ""
     return f"{found}{verb} a {percent(decisions.level)} interval that excludes 0 (paper's rule{rate})"
@@ -53,7 +53,7 @@ def describe_decisions(result: PairResult, decisions: Decisions, sentence: bool 
 
 def describe_columns(decisions: Decisions) -> list[str]:
     """Return what the less obvious columns of the table are, one line each."""
-    lines = []
+    lines = [] if decisions.measure in ("geh", SUPPORTED) else [f"mean: {decisions.score_name}"]
     if decisions.rule == "evidence":
         lines.append("supported: mean × (1 − p_value); slope: 1 if the labels contain the interaction at this size")
     if decisions.true_interval is not None:
@@ -72,18 +72,16 @@ def describe_interval(decisions: Decisions) -> str:
 # Sentences.
 
 
-def summarise(result: PairResult, level: float = 0.95, rule: str | None = None) -> list[str]:
+def summarise(result: PairResult, decisions: Decisions) -> list[str]:
     """Return a summary of the result in a few sentences.
 
     It says what was explained, where the uncertainty comes from, how many pairs the rule accepts, and which pairs are
-    the strongest.
+    the strongest in the order of ``decisions``.
     """
-    decisions = result.decisions(level=level, rule=rule)
     sentences = [_scope(result), _uncertainty(result, decisions)]
     if decisions.accepted is not None:
         sentences.append(f"{describe_decisions(result, decisions, sentence=True)}.")
-    table = result.table(level=level, rule=rule).head(_SUMMARY_PAIRS)
-    strongest = [_describe_pair(result, row, decisions) for _, row in table.iterrows()]
+    strongest = [_describe_pair(result, int(pair), decisions) for pair in decisions.order[:_SUMMARY_PAIRS]]
     return [*sentences, f"Strongest pair{'s' * (len(strongest) > 1)}: {'; '.join(strongest)}."]
 
 
@@ -105,15 +103,18 @@ def _uncertainty(result: PairResult, decisions: Decisions) -> str:
     return f"Uncertainty: {' and '.join(sources)}."
 
 
-def _describe_pair(result: PairResult, row: pd.Series, decisions: Decisions) -> str:
-    """Return names, score, evidence or interval, and signs of a pair, a row of the table."""
-    words = [f"{decisions.score_name} {row['mean']:.3g}"]
-    if decisions.rule == "evidence":
-        words.append(f"supported {row['supported']:.3g}, {format_p_value(row['p_value'])}")
+def _describe_pair(result: PairResult, pair: int, decisions: Decisions) -> str:
+    """Return names, score, evidence or interval, and signs of the pair with index ``pair``."""
+    i, j = (result.names[index[pair]] for index in np.triu_indices(len(result.names), 1))
+    words = [f"{decisions.score_name} {decisions.mean[pair]:.3g}"]
+    if decisions.rule == "evidence" and decisions.supported is not None:
+        if not np.isnan(decisions.supported[pair]):
+            words.append(f"supported {decisions.supported[pair]:.3g}")
+        words.append(format_p_value(decisions.p_value[pair]))
     elif decisions.has_intervals:
-        words.append(f"{percent(decisions.level)} interval {row['low']:.3g} to {row['high']:.3g}")
-    words.append(_describe_signs(result, row["unit_i"], row["unit_j"]))
-    return f"{row['unit_i']} × {row['unit_j']} ({', '.join(words)})"
+        words.append(f"{percent(decisions.level)} interval {decisions.low[pair]:.3g} to {decisions.high[pair]:.3g}")
+    words.append(_describe_signs(result, i, j))
+    return f"{i} × {j} ({', '.join(words)})"
 
 
 def format_p_value(p_value: float) -> str:
@@ -139,9 +140,8 @@ def _describe_signs(result: PairResult, i: str, j: str) -> str:
     return f"{sign} in all groups" if len(means) > 1 else sign
 
 
-def reading_guide(result: PairResult, level: float = 0.95, rule: str | None = None) -> list[str]:
+def reading_guide(result: PairResult, decisions: Decisions) -> list[str]:
     """Return what a reader needs to interpret the page, as paragraphs."""
-    decisions = result.decisions(level=level, rule=rule)
     paragraphs = [
         "Two units interact if the effect of one on the output depends on the value of the other. The score is the "
         "absolute second derivative of the output with respect to both units, averaged over the data; it is 0 where "

@@ -64,31 +64,4 @@ def parse_evidence(about: Any, arrays: dict[str, Any], pairs: int) -> Evidence |
     if has_true_scores:
         true_scores = TrueScoreEstimates(**{field: arrays[member] for member, field in TRUE_SCORE_ARRAYS.items()})
     tested = {field: arrays[member] for member, field in EVIDENCE_ARRAYS.items()}
-    evidence = Evidence(**tested, **about, true_scores=true_scores)
-    check_evidence(evidence)
-    return evidence
-
-
-def check_evidence(evidence: Evidence) -> None:
-    """Raise ``ValueError`` unless the numbers of evidence are possible.
-
-    P-values are in [0, 1] or NaN. Slopes are finite with errors that are not negative, or both are NaN, for pairs that
-    were not tested or whose p-value is 1.
-    """
-    estimates = evidence.true_scores
-    if estimates is not None:
-        arrays = np.stack([estimates.signed, estimates.signed_se, estimates.size, estimates.size_std])
-        if (np.isnan(arrays).any(axis=0) != np.isnan(arrays).all(axis=0)).any() or np.isinf(arrays).any():
-            raise ValueError("its estimates of true scores are not finite")
-        if (arrays[1:] < 0).any():
-            raise ValueError("its estimates of true scores are impossible")
-    undefined, untested = np.isnan(evidence.slope), np.isnan(evidence.p_value)
-    if (undefined != np.isnan(evidence.slope_se)).any() or (undefined < untested).any():
-        raise ValueError("its evidence has slopes without errors, or of pairs that were not tested")
-    if not (np.isfinite(evidence.slope[~undefined]).all() and np.isfinite(evidence.slope_se[~undefined]).all()):
-        raise ValueError("its evidence is not finite")
-    tested = evidence.p_value[~untested]
-    if (evidence.slope_se < 0).any() or (tested < 0).any() or (tested > 1).any():
-        raise ValueError("its evidence has impossible errors or p-values")
-    if (evidence.p_value[undefined & ~untested] != 1).any():
-        raise ValueError("its evidence has p-values without slopes")
+    return Evidence(**tested, **about, true_scores=true_scores)

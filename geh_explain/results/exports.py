@@ -8,32 +8,33 @@ from typing import Any
 import numpy as np
 
 from geh_explain.errors import GEHRuntimeError
+from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.draws import MEASURES
 from geh_explain.scores.protocol import PairResult
 
 
-def to_networkx(result: PairResult, measure: str | None, level: float, rule: str | None) -> Any:
+def to_networkx(result: PairResult, decisions: Decisions) -> Any:
     """Return a ``networkx.Graph`` with units as nodes and all pairs as edges.
 
     Edges have the columns of the table as attributes, the score that orders the pairs as ``weight``, and ``sign``: 1,
     -1 or 0, the sign of the effect in most of the data. Attributes of the graph are measure, level, rule and fdr.
     """
     networkx = _import("networkx")
-    decisions = result.decisions(measure, level, rule=rule)
-    graph = networkx.Graph(measure=decisions.measure, level=level, rule=decisions.rule, fdr=decisions.fdr)
+    measure, level, fdr, rule = decisions.measure, decisions.level, decisions.fdr, decisions.rule
+    graph = networkx.Graph(measure=measure, level=level, rule=rule, fdr=fdr)
     graph.add_nodes_from(result.names)
     signs, weights = (
         dict(zip(_pairs(result), values.tolist(), strict=True))
         for values in (result.majority_signs(), decisions.strength)
     )
-    for row in result.table(measure, level, rule=rule).to_dict("records"):
+    for row in result.table(measure, level, fdr, rule=rule).to_dict("records"):
         attributes = {str(key): value for key, value in row.items()}
         pair = attributes.pop("unit_i"), attributes.pop("unit_j")
         graph.add_edge(*pair, weight=weights[pair], sign=signs[pair], **attributes)
     return graph
 
 
-def to_xarray(result: PairResult, level: float, rule: str | None) -> Any:
+def to_xarray(result: PairResult, decisions: Decisions) -> Any:
     """Return an ``xarray.Dataset`` with the draws of all measures, dimensions (chain, draw, pair).
 
     There is one chain, so that ArviZ accepts the data set. Names of the units and decisions are coordinates of the
@@ -48,16 +49,15 @@ def to_xarray(result: PairResult, level: float, rule: str | None) -> Any:
         "unit_i": ("pair", [i for i, _ in pairs]),
         "unit_j": ("pair", [j for _, j in pairs]),
     }
-    coordinates |= {name: ("pair", values) for name, values in _decided(result, level, rule).items()}
+    coordinates |= {name: ("pair", values) for name, values in _decided(result, decisions).items()}
     draws = {name: (("chain", "draw", "pair"), result.scores(name).draws[None]) for name in MEASURES}
     # Nested values are left out, as attributes of netCDF files cannot hold them.
     scalars = {key: value for key, value in result.settings.items() if isinstance(value, (str, int, float))}
     return xarray.Dataset(draws, coordinates, attrs=scalars)
 
 
-def _decided(result: PairResult, level: float, rule: str | None) -> dict[str, Any]:
+def _decided(result: PairResult, decisions: Decisions) -> dict[str, Any]:
     """Return the columns (P,) of the table after its intervals, in row-major order; no column of missing decisions."""
-    decisions = result.decisions(level=level, rule=rule)
     columns: dict[str, Any] = {} if decisions.accepted is None else {decisions.column: decisions.accepted}
     if decisions.rule != "sign":
         columns["p_value"] = decisions.p_value

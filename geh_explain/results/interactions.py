@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from functools import cached_property
 from pathlib import Path
@@ -110,7 +111,7 @@ class Interactions(ResultOutput):
         >>> result.with_evidence(evidence).table()[["supported", "significant"]].round(2).values.tolist()
         [[1.0, True]]
         """
-        parts = self._draws, self.labels, self.names, self.group_names, self.record, self.settings
+        parts = self._draws, self.labels, self.names, self.group_names, self.record, copy.deepcopy(self.settings)
         return Interactions(*parts, evidence)
 
     # Scores.
@@ -362,7 +363,6 @@ def _check_evidence(evidence: Evidence | None, pairs: int) -> Evidence | None:
         return None
     if not isinstance(evidence, Evidence):
         raise GEHTypeError(f"evidence is a {type(evidence).__name__}; give what result.evidence holds, or None.")
-    shapes = {np.shape(values) for values in (evidence.slope, evidence.slope_se, evidence.p_value)}
-    if shapes != {(pairs,)}:
-        raise GEHValueError(f"evidence has arrays of shape {sorted(shapes)}; this result has {pairs} pairs.")
+    if len(evidence.p_value) != pairs:
+        raise GEHValueError(f"evidence is about {len(evidence.p_value)} pairs; this result has {pairs}.")
     return evidence

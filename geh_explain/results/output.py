@@ -36,6 +36,7 @@ class ResultOutput:
         title: str | None = None,
         level: float = 0.95,
         rule: str | None = None,
+        fdr: float | None = None,
         main: Any = None,
         surfaces: Sequence[Surface] = (),
         gallery: Gallery | None = None,
@@ -52,6 +53,8 @@ class ResultOutput:
             Level of the intervals.
         rule
             Rule that decides about pairs, as in :meth:`table`.
+        fdr
+            False discovery rate of the rule, as in :meth:`table`.
         main
             Main effect (D,) of each unit, shown as the size of its node: any attribution, for instance from Captum.
             None for :attr:`main`.
@@ -70,11 +73,16 @@ class ResultOutput:
         >>> result.report(f"{tempfile.mkdtemp()}/page.html", surfaces=[surface]).stat().st_size < 1_200_000
         True
         """
-        options: dict[str, Any] = {"title": title, "level": level, "rule": rule, "main": main}
+        options: dict[str, Any] = {"title": title, "level": level, "rule": rule, "fdr": fdr, "main": main}
         return write_page(self, path, surfaces=surfaces, gallery=gallery, **options)
 
     def to_networkx(
-        self: PairResult, measure: str | None = None, level: float = 0.95, *, rule: str | None = None
+        self: PairResult,
+        measure: str | None = None,
+        level: float = 0.95,
+        *,
+        rule: str | None = None,
+        fdr: float | None = None,
     ) -> Any:
         """Return a networkx graph: units are nodes; edges have the columns of :meth:`table`, weight and sign.
 
@@ -87,15 +95,15 @@ class ResultOutput:
         >>> graph.edges["x0", "x1"]["sign"], round(graph.edges["x0", "x1"]["weight"], 6)
         (1, 1.0)
         """
-        return to_networkx(self, measure, level, rule)
+        return to_networkx(self, self.decisions(measure, level, fdr, rule=rule))
 
-    def to_xarray(self: PairResult, *, level: float = 0.95, rule: str | None = None) -> Any:
+    def to_xarray(self: PairResult, *, level: float = 0.95, rule: str | None = None, fdr: float | None = None) -> Any:
         """Return the draws of all measures as an xarray.Dataset (chain, draw, pair), which ArviZ accepts too.
 
         Coordinates of the dimension ``pair`` are the names of its units and the decisions of :meth:`table`: with
         evidence supported, slope, slope_se, p_value and significant, else stable.
         """
-        return to_xarray(self, level, rule)
+        return to_xarray(self, self.decisions(None, level, fdr, rule=rule))
 
     def __repr__(self: PairResult) -> str:
         decisions = self.decisions()
@@ -105,5 +113,5 @@ class ResultOutput:
     def _repr_html_(self: PairResult) -> str:
         """Return the summary and the strongest pairs as HTML, for notebooks; names are escaped."""
         table = format_table(self.table().head(_REPR_PAIRS)).to_html(border=0)
-        words = " ".join(summarise(self)), *describe_columns(self.decisions())
+        words = " ".join(summarise(self, self.decisions())), *describe_columns(self.decisions())
         return "".join(f"<p>{escape(text)}</p>" for text in words) + table

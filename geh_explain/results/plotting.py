@@ -18,8 +18,8 @@ class Plots:
 
     Each method takes ``ax=`` (matplotlib axes, or None for a new figure) and returns the axes. None calls ``show``.
 
-    Pairs are ordered and marked as in ``result.table(measure, level, rule=rule)``. With evidence from held-out labels
-    the default is the order of the supported score, which is drawn next to GEH, and marks say which pairs are
+    Pairs are ordered and marked as in ``result.table(measure, level, fdr, rule=rule)``. With evidence from held-out
+    labels the default is the order of the supported score, which is drawn next to GEH, and marks say which pairs are
     significant. Without, marks say which pairs are stable.
     """
 
@@ -32,6 +32,7 @@ class Plots:
         *,
         level: float = 0.95,
         rule: str | None = None,
+        fdr: float | None = None,
         max_units: int = 40,
         order: str = "given",
         ax: Any = None,
@@ -48,6 +49,8 @@ class Plots:
             Level of the rule ``"interval"``.
         rule
             ``"evidence"``, ``"sign"`` or ``"interval"``; None as in ``result.table``.
+        fdr
+            False discovery rate of the rule, as in ``result.table``.
         max_units
             Maximum number of units; if there are more, those with the strongest pairs are shown.
         order
@@ -55,7 +58,7 @@ class Plots:
         ax
             Axes to draw into, or None.
         """
-        decisions = self._result.decisions(measure, level, rule=rule)
+        decisions = self._result.decisions(measure, level, fdr, rule=rule)
         return draw_heatmap(self._result, decisions, max_units=max_units, order=order, ax=ax)
 
     def intervals(
@@ -65,6 +68,7 @@ class Plots:
         pairs: int = 15,
         level: float = 0.95,
         rule: str | None = None,
+        fdr: float | None = None,
         ax: Any = None,
     ) -> Any:
         """Draw mean, 50 % interval (thick) and interval at ``level`` (thin) of the strongest pairs.
@@ -82,10 +86,12 @@ class Plots:
             Level of the thin intervals.
         rule
             ``"evidence"``, ``"sign"`` or ``"interval"``; None as in ``result.table``.
+        fdr
+            False discovery rate of the rule, as in ``result.table``.
         ax
             Axes to draw into, or None.
         """
-        return draw_intervals(self._result, measure, pairs=pairs, level=level, rule=rule, ax=ax)
+        return draw_intervals(self._result, measure, pairs=pairs, level=level, rule=rule, fdr=fdr, ax=ax)
 
     def network(
         self,
@@ -93,6 +99,7 @@ class Plots:
         *,
         level: float = 0.95,
         rule: str | None = None,
+        fdr: float | None = None,
         max_units: int = 30,
         pairs: int = 60,
         main: Any = None,
@@ -112,6 +119,8 @@ class Plots:
             Level of the rule ``"interval"``.
         rule
             ``"evidence"``, ``"sign"`` or ``"interval"``; None as in ``result.table``.
+        fdr
+            False discovery rate of the rule, as in ``result.table``.
         max_units
             Maximum number of units; if there are more, those with the strongest pairs are shown.
         pairs
@@ -123,19 +132,26 @@ class Plots:
         ax
             Axes to draw into, or None.
         """
-        decisions = self._result.decisions(measure, level, rule=rule)
+        decisions = self._result.decisions(measure, level, fdr, rule=rule)
         shown: dict[str, Any] = {"max_units": max_units, "pairs": pairs, "main": main, "images": images}
         return draw_network(self._result, decisions, ax=ax, **shown)
 
     def regions(
-        self, i: int | str, j: int | str, *, level: float = 0.95, rule: str | None = None, ax: Any = None
+        self,
+        i: int | str,
+        j: int | str,
+        *,
+        level: float = 0.95,
+        rule: str | None = None,
+        fdr: float | None = None,
+        ax: Any = None,
     ) -> Any:
         """Draw the signed effect of the pair (i, j) in each group of points, with its interval.
 
         ``i`` and ``j`` are names or indices of units, ``level`` is that of the intervals. The title has the decision of
-        ``rule`` about the pair.
+        ``rule`` at ``fdr`` about the pair.
         """
-        return draw_pair_regions(self._result, i, j, level=level, rule=rule, ax=ax)
+        return draw_pair_regions(self._result, i, j, level=level, rule=rule, fdr=fdr, ax=ax)
 
     def draws(
         self,
@@ -144,14 +160,15 @@ class Plots:
         pairs: int = 8,
         level: float = 0.95,
         rule: str | None = None,
+        fdr: float | None = None,
         ax: Any = None,
     ) -> Any:
         """Draw the density of the posterior draws of the ``pairs`` strongest pairs; lines mark the means.
 
-        ``measure``, ``level`` and ``rule`` are as in ``result.table``; pairs that are not significant or stable are
-        grey.
+        ``measure``, ``level``, ``rule`` and ``fdr`` are as in ``result.table``; pairs that are not significant or
+        stable are grey.
         """
-        return draw_densities(self._result, self._result.decisions(measure, level, rule=rule), pairs=pairs, ax=ax)
+        return draw_densities(self._result, self._result.decisions(measure, level, fdr, rule=rule), pairs=pairs, ax=ax)
 
     def __repr__(self) -> str:
         return "Plots(heatmap, intervals, network, regions, draws)"

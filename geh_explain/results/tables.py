@@ -104,7 +104,11 @@ def format_table(table: pd.DataFrame) -> pd.DataFrame:
             return f"<{_MIN_P_VALUE}"
         return _WORDS.get(value, str(value)) if name not in formats else formats[name].format(value)
 
-    return pd.DataFrame({name: [text(name, value) for value in table[name]] for name in shown}, index=table.index)
+    cells = pd.DataFrame({name: [text(name, value) for value in table[name]] for name in shown}, index=table.index)
+    if "slope" in table:
+        # A pair that was not tested is not decided about.
+        cells.loc[table["p_value"].isna(), "significant"] = ""
+    return cells
 
 
 def monte_carlo_table(table: pd.DataFrame, draws: int) -> pd.DataFrame:

@@ -49,6 +49,8 @@ class RunRecord:
     device: str = "cpu"
     dtype: str = "float32"
     points: int = 0
+    #: Names of the columns of the points, if they came as a data frame.
+    columns: list[str] | None = None
     target: Any = None
     groups: Any = None
     group_count: int = 0
@@ -113,6 +115,7 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
         device=str(cut.device),
         dtype=str(cut.dtype).removeprefix("torch."),
         points=len(plan.points),
+        columns=plan.points.columns,
         target=describe(options.target),
         groups=describe(options.groups),
         group_count=len(accumulator.grouping.names),

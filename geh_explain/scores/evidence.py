@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain._types import Floats
+from geh_explain.errors import GEHValueError
 from geh_explain.statistics.intervals import std_multiplier
 
 
@@ -59,6 +60,8 @@ class Evidence:
         ``"identity"`` for labels that the output predicts, ``"logit"`` for classes whose log-odds it predicts.
     true_scores
         Estimates of the scores of the true function; None where there are none, as for classes.
+    names
+        Names of the D units; empty if they are not known. Files do not store them, as results have names.
     """
 
     slope: Floats
@@ -67,6 +70,31 @@ class Evidence:
     n_rows: int
     link: str = "identity"
     true_scores: TrueScoreEstimates | None = None
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Convert arrays to double precision, and raise GEHValueError unless the numbers are possible.
+
+        P-values are in [0, 1] or NaN. Slopes are finite with errors that are not negative, or both are NaN, for pairs
+        that were not tested or whose p-value is 1.
+        """
+        for name in ("slope", "slope_se", "p_value"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
+        object.__setattr__(self, "n_rows", int(self.n_rows))
+        shapes = {values.shape for values in (self.slope, self.slope_se, self.p_value)}
+        if len(shapes) > 1 or self.slope.ndim != 1:
+            raise GEHValueError(f"evidence has arrays of shapes {sorted(shapes)}; give one entry per pair in each.")
+        undefined, untested = np.isnan(self.slope), ~self.tested
+        if (undefined != np.isnan(self.slope_se)).any() or (undefined < untested).any():
+            raise GEHValueError("evidence has slopes without errors, or of pairs that were not tested.")
+        if np.isinf(self.slope).any() or np.isinf(self.slope_se).any() or (self.slope_se < 0).any():
+            raise GEHValueError("evidence has slopes or errors that are infinite, or errors below 0.")
+        if (self.p_value < 0).any() or (self.p_value > 1).any():
+            raise GEHValueError("evidence has p-values that are not between 0 and 1.")
+        if (self.p_value[undefined & ~untested] != 1).any():
+            raise GEHValueError("evidence has p-values below 1 without slopes.")
+        if self.true_scores is not None:
+            _check_estimates(self.true_scores)
 
     @property
     def tested(self) -> NDArray[np.bool_]:
@@ -82,3 +110,12 @@ class Evidence:
         where the network has no interaction to test; NaN for pairs that were not tested.
         """
         return 1 - self.p_value
+
+
+def _check_estimates(estimates: TrueScoreEstimates) -> None:
+    """Raise GEHValueError unless estimates are finite, or all of a pair are NaN, and errors are not negative."""
+    arrays = np.stack([estimates.signed, estimates.signed_se, estimates.size, estimates.size_std])
+    if (np.isnan(arrays).any(axis=0) != np.isnan(arrays).all(axis=0)).any() or np.isinf(arrays).any():
+        raise GEHValueError("evidence has estimates of true scores that are not finite.")
+    if (arrays[1:] < 0).any():
+        raise GEHValueError("evidence has estimates of true scores with errors below 0.")

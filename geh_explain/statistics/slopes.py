@@ -23,6 +23,8 @@ from geh_explain._types import Floats
 
 #: Columns whose remainder after projection has a smaller squared norm than this, relative to theirs, are dropped.
 _TOLERANCE = 1e-6
+#: Columns of which projection leaves less than this, relative to their norm, are dropped: these are rounding errors.
+_ROUNDING = 1e-6
 #: A direction is lost if projection leaves less than this share of its squared norm.
 _LOST = 1e-10
 #: Leverages are cut here: a row that determines a column alone has leverage 1.
@@ -66,6 +68,9 @@ def orthonormal(columns: Floats, beside: Floats | None = None) -> Floats:
     columns = columns[:, norms > 0] / norms[norms > 0]
     if beside is not None:
         columns = project_off(columns, beside)
+        # What remains of a column may be small: a prediction, for instance, has a mean, which is projected off.
+        norms = np.linalg.norm(columns, axis=0)
+        columns = columns[:, norms > _ROUNDING] / norms[norms > _ROUNDING]
     # The eigenvectors of the Gram matrix are cheaper than a singular value decomposition of tall columns.
     values, vectors = np.linalg.eigh(columns.T @ columns)
     keep = values > _TOLERANCE

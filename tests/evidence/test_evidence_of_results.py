@@ -175,3 +175,127 @@ def test_an_interrupted_test_leaves_the_explanation(rows, monkeypatch):
         result = geh.GEHExplainer(model, posterior=POINT).explain(rows[0], groups=1, evidence=rows, progress=False)
     assert result.evidence is None
     assert "stable" in result.table()
+
+
+def test_forward_arguments_of_the_explained_rows_are_not_those_of_held_out_rows():
+    generator = torch.Generator().manual_seed(0)
+    x, held = (torch.randn(600, 3, generator=generator) for _ in range(2))
+    shift, held_shift = (torch.rand(600, generator=generator) for _ in range(2))
+
+    def shifted(x, shift):
+        return x[:, 0] * x[:, 1] + 10 * shift
+
+    y = shifted(held, held_shift) + 0.5 * torch.randn(600, generator=generator)
+    explainer = geh.GEHExplainer(shifted, posterior=POINT)
+    with pytest.raises(geh.GEHError, match="third entry, evidence="):
+        explainer.explain(x, None, (shift,), groups=1, evidence=(held, y), progress=False)
+    found = explainer.explain(x, None, (shift,), groups=1, evidence=(held, y, (held_shift,)), progress=False)
+    plain = explainer.explain(x, None, (shift,), groups=1, progress=False)
+    tested = explainer.test(plain, held, y, (held_shift,), progress=False)
+    np.testing.assert_array_equal(found.evidence.p_value, tested.evidence.p_value)
+    assert 0.9 < found.evidence.slope[0] < 1.1
+
+
+def test_pairs_that_the_network_does_not_use_have_finite_true_intervals(recwarn):
+    x = torch.rand(800, 3, generator=torch.Generator().manual_seed(0)).double()
+    y = x[:, 2] + torch.randn(800, generator=torch.Generator().manual_seed(1))
+    explainer = geh.GEHExplainer(lambda x: x[:, 2], posterior=POINT)
+    table = explainer.explain(x, groups=1, evidence=(x, y), progress=False).table()
+    assert (table["true_low"] == 0).all()
+    # A standard error of the product of two uniform units is about 1 / (sqrt(800) / 12) = 0.4.
+    assert table["true_high"].between(0.2, 4).all()
+    assert not [str(warning.message) for warning in recwarn if issubclass(warning.category, RuntimeWarning)]
+
+
+def test_pairs_that_other_units_determine_are_not_tested():
+    """The body mass index is a function of weight and height: what these two do together, it does alone."""
+    generator = np.random.default_rng(0)
+    weight, height = generator.normal(size=(2, 1500))
+    x = np.column_stack([weight, height, weight - 2 * height, generator.normal(size=1500)])
+    y = np.tanh(x[:, 2]) + 0.3 * generator.normal(size=1500)
+    explainer = geh.GEHExplainer(lambda x: torch.tanh(x[:, 0] - 2 * x[:, 1]), posterior=POINT)
+    with pytest.warns(geh.GEHWarning, match=r"1 pair\(s\) cannot be tested.*x0 x x1"):
+        evidence = explainer.test_pairs(x, y, progress=False)
+    assert evidence.p_value[0] == 1
+    assert np.isnan(evidence.slope[0])
+
+
+def test_the_zero_of_the_labels_does_not_matter():
+    x = torch.randn(500, 3, generator=torch.Generator().manual_seed(0)).double()
+    y = x[:, 0] * x[:, 1] + torch.randn(500, generator=torch.Generator().manual_seed(1))
+
+    def p_values(shift):
+        explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] + 0.3 * x[:, 1] * x[:, 2] + shift, posterior=POINT)
+        return explainer.test_pairs(x, y + shift, progress=False).p_value
+
+    np.testing.assert_allclose(p_values(273.15), p_values(0.0), rtol=1e-6)
+
+
+def test_loaders_that_pick_rows_at_random_by_a_batch_sampler_are_refused(rows):
+    from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
+
+    data = TensorDataset(rows[0])
+    loader = DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 32, drop_last=False))
+    with pytest.raises(geh.GEHError, match="by a sampler of its own"):
+        geh.GEHExplainer(model, posterior=POINT).test_pairs(loader, rows[1], progress=False)
+
+
+def test_columns_are_compared_wherever_both_are_known(rows):
+    import pandas as pd
+
+    frame, y = pd.DataFrame(rows[0].numpy(), columns=["age", "bmi", "bp"]), rows[1].numpy()
+    other = frame[["bp", "age", "bmi"]]
+    explainer = geh.GEHExplainer(model, posterior=POINT)
+    named = explainer.explain(frame[:300], groups=1, names=["a", "b", "c"], progress=False)
+    for options in ({"inputs": other}, {"inputs": other.rename(columns={"bmi": "BMI"})}):
+        with pytest.raises(geh.GEHError, match="column 0 is 'bp' in the held-out rows and 'age'"):
+            explainer.test(named, y=y, progress=False, **options)
+    for options in ({"explained": other[:300]}, {"train": other}):
+        with pytest.raises(geh.GEHError, match="column 0 is 'age' in the held-out rows and 'bp'"):
+            explainer.test(named, frame, y, progress=False, **options)
+    with pytest.raises(geh.GEHError, match="index of the held-out rows in another order"):
+        explainer.test(named, frame, pd.Series(y).sample(frac=1, random_state=0), progress=False)
+
+
+def test_units_in_an_order_of_their_own_are_tested(rows):
+    """The names of units are not the columns of the rows."""
+    import pandas as pd
+
+    frame = pd.DataFrame(rows[0].numpy(), columns=["age", "bmi", "bp"])
+    explainer = geh.GEHExplainer(model, posterior=POINT, units=geh.units.Subset([2, 1, 0]))
+    found = explainer.explain(frame[:300], groups=1, progress=False)
+    table = explainer.test(found, frame, rows[1], progress=False).table()
+    assert set(table.iloc[0][["unit_i", "unit_j"]]) == {"bmi", "age"}
+    assert table.iloc[0]["significant"]
+    plain = geh.GEHExplainer(model, posterior=POINT)
+    with pytest.raises(geh.GEHError, match=r"units=Subset\(\[2, 1, 0\]"):
+        plain.test(found, rows[0], rows[1], progress=False)
+
+
+@pytest.mark.parametrize(
+    ("slope", "slope_se", "p_value"),
+    [
+        ([1.0], [0.1], [1.5]),
+        ([np.inf], [0.1], [0.5]),
+        ([1.0], [-0.1], [0.5]),
+        ([np.nan], [np.nan], [0.99]),
+        ([1.0], [0.1], []),
+    ],
+)
+def test_impossible_evidence_is_refused(slope, slope_se, p_value):
+    with pytest.raises(ValueError, match="evidence has"):
+        geh.Evidence(slope, slope_se, p_value, 100)
+
+
+def test_evidence_of_lists_and_single_precision_is_kept_in_files(tmp_path, result):
+    values = np.array([0.5, 0.1, 0.2], dtype=np.float32)
+    evidence = geh.Evidence(values.tolist(), values, values, np.int64(100))
+    loaded = geh.Interactions.load(result.with_evidence(evidence).save(tmp_path / "result.npz"))
+    np.testing.assert_array_equal(loaded.evidence.p_value, values.astype(float))
+    assert loaded.evidence.n_rows == 100
+
+
+def test_results_do_not_share_settings(result):
+    other = result.with_evidence(None)
+    other.settings["note"] = "mine"
+    assert "note" not in result.settings

@@ -55,7 +55,7 @@ def test_pairs_that_do_not_interact_are_found_at_the_nominal_level(p_values):
 
 
 def test_a_pair_that_interacts_is_found_every_time(p_values):
-    assert (p_values[:, 0] < 1e-4).all()
+    assert (p_values[:, 0] < 1e-3).all()
 
 
 def test_the_slope_is_the_share_of_the_interaction_that_the_labels_contain():
@@ -233,6 +233,15 @@ BAD = {
     "two columns": (lambda x, y: (x, np.column_stack([y, y])), "2 columns"),
     "three classes": (lambda x, y: (x, np.digitize(y, [-1, 1]).astype(str)), "3 classes"),
 }
+
+
+def test_pairs_of_binary_units_are_tested():
+    generator = np.random.default_rng(0)
+    x = (generator.normal(size=(800, 3)) > 0) * 1.0
+    evidence = test_pairs(lambda x: x[:, 0] * x[:, 1] + x[:, 2], x, x[:, 0] * x[:, 1] + generator.normal(size=800))
+    assert evidence.p_value[0] < 1e-3
+    assert 0.6 < evidence.slope[0] < 1.4
+    assert np.isnan(evidence.slope[1:]).all()
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -34,11 +34,11 @@ def test_the_offset_has_no_interaction_whatever_the_number_of_networks(count):
     corners = [(a, b) for a in (0, 1) for b in (0, 1)]
     rows = [np.concatenate([first[:, [a], 0], first[:, [b], 1], others[:, 0]], axis=1) for a, b in corners]
     functions = _functions(_networks(count), torch.as_tensor(np.concatenate(rows)))
-    found = functions.pairs([(0, 1), (0, 2)], advance=lambda _: None)
+    without = functions.without([(0, 1), (0, 2)], advance=lambda _: None)[:, :, 0]
     signs = np.array([1, -1, -1, 1])
-    outputs, local = (values.reshape(4, 50) for values in (found.outputs, found.local[:, 0]))
+    outputs, offset = (values.reshape(4, 50) for values in (functions.outputs(), without[0] + without[1] - without[2]))
     assert np.abs(signs @ outputs).mean() > 1e-3
-    np.testing.assert_allclose(signs @ (outputs - local), 0, atol=1e-12)
+    np.testing.assert_allclose(signs @ offset, 0, atol=1e-12)
 
 
 @pytest.mark.parametrize("count", [2, 5, 10])
@@ -46,11 +46,13 @@ def test_networks_that_are_the_same_are_one_network_with_other_backgrounds(count
     """Draws share the background values out: outputs agree, interactions up to the choice of backgrounds."""
     network = _networks(1)[0]
     x = torch.as_tensor(np.random.default_rng(1).normal(size=(400, 3)))
-    one = _functions([network], x).pairs([(0, 1)], advance=lambda _: None)
-    several = _functions([network] * count, x).pairs([(0, 1)], advance=lambda _: None)
-    np.testing.assert_allclose(several.outputs, one.outputs, atol=1e-12)
-    for values, reference in ((several.local, one.local), (several.mean, one.mean)):
-        assert np.corrcoef(values[:, 0], reference[:, 0])[0, 1] > 0.9
+    one, several = _functions([network], x), _functions([network] * count, x)
+    np.testing.assert_allclose(several.outputs(), one.outputs(), atol=1e-12)
+    pairs = [(0, 1)]
+    means = [functions.mean_interactions(pairs, lambda _: None).at_rows((0, 1)) for functions in (one, several)]
+    assert np.corrcoef(*means)[0, 1] > 0.9
+    for own, shared in zip(one.without(pairs, lambda _: None), several.without(pairs, lambda _: None), strict=True):
+        assert np.corrcoef(own[:, 0], shared[:, 0])[0, 1] > 0.9
 
 
 def test_each_network_uses_background_values_of_its_own_and_all_are_used():
@@ -61,3 +63,21 @@ def test_each_network_uses_background_values_of_its_own_and_all_are_used():
     values = np.concatenate([values for part in own for _, values in part])
     assert max(counts) - min(counts) <= 1
     assert len(np.unique(values[:, 0])) == sum(counts) == sum(len(rows) for rows, _ in functions._background_rows)
+
+
+def test_all_members_of_an_ensemble_are_tested_and_at_most_32():
+    x = torch.as_tensor(np.random.default_rng(1).normal(size=(100, 3)))
+    for count, tested in ((20, 20), (40, 32)):
+        networks = _networks(count)
+        with torch.no_grad():
+            mean = torch.stack([network(x)[:, 0] for network in networks[:tested]]).mean(0)
+        np.testing.assert_allclose(_functions(networks, x).outputs(), mean.numpy(), atol=1e-12)
+
+
+def test_background_rows_do_not_follow_the_order_of_the_rows():
+    """Rows in the order of time, 32 days of 24 hours: every 24th row would be the same hour."""
+    hours = np.arange(32 * 24) % 24
+    x = torch.as_tensor(np.column_stack([hours, *np.random.default_rng(0).normal(size=(2, len(hours)))]))
+    (rows, values), *_ = _functions(_networks(1), x)._background_rows
+    assert len(rows) == 32
+    assert len(np.unique(values[:, 0])) > 12

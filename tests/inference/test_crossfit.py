@@ -68,12 +68,14 @@ def product_test(explainer, X, y, target=None, *, seed=0, progress=True, factor=
     errors = np.sqrt(np.diag(inverse) * (residuals @ residuals) / (len(y) - Z.shape[1]))
     learned = explainer.model.coefficients.detach().numpy()[4:]
     slope, slope_se = coefficients[4:] / learned, errors[4:] / np.abs(learned)
-    return Evidence(factor * slope, slope_se, norm.sf(slope / slope_se), len(y))
+    names = tuple(getattr(X, "columns", ["x0", "x1", "x2"]))
+    return Evidence(factor * slope, slope_se, norm.sf(slope / slope_se), len(y), names=names)
 
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch):
     monkeypatch.setattr(GEHExplainer, "test_pairs", product_test, raising=False)
+    monkeypatch.setattr("geh_explain.inference.crossfit.choose_degrees", lambda rows, units: None)
 
 
 def quiet(fit=regression, X=None, y=None, **options):

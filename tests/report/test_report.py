@@ -12,7 +12,7 @@ from torch import nn
 
 import geh_explain as geh
 from geh_explain.cli import main
-from geh_explain.report.text import reading_guide, summarise
+from geh_explain.report import text
 from geh_explain.scores.decisions import RULES
 
 
@@ -22,6 +22,14 @@ def without_library(path):
     text = path.read_text()
     assert library in text
     return text.replace(library, "")
+
+
+def _summarise(result, **options):
+    return text.summarise(result, result.decisions(**options))
+
+
+def _reading_guide(result, **options):
+    return text.reading_guide(result, result.decisions(**options))
 
 
 def data_of(path):
@@ -187,11 +195,11 @@ def test_wrong_arguments_are_named(tmp_path, options, words):
 
 def test_the_summary_says_what_was_explained_its_uncertainty_and_the_strongest_pairs():
     result = random_result(3, place="the inputs", posterior="MCDropout()")
-    summary = " ".join(summarise(result))
+    summary = " ".join(_summarise(result))
     table = result.table()
     assert "Pairwise interactions of 3 units of the inputs, at 20 points in 2 groups." in summary
     assert "Uncertainty: 30 MC dropout draws." in summary
-    assert "Uncertainty: 30 draws of Ensemble(30)." in " ".join(summarise(random_result(3, posterior="Ensemble(30)")))
+    assert "Uncertainty: 30 draws of Ensemble(30)." in " ".join(_summarise(random_result(3, posterior="Ensemble(30)")))
     count = int(table["stable"].sum())
     assert (
         f"{count} of 3 pairs {'is' if count == 1 else 'are'} stable in this network; evidence=(X, y) tests" in summary
@@ -204,37 +212,37 @@ def test_the_summary_says_what_was_explained_its_uncertainty_and_the_strongest_p
 def test_the_summary_says_by_which_rule_and_rate_pairs_were_decided():
     result = evidence_result(random_result(3), n_rows=700)
     best = result.table().iloc[0]
-    summary = " ".join(summarise(result))
+    summary = " ".join(_summarise(result))
     assert "1 of 3 pairs is significant on 700 held-out rows (false discovery rate 5 %)." in summary
     score = f"GEH {best['mean']:.3g}, supported {best.supported:.3g}, p < 0.001"
     assert f"Strongest pairs: {best.unit_i} × {best.unit_j} ({score}, " in summary
     count = int(result.table(rule="interval")["significant"].sum())
-    words = " ".join(summarise(result, 0.9, "interval"))
+    words = " ".join(_summarise(result, level=0.9, rule="interval"))
     assert f"{count} of 3 pairs have a 90 % interval that excludes 0 (paper's rule)." in words
 
 
 def test_the_summary_names_the_points_as_a_source_of_uncertainty():
     signed, errors = np.full((1, 2, 1), 3.0), np.full((2, 1), 0.5)
     both = result_of(np.repeat(signed, 3, axis=0), "ab", np.arange(8) % 2, errors, posterior="Ensemble(3)")
-    assert "Uncertainty: 3 draws of Ensemble(3) and the finite choice of points." in summarise(both)
-    assert "Uncertainty: the finite choice of points." in summarise(result_of(signed, "ab", np.arange(8) % 2, errors))
-    guide = " ".join(reading_guide(both))
+    assert "Uncertainty: 3 draws of Ensemble(3) and the finite choice of points." in _summarise(both)
+    assert "Uncertainty: the finite choice of points." in _summarise(result_of(signed, "ab", np.arange(8) % 2, errors))
+    guide = " ".join(_reading_guide(both))
     assert "Intervals: 95 % interval of the network's score over draws and points" in guide
-    assert "over draws and points" not in " ".join(reading_guide(both, rule="interval"))
+    assert "over draws and points" not in " ".join(_reading_guide(both, rule="interval"))
 
 
 def test_the_summary_counts_groups_of_either_sign():
     signed = np.zeros((1, 3, 3)) + np.array([[1.0, 0.0, -2.0], [-1.0, 0.0, -2.0], [1.0, 0.0, -2.0]])
-    summary = " ".join(summarise(result_of(signed, "abc", [0, 1, 2])))
+    summary = " ".join(_summarise(result_of(signed, "abc", [0, 1, 2])))
     assert "Strongest pairs: b × c (GEH 2, negative in all groups); " in summary
     assert "a × b (GEH 1, positive in 2 of 3 groups, negative in 1); " in summary
     assert "a × c (GEH 0, no effect)." in summary
 
 
 def test_the_reading_guide_depends_on_the_scale_and_the_draws():
-    assert "comparable" in reading_guide(random_result(scale="std"))[-1]
-    assert any("interval" in paragraph for paragraph in reading_guide(random_result()))
-    assert not any("interval" in paragraph for paragraph in reading_guide(random_result(draws=1)))
+    assert "comparable" in _reading_guide(random_result(scale="std"))[-1]
+    assert any("interval" in paragraph for paragraph in _reading_guide(random_result()))
+    assert not any("interval" in paragraph for paragraph in _reading_guide(random_result(draws=1)))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +250,7 @@ def test_the_reading_guide_depends_on_the_scale_and_the_draws():
     [("evidence", "labels that training never used"), ("sign", "is stable if"), ("interval", "the rule of the paper")],
 )
 def test_the_reading_guide_explains_the_rule_of_the_page(rule, words):
-    guides = {each: " ".join(reading_guide(evidence_result(random_result()), rule=each)) for each in RULES}
+    guides = {each: " ".join(_reading_guide(evidence_result(random_result()), rule=each)) for each in RULES}
     assert words in guides[rule]
     assert "does not say that the data support a pair" in guides["interval"]
     assert not any("significant" in guides[each] for each in ("sign", "interval"))

@@ -1,0 +1,150 @@
+"""The test of one pair after the other: regression of residuals, or the score test of a logistic regression."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from geh_explain._types import Floats
+from geh_explain.evidence.explained import Explained
+from geh_explain.evidence.nuisance import Nuisance, choose_degrees
+from geh_explain.evidence.pair_functions import HeldOutFunctions, MeanInteractions, Pair
+from geh_explain.evidence.true_scores import UNKNOWN, TrueScore, TrueScores
+from geh_explain.statistics.logistic import fit_logistic, sigmoid
+from geh_explain.statistics.slopes import NO_DIRECTION, Slope, project_off, slope_test
+
+#: Pairs of whose direction projection leaves less than this share of the variance are not tested: other units determine
+#: what the interaction does, and errors of the nuisance columns would decide.
+_LOST = 0.02
+#: Precision of a prior that is flat, per row and for columns of variance 1.
+_FLAT = 1e-9
+#: Precision of the prior of main effects, whose columns have variance 1.
+_MAIN_EFFECT_PRECISION = 1.0
+#: Weights of rows whose class is certain are set to this.
+_MIN_WEIGHT = 1e-4
+
+
+class PairTests:
+    """The test of one pair after the other, with what all pairs share.
+
+    Parameters
+    ----------
+    functions
+        Evaluates the network at the held-out rows.
+    labels, outputs
+        Labels and outputs of the network (n,) at these rows.
+    link
+        ``"identity"`` or ``"logit"``.
+    explained
+        The points whose true scores are estimated, for the identity link; None leaves these out.
+
+    Attributes
+    ----------
+    lost
+        Pairs so far whose interaction cannot be told from effects of other units.
+    """
+
+    def __init__(
+        self, functions: HeldOutFunctions, labels: Floats, outputs: Floats, link: str, explained: Explained | None
+    ) -> None:
+        self._labels = labels
+        self._outputs = outputs
+        self._logit = link == "logit"
+        # Smaller interactions are rounding errors of differences of outputs.
+        self._rounding = functions.rounding * float(np.abs(outputs).max())
+        values = functions.values
+        self._degrees = degrees = choose_degrees(*values.shape)
+        self.lost: list[Pair] = []
+        self._root_weights = np.ones(len(labels))
+        self._nuisance = Nuisance(values, degrees, self._root_weights)
+        self._main_effects = np.zeros(len(labels))
+        if self._logit:
+            probability, self._main_effects = _fit_main_effects(outputs, labels, self._nuisance.common)
+            # All pairs share the weights of the whole network, so that the common columns are computed once.
+            self._root_weights = np.sqrt(np.maximum(probability * (1 - probability), _MIN_WEIGHT))
+            self._nuisance = Nuisance(values, degrees, self._root_weights)
+        self._true_scores = None
+        if explained is not None and not self._logit:
+            self._true_scores = TrueScores(values, labels - outputs, self._nuisance.common, explained)
+
+    def pair(self, pair: Pair, index: int, without: Floats, interactions: MeanInteractions) -> tuple[Slope, TrueScore]:
+        """Test one pair.
+
+        Parameters
+        ----------
+        pair, index
+            Units i and j, and the index of the pair.
+        without
+            Mean outputs (3, n) with background values of i, of j, and of both.
+        interactions
+            Mean interactions of this pair and of others.
+        """
+        mean = interactions.at_rows(pair)
+        offset = without[0] + without[1] - without[2]
+        beside = interactions.beside(pair, self._rounding) if self._degrees.others else ()
+        functions = np.column_stack([*without, *beside])
+        bases = self._nuisance.common, self._nuisance.pair(*pair, functions)
+        uses = np.abs(mean).max() > self._rounding
+        if uses and self._is_lost(mean, bases):
+            self.lost.append(pair)
+            return NO_DIRECTION, UNKNOWN
+        true_score = UNKNOWN
+        if self._true_scores is not None:
+            local = self._outputs - offset
+            interaction = local if np.abs(local).max() > self._rounding else None
+            true_score = self._true_scores.estimate(pair, index, interaction, bases[1])
+        if not uses:
+            return NO_DIRECTION, true_score
+        if not self._logit:
+            return slope_test(mean, self._labels - offset, *bases), true_score
+        probability = sigmoid(_calibrate(offset, self._labels, self._main_effects) + self._main_effects)
+        residual = (self._labels - probability) / self._root_weights
+        score = slope_test(mean * self._root_weights, residual, *bases)
+        return self._likely_slope(score, mean, offset, bases), true_score
+
+    def _is_lost(self, mean: Floats, bases: tuple[Floats, Floats]) -> bool:
+        """Return whether nuisance columns leave too little of the direction's variance."""
+        weights = self._root_weights**2
+        variance = float(weights @ (mean - np.average(mean, weights=weights)) ** 2)
+        remainder = project_off(mean * self._root_weights, *bases)
+        return float(remainder @ remainder) <= _LOST * variance
+
+    def _likely_slope(self, score: Slope, mean: Floats, offset: Floats, bases: tuple[Floats, Floats]) -> Slope:
+        """Return the p-value of a score test with the most likely slope and its robust standard error.
+
+        The score test is a first step from slope 0, whose size is not that of a large effect on the log-odds. The
+        likelihood is maximised over the slope beside the calibration and the nuisance part of the direction.
+        """
+        remainder = project_off(mean * self._root_weights, *bases) / self._root_weights
+        columns = np.column_stack([remainder, mean - remainder, np.ones_like(mean), offset - offset.mean()])
+        scale = np.maximum(np.sqrt(np.mean(columns**2, axis=0)), 1e-300)
+        columns /= scale
+        coefficients = fit_logistic(columns, self._labels, self._main_effects, _FLAT * len(mean))
+        probability = sigmoid(columns @ coefficients + self._main_effects)
+        curvature = (columns * (probability * (1 - probability))[:, None]).T @ columns
+        curvature += _FLAT * len(mean) * np.eye(len(scale))
+        influence = np.linalg.solve(curvature, (columns * (self._labels - probability)[:, None]).T)[0]
+        return Slope(float(coefficients[0] / scale[0]), float(np.sqrt(influence @ influence) / scale[0]), score.p_value)
+
+
+def _calibrate(log_odds: Floats, labels: Floats, known: Floats | float = 0.0) -> Floats:
+    """Return c_0 + c_1 log_odds with the most likely c_0 and c_1, beside ``known`` log-odds.
+
+    A network that is too confident on new rows has c_1 < 1.
+    """
+    spread = float(log_odds.std()) or 1.0
+    columns = np.column_stack([np.ones_like(log_odds), (log_odds - log_odds.mean()) / spread])
+    return np.asarray(columns @ fit_logistic(columns, labels, log_odds * 0 + known, _FLAT * len(labels)))
+
+
+def _fit_main_effects(log_odds: Floats, labels: Floats, common: Floats) -> tuple[Floats, Floats]:
+    """Return probabilities (n,) of the calibrated network with corrected main effects, and these corrections (n,).
+
+    ``common`` are orthonormal functions (n, c) of single units. Their coefficients have a normal prior, in units of log
+    odds, so that classes that can be separated have finite ones.
+    """
+    scaled = common * np.sqrt(len(labels))
+    columns = np.column_stack([_calibrate(log_odds, labels), scaled])
+    start = np.zeros(columns.shape[1])
+    start[0] = 1.0
+    coefficients = fit_logistic(columns, labels, np.zeros_like(log_odds), _MAIN_EFFECT_PRECISION, start)
+    return sigmoid(columns @ coefficients), np.asarray(scaled @ coefficients[1:])
