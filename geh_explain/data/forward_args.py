@@ -16,8 +16,8 @@ class ForwardArgs:
     """The target and the additional forward arguments of some rows.
 
     As in Captum, an argument belongs to the rows if it is a tensor, array or list with one entry per row of *all* the
-    data. Such an argument is sliced, repeated and reordered with the rows; any other one, and a sparse tensor, is passed
-    on as it is.
+    data. Such an argument is sliced, repeated and reordered with the rows; any other one, and a sparse tensor, is
+    passed on as it is.
 
     Attributes
     ----------
