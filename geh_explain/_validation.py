@@ -1,7 +1,7 @@
-"""Checks of the numbers that users pass.
+"""Checks of the numbers and paths that users pass.
 
-Each function returns the checked number, or raises an error whose message has the name of the argument, the value and
-what is accepted: :class:`~geh_explain.errors.GEHTypeError` if the value is not a number of the right kind,
+Each function returns the checked value, or raises an error whose message has the name of the argument, the value and
+what is accepted: :class:`~geh_explain.errors.GEHTypeError` if the value is not of the right kind,
 :class:`~geh_explain.errors.GEHValueError` if it is out of range. Booleans are never accepted as numbers.
 """
 
@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from geh_explain.errors import GEHTypeError, GEHValueError
@@ -85,3 +88,73 @@ def check_level(level: Any) -> float:
 def check_rate(rate: Any) -> float:
     """Return the false discovery rate ``fdr`` as a float if it lies in (0, 1)."""
     return check_fraction("fdr", rate, 0.05)
+
+
+def check_path(name: str, path: Any, expected: str) -> Path:
+    """Return ``path`` as a Path if it is text or a path, and not empty; ``expected`` ends the error message."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise GEHTypeError(f"{name}={path!r} is no path; give {expected}.")
+    if not os.fspath(path) or "\0" in str(path):
+        raise GEHValueError(f"{name}={path!r} names no file; give {expected}.")
+    return Path(path)
+
+
+def check_folder(name: str, path: Any) -> Path:
+    """Return ``path`` as a folder in which files can be written; it is made if it does not exist.
+
+    Raises
+    ------
+    GEHTypeError
+        If ``path`` is not a path.
+    GEHValueError
+        If it is empty, or a file, or no file can be written there.
+    """
+    folder = check_path(name, path, "a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _try_to_write(folder)
+    except FileExistsError as error:
+        raise GEHValueError(f"{name}={str(path)!r} is a file; give a folder.") from error
+    except OSError as error:
+        raise GEHValueError(
+            f"{name}={str(path)!r} cannot be written to ({_reason(error)}); give another folder."
+        ) from error
+    return folder
+
+
+def check_output_file(name: str, path: Any, *suffixes: str) -> Path:
+    """Return ``path`` as a file that can be written; ``suffixes`` are the endings that it may have, if any are given.
+
+    Raises
+    ------
+    GEHTypeError
+        If ``path`` is not a path.
+    GEHValueError
+        If it is empty or a folder, has another ending, or its folder does not exist or cannot be written to.
+    """
+    file = check_path(name, path, "a file")
+    if suffixes and file.suffix.lower() not in suffixes:
+        raise GEHValueError(f"{name}={str(path)!r} must end in {suffixes[0]}.")
+    try:
+        if file.is_dir():
+            raise GEHValueError(f"{name}={str(path)!r} is a folder; give a file.")
+        if not file.parent.is_dir():
+            raise GEHValueError(f"{name}={str(path)!r}: there is no folder {str(file.parent)!r}; make it first.")
+        _try_to_write(file.parent)
+        # Also finds names that are too long, and files that are write-protected.
+        if file.exists() and not os.access(file, os.W_OK):
+            raise PermissionError("the file is write-protected")
+    except OSError as error:
+        raise GEHValueError(f"{name}={str(path)!r} cannot be written ({_reason(error)}); give another file.") from error
+    return file
+
+
+def _try_to_write(folder: Path) -> None:
+    """Raise OSError if no file can be made in ``folder``; permissions alone do not tell for some file systems."""
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+def _reason(error: OSError) -> str:
+    """Return what the system says about an error, without the name of a file."""
+    return error.strerror or str(error)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from geh_explain._types import Floats, Ints
+from geh_explain._validation import check_folder
 from geh_explain.explainer import GEHExplainer
 from geh_explain.results.interactions import Interactions
 
@@ -245,7 +246,7 @@ def run(folder: Path, seed: int = 0, progress: bool = True) -> list[str]:
 
     # Files only: no window, and no display needed.
     matplotlib.use("Agg")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = check_folder("output", folder)
     lines = []
     for title, name, explain in _DEMONSTRATIONS:
         shown = explain(seed, progress)

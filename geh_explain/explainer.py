@@ -212,7 +212,8 @@ class GEHExplainer:
         Examples
         --------
         >>> import torch, geh_explain as geh
-        >>> explainer = geh.GEHExplainer(lambda x: 2 * x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+        >>> model = lambda x: 2 * x[:, 0] * x[:, 1] + x[:, 2]
+        >>> explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
         >>> result = explainer.explain(torch.randn(40, 3), groups=1, names=["a", "b", "c"], progress=False)
         >>> result.top(1)[["unit_i", "unit_j", "mean"]].round(3).values.tolist()
         [['a', 'b', 2.0]]
@@ -646,7 +647,7 @@ class GEHExplainer:
         *,
         joint: Any = None,
         k: int = 9,
-        measure: str = "geh",
+        measure: str | None = None,
         reduce: str = "max",
         ascent: bool | dict[str, Any] = True,
         batch_size: int | None = None,
@@ -668,7 +669,8 @@ class GEHExplainer:
         k
             How many of them to show.
         measure
-            By which the strongest pairs are chosen: ``"geh"``, ``"aeh"`` or ``"eah"``.
+            By which the strongest pairs are chosen, as in ``result.table``; None for ``"supported"`` where there is
+            evidence, else ``"geh"``.
         reduce
             How the map of a unit becomes one number: its ``"max"`` or its ``"mean"``.
         ascent

@@ -94,7 +94,7 @@ def test_targets_of_outputs_with_more_dimensions(target):
 
 def test_additional_arguments_go_to_the_model_as_in_captum():
     def forward(x, weights, power):
-        return weights * x[:, 0] ** power * x[:, 1]
+        return weights * x[:, 0] ** power * x[:, 1] + x[:, 2:].sum(1)
 
     weights = torch.arange(1.0, 7.0).double()
     found = InputHessian(forward).attribute(four_features(), additional_forward_args=(weights, 2))

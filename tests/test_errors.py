@@ -155,6 +155,10 @@ def made_with(layer=None, **options):
             "draws(model, n, seed)",
             "MCDropout()",
         ),
+        "posterior networks": (
+            lambda: geh.GEHExplainer(Net(), posterior=[Net(), Net()]),
+            *(TypeError, "posterior=list(...)", "Ensemble([...])"),
+        ),
         "posterior word": (made_with(posterior="dropout"), TypeError, "posterior='dropout'", "MCDropout()"),
         "engine": (made_with(engine="fast"), ValueError, "engine='fast'", "'auto'", "'exact'"),
         "engine number": (made_with(engine=1), (TypeError, ValueError), "engine=1", "'auto'"),

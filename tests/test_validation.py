@@ -1,13 +1,24 @@
-"""Validation of numbers: accepted types, and errors that name the argument."""
+"""Validation of numbers and paths: what is accepted, and errors that name the argument."""
 
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from expected_errors import cases, refused, valid_points
+from explaining import explain_point
 
+from geh_explain import cli
 from geh_explain._memory import budget_bytes
-from geh_explain._validation import check_fraction, check_int, check_level, check_positive, check_rate
+from geh_explain._validation import (
+    check_folder,
+    check_fraction,
+    check_int,
+    check_level,
+    check_output_file,
+    check_positive,
+    check_rate,
+)
 from geh_explain.errors import GEHTypeError, GEHValueError
 
 
@@ -54,3 +65,60 @@ def test_the_ends_of_the_unit_interval_are_no_levels(value) -> None:
 
 def test_a_budget_in_gigabytes_is_in_units_of_ten_to_the_ninth_bytes() -> None:
     assert budget_bytes(0.25) == 250_000_000
+
+
+# Paths
+
+
+@cases(
+    {
+        "number": (lambda folder: 3, TypeError, "output=3", "give a folder"),
+        "empty": (lambda folder: "", ValueError, "output=''", "give a folder"),
+        "null byte": (lambda folder: "a\0b", ValueError, "output=", "give a folder"),
+        "file": (lambda folder: folder / "file", ValueError, "output=", "is a file", "give a folder"),
+        "inside a file": (lambda folder: folder / "file" / "a", ValueError, "output=", "cannot be written to"),
+        "long": (lambda folder: folder / ("a" * 300), ValueError, "output=", "too long", "another folder"),
+        "not a disk": (lambda folder: "/proc/none", ValueError, "output='/proc/none'", "another folder"),
+    }
+)
+def test_a_folder_that_cannot_be_written_to_is_refused(call, kind, words, tmp_path):
+    (tmp_path / "file").touch()
+    with refused(kind, *words):
+        check_folder("output", call(tmp_path))
+
+
+def test_a_folder_is_made_with_its_parents(tmp_path):
+    assert list(check_folder("output", tmp_path / "a" / "b").iterdir()) == []
+
+
+@cases(
+    {
+        "number": (lambda folder: 3, TypeError, "path=3", "give a file"),
+        "empty": (lambda folder: "", ValueError, "path=''", "give a file"),
+        "null byte": (lambda folder: "a\0b.html", ValueError, "path=", "give a file"),
+        "ending": (lambda folder: folder / "page.pdf", ValueError, "path=", "must end in .html"),
+        "folder": (lambda folder: folder / "made.html", ValueError, "path=", "is a folder", "give a file"),
+        "no folder": (lambda folder: folder / "none" / "a.html", ValueError, "there is no folder", "make it first"),
+        "long": (lambda folder: folder / f"{'a' * 300}.html", ValueError, "path=", "too long", "another file"),
+        "not a disk": (lambda folder: "/proc/none.html", ValueError, "path='/proc/none.html'", "another file"),
+    }
+)
+def test_a_file_that_cannot_be_written_is_refused(call, kind, words, tmp_path):
+    (tmp_path / "made.html").mkdir()
+    with refused(kind, *words):
+        check_output_file("path", call(tmp_path), ".html")
+    assert [path.name for path in tmp_path.iterdir()] == ["made.html"]
+
+
+def test_results_pages_and_the_demonstration_refuse_what_they_cannot_write(tmp_path, capsys):
+    result = explain_point(lambda x: x.prod(1), valid_points())
+    (tmp_path / "file").touch()
+    with refused(ValueError, "path=", "/proc/none.npz", "cannot be written"):
+        result.save("/proc/none")
+    with refused(ValueError, "path=", "/proc/none.html", "cannot be written"):
+        result.report("/proc/none.html")
+    with refused(ValueError, "checkpoint=", "cannot be written to"):
+        explain_point(lambda x: x.prod(1), valid_points(), checkpoint=tmp_path / "file" / "folder")
+    assert cli.main(["demo", "--output", str(tmp_path / "file")]) == 1
+    assert "output=" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

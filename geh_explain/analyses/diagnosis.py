@@ -132,7 +132,11 @@ def diagnose(cut: Cut, points: Points, posterior: Posterior, y: Any, options: An
 
 def _targets(y: Any, rows: int) -> Tensor:
     """Return the targets (n,) as doubles or class indices."""
-    values = y.detach().cpu() if isinstance(y, Tensor) else torch.tensor(np.asarray(y))
+    values = y.detach().cpu() if isinstance(y, Tensor) else np.asarray(y)
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind not in "fiub":
+            raise GEHTypeError(f"y has dtype {values.dtype}; give numbers, or the indices of classes.")
+        values = torch.tensor(values)
     values = values.reshape(-1) if values.numel() == rows else values
     if values.shape != (rows,):
         raise GEHValueError(f"y has shape {tuple(values.shape)} for {rows} rows of inputs; give one target per row.")

@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
-from geh_explain.errors import GEHRuntimeError
+from geh_explain.errors import GEHRuntimeError, warn
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import check_scale, unit_moments
 from geh_explain.posterior import Posterior
@@ -35,6 +35,11 @@ def screen_units(cut: Cut, points: Points, posterior: Posterior, scale: Any, opt
     if factors is None:
         with fixed(posterior, cut.model, options.seed):
             factors = unit_moments(cut, points, options.batch_size).std
+        if not factors.any():
+            warn(
+                "scale='std': all units are constant over the points, so that their order is arbitrary; pass more "
+                "points, or scale=None."
+            )
     return np.abs(factors) * expected_gradients(cut, points, posterior, options)
 
 

@@ -45,11 +45,30 @@ def array_to_tensor(array: np.ndarray[Any, Any], argument: str) -> Tensor:
     Arrays are copied if torch would refuse them or warn: those with a foreign byte order, long doubles, negative
     strides or without write permission.
     """
+    if array.dtype.kind == "c":
+        raise GEHTypeError(
+            f"{argument}: an array of dtype {array.dtype} is complex; pass its real and imaginary parts as columns."
+        )
     if array.dtype.kind not in _NUMERIC_KINDS:
         raise GEHTypeError(f"{argument}: an array of dtype {array.dtype} is not numbers; convert it to float32.")
     is_long_double = array.dtype.kind == "f" and array.dtype.itemsize > 8
     dtype = np.float64 if is_long_double else array.dtype.newbyteorder("=")
     return torch.as_tensor(np.require(array.astype(dtype, copy=False), requirements=["C", "W"]))
+
+
+def suggest_conversion(value: Any) -> str:
+    """Return how to convert an unsupported kind of data, in parentheses for a message; empty if unknown.
+
+    >>> suggest_conversion([[1.0, 2.0], [3.0, 4.0]])
+    ' (convert it with torch.tensor(inputs))'
+    """
+    if hasattr(value, "toarray"):
+        return " (convert it with inputs.toarray())"  # sparse matrices of SciPy
+    if hasattr(value, "to_frame"):
+        return " (convert it with inputs.to_frame())"  # a single column of pandas
+    if isinstance(value, list) and value and isinstance(value[0], Tensor):
+        return " (convert it with torch.stack(inputs), or tuple(inputs) for several arguments of the model)"
+    return " (convert it with torch.tensor(inputs))" if isinstance(value, list) else ""
 
 
 def to_device(value: Any, device: torch.device | None) -> Any:

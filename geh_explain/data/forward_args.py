@@ -16,7 +16,8 @@ class ForwardArgs:
     """The target and the additional forward arguments of some rows.
 
     As in Captum, an argument belongs to the rows if it is a tensor, array or list with one entry per row of *all* the
-    data. Such an argument is sliced, repeated and reordered with the rows; any other one is passed on as it is.
+    data. Such an argument is sliced, repeated and reordered with the rows; any other one, and a sparse tensor, is
+    passed on as it is.
 
     Attributes
     ----------
@@ -70,6 +71,9 @@ class ForwardArgs:
 
 def _length(value: Any) -> int | None:
     """Return the number of entries of a tensor, array or list, None for anything else."""
+    # Sparse tensors cannot be sliced.
+    if isinstance(value, Tensor) and value.layout != torch.strided:
+        return None
     if isinstance(value, (Tensor, np.ndarray)):
         return len(value) if value.ndim else None
     return len(value) if isinstance(value, list) else None

@@ -15,7 +15,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from geh_explain._memory import free_bytes
-from geh_explain.data.conversion import array_to_tensor, check_finite, frame_to_tensor, is_frame, to_device
+from geh_explain.data.conversion import (
+    array_to_tensor,
+    check_finite,
+    frame_to_tensor,
+    is_frame,
+    suggest_conversion,
+    to_device,
+)
 from geh_explain.data.forward_args import ForwardArgs
 from geh_explain.data.loaders import in_order, is_ordered
 from geh_explain.data.points import DEFAULT_BATCH_SIZE, InMemoryPoints, Points, StreamedPoints
@@ -86,7 +93,8 @@ class Reader:
             input_names = tuple(inputs) if isinstance(inputs, Mapping) else ()
             tensors = self._tensors(tuple(inputs.values()) if isinstance(inputs, Mapping) else inputs)
             forward_args = ForwardArgs.of(target, additional, len(tensors[0]))
-            points = InMemoryPoints(Rows(tensors, forward_args, input_names=input_names), columns)
+            rows = Rows(tensors, forward_args, input_names=input_names, argument=self.argument)
+            points = InMemoryPoints(rows, columns)
         check_target(target, len(points))
         arguments = ("target", *("additional_forward_args",) * len(additional))
         for argument, per_row in zip(arguments, points.first.forward_args.per_row, strict=True):
@@ -128,7 +136,7 @@ class Reader:
             raise GEHValueError(f"{self.argument}: the loader is empty; there is no row to explain.")
         tensors = tuple(torch.cat(parts) for parts in zip(*batches, strict=True))
         forward_args = ForwardArgs.of(target, additional, len(tensors[0]))
-        return InMemoryPoints(Rows(tensors, forward_args), ordered=is_ordered(loader))
+        return InMemoryPoints(Rows(tensors, forward_args, argument=self.argument), ordered=is_ordered(loader))
 
     def _read_loader(self, loader: Any) -> Generator[tuple[Tensor, ...], None, None]:
         """Yield the inputs of each batch of a loader, the same on every pass.
@@ -182,8 +190,8 @@ class Reader:
             value = array_to_tensor(value, self.argument)
         if not isinstance(value, Tensor):
             raise GEHTypeError(
-                f"{self.argument}: a {type(value).__name__} is not supported; pass a tensor, ndarray, DataFrame, "
-                "tuple of tensors, dict of tensors, Dataset or DataLoader."
+                f"{self.argument}: a {type(value).__name__} is not supported{suggest_conversion(value)}; pass a "
+                "tensor, ndarray, DataFrame, tuple of tensors, dict of tensors, Dataset or DataLoader."
             )
         self._check_tensor(value)
         if value.is_floating_point():
@@ -194,12 +202,23 @@ class Reader:
 
     def _check_tensor(self, value: Tensor) -> None:
         """Raise if a tensor has no rows, no values, or no derivatives where they are needed."""
+        if value.is_nested or value.layout != torch.strided:
+            kind, dense = ("nested", "to_padded_tensor(0.0)") if value.is_nested else ("sparse", "to_dense()")
+            raise GEHTypeError(
+                f"{self.argument}: a {kind} tensor ({value.layout}) is not supported; pass a dense one, "
+                f"{self.argument}.{dense}."
+            )
         if value.ndim == 0:
             raise GEHValueError(
                 f"{self.argument}: a tensor without dimensions has no rows; the first dimension is the rows."
             )
         if len(value) == 0:
             raise GEHValueError(f"{self.argument} are empty: there is no row to explain.")
+        if value.is_complex():
+            raise GEHTypeError(
+                f"{self.argument} have dtype {value.dtype}; pass real numbers (torch.view_as_real), and build the "
+                "complex ones inside the model."
+            )
         if self.floating_only and not value.is_floating_point():
             raise GEHTypeError(
                 f"{self.argument} have dtype {value.dtype}, which has no derivatives; pass floating-point numbers "

@@ -31,6 +31,8 @@ class Rows:
         Names by which the inputs are passed to the model, if the user passed a dict; else empty.
     repeats
         How many times the points are repeated, see :meth:`repeat`. There are n / ``repeats`` distinct points.
+    argument
+        The argument by which the user passed these rows, for error messages.
 
     Examples
     --------
@@ -46,6 +48,7 @@ class Rows:
     start: int = 0
     input_names: tuple[str, ...] = ()
     repeats: int = 1
+    argument: str = "inputs"
 
     def __len__(self) -> int:
         return self.inputs[0].shape[0]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
+from geh_explain._types import Floats, Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.difference import Difference
@@ -88,7 +90,7 @@ def choose_engine(engine: str | Engine, cut: Cut, rows: Rows, limits: Limits) ->
         if "numpy()" not in str(error):
             raise
         probe = None
-    if probe is None and _depends_on_units(cut, rows):
+    if probe is None and depends_on_units(cut, rows):
         return Difference().start(cut, limits), "the model's output has no gradients"
     if probe is None:
         # All second derivatives are 0, which any engine finds.
@@ -99,9 +101,20 @@ def choose_engine(engine: str | Engine, cut: Cut, rows: Rows, limits: Limits) ->
     return structured, "linear maps and elementwise functions only"
 
 
-def _depends_on_units(cut: Cut, rows: Rows) -> bool:
-    """Return whether the outputs change when each row takes the unit values of another row."""
+def depends_on_units(cut: Cut, rows: Rows, units: Ints | None = None) -> bool:
+    """Return whether the outputs change when each row takes the values of ``units`` (None: all) of another row."""
     with torch.no_grad():
         values = cut.units.values(cut.activations(rows))
-        moved = cut.outputs(rows, values.roll(1, dims=0) - values)
-        return not torch.equal(moved, cut.outputs(rows, cut.zeros(rows)))
+        shift = values.roll(1, dims=0) - values
+        if units is not None:
+            others = np.setdiff1d(np.arange(cut.n_units), units)
+            shift[:, torch.as_tensor(others, device=shift.device)] = 0
+        return not torch.equal(cut.outputs(rows, shift), cut.outputs(rows, cut.zeros(rows)))
+
+
+def slopes_of(cut: Cut, rows: Rows) -> Floats:
+    """Return the gradients (n, D) of the outputs of a few rows; 0 where they do not depend on the units."""
+    t = cut.zeros(rows).requires_grad_()
+    value = cut.outputs(rows, t)
+    gradient = torch.autograd.grad(value.sum(), t, allow_unused=True)[0] if value.requires_grad else None
+    return np.zeros(t.shape) if gradient is None else gradient.double().cpu().numpy()

@@ -49,6 +49,7 @@ class HeldOutRows:
     """Held-out rows as users pass them: inputs, labels, and how the model takes and predicts them.
 
     ``train`` are the inputs of the training rows, if they are known; held-out rows that are among them are reported.
+    ``argument`` is the argument by which the user passed the rows, for error messages.
     """
 
     inputs: Any
@@ -57,6 +58,7 @@ class HeldOutRows:
     additional_forward_args: Any = None
     link: str = "auto"
     train: Any = None
+    argument: str = "inputs"
 
     @classmethod
     def of(cls, evidence: Any, target: Target, additional_forward_args: Any) -> HeldOutRows:
@@ -71,7 +73,8 @@ class HeldOutRows:
                 "evidence=(X_held, y_held)."
             )
         inputs, y, *arguments = evidence
-        return cls(inputs, y, target, arguments[0] if arguments else additional_forward_args)
+        forward_args = arguments[0] if arguments else additional_forward_args
+        return cls(inputs, y, target, forward_args, argument="evidence")
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class HeldOutTest:
         GEHValueError, GEHTypeError
             If labels and rows do not fit together or to the model, or if there are too few rows for the units.
         """
-        points, cut = setup.read(rows.inputs, rows.target, rows.additional_forward_args)
+        points, cut = setup.read(rows.inputs, rows.target, rows.additional_forward_args, argument=rows.argument)
         posterior = setup.posterior_for(cut, points)
         with torch.no_grad(), fixed(posterior, setup.model, options.seed):
             outputs = cut.all_outputs(points.first)

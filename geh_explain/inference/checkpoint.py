@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from tqdm.auto import tqdm
 
+from geh_explain._validation import check_folder
 from geh_explain.errors import GEHValueError
 from geh_explain.inference.jsonl import Record, Store
 from geh_explain.inference.workers import Failure, run_parallel
@@ -40,7 +40,7 @@ class Checkpoint:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, name: str, fingerprint: Mapping[str, str]) -> None:
-        self._store = None if folder is None else _open_store(Path(folder), name, dict(fingerprint))
+        self._store = None if folder is None else _open_store(folder, name, dict(fingerprint))
         self.records: dict[int, Record] = {}
         if self._store is not None:
             self.records = {record["number"]: record for record in self._store if "number" in record}
@@ -80,10 +80,9 @@ class Checkpoint:
         return failures
 
 
-def _open_store(folder: Path, name: str, fingerprint: dict[str, str]) -> Store:
+def _open_store(path: str | os.PathLike[str], name: str, fingerprint: dict[str, str]) -> Store:
     """Return the store of a folder, which is new or belongs to the same test."""
-    if folder.exists() and not folder.is_dir():
-        raise GEHValueError(f"checkpoint={str(folder)!r} is a file; give a folder.")
+    folder = check_folder("checkpoint", path)
     store = Store(folder / f"{name}.jsonl")
     stored = next((record["test"] for record in store if "test" in record), None)
     if stored is None:

@@ -59,7 +59,7 @@ class Gallery:
     pairs
         The pairs, strongest first.
     measure
-        Measure of their scores: "geh", "aeh" or "eah".
+        Measure that ranks them: "geh", "aeh", "eah" or "supported", whose scores are GEH.
 
     Examples
     --------

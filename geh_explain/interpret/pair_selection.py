@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geh_explain._types import Floats
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.scores.pair_scores import Scores
+from geh_explain.scores.decisions import Decisions
+from geh_explain.scores.protocol import PairResult
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class PairResult(Protocol):
-    """What the selection reads from a result; :class:`geh_explain.Interactions` satisfies this protocol."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Names of the D units."""
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Settings of the run; the entry "units" is the repr of the unit set."""
-
-    def scores(self, measure: str) -> Scores:
-        """Return the scores of all pairs by "geh", "aeh" or "eah"."""
-
-    def pair(self, i: int | str, j: int | str) -> int:
-        """Return the number of a pair of units in row-major order i < j."""
-
-    def regions(self, i: int | str, j: int | str) -> pd.DataFrame:
-        """Return the signed effect of a pair in each group of points."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,7 +30,7 @@ class ScoredPair:
     mean
         Posterior mean of the score.
     low, high
-        Ends of the score's 95 % credible interval; NaN if there is a single posterior draw.
+        Ends of the score's 95 % interval, as in ``result.table()``; NaN if its uncertainty is unknown.
     regions
         Signed effect in each group of points, as returned by ``result.regions(i, j)``.
     """
@@ -76,7 +55,7 @@ class PairSelection:
     pairs
         The pairs, strongest first or in the order in which the user named them.
     measure
-        Measure of their scores: "geh", "aeh" or "eah".
+        Measure that ranks them: "geh", "aeh", "eah" or "supported".
     unit_set
         ``repr`` of the result's unit set, None if the result does not record it.
     """
@@ -86,8 +65,8 @@ class PairSelection:
     unit_set: str | None
 
 
-def choose_pairs(result: PairResult, pairs: Any, measure: str) -> PairSelection:
-    """Return the strongest pairs of a result, or those that the user named.
+def choose_pairs(result: PairResult, pairs: Any, measure: str | None) -> PairSelection:
+    """Return the strongest pairs of a result, in the order of ``result.table(measure)``, or those that the user named.
 
     Parameters
     ----------
@@ -96,7 +75,7 @@ def choose_pairs(result: PairResult, pairs: Any, measure: str) -> PairSelection:
     pairs
         Number of strongest pairs, or a list of pairs of units, by name or index.
     measure
-        Measure that ranks the pairs: "geh", "aeh" or "eah".
+        Measure that ranks the pairs, as in ``result.table``; None for "supported" where there is evidence, else "geh".
 
     Raises
     ------
@@ -105,44 +84,32 @@ def choose_pairs(result: PairResult, pairs: Any, measure: str) -> PairSelection:
     GEHValueError
         If ``pairs`` is empty, less than 1, or has entries that are not pairs of two different units.
     """
-    scores = result.scores(measure)
-    low, high = _interval(scores)
+    decisions = result.decisions(measure)
     # Units i and j of each pair number.
     first, second = np.triu_indices(len(result.names), 1)
     chosen = []
-    for number in _pair_numbers(result, pairs, scores):
+    for number in _pair_numbers(result, pairs, decisions):
         i, j = int(first[number]), int(second[number])
         chosen.append(
             ScoredPair(
                 units=(result.names[i], result.names[j]),
                 numbers=(i, j),
-                mean=float(scores.mean[i, j]),
-                low=float(low[i, j]),
-                high=float(high[i, j]),
+                mean=float(decisions.mean[number]),
+                low=float(decisions.low[number]),
+                high=float(decisions.high[number]),
                 regions=result.regions(i, j),
             )
         )
-    return PairSelection(tuple(chosen), measure, result.settings.get("units"))
+    return PairSelection(tuple(chosen), decisions.measure, result.settings.get("units"))
 
 
-def _pair_numbers(result: PairResult, pairs: Any, scores: Scores) -> list[int]:
+def _pair_numbers(result: PairResult, pairs: Any, decisions: Decisions) -> list[int]:
     """Return the numbers of the selected pairs in row-major order i < j."""
     if isinstance(pairs, (int, np.integer)):
-        count = check_int("pairs", pairs, 1)
-        # A stable sort keeps pairs with equal scores in row-major order.
-        strongest: list[int] = np.argsort(-scores.pair_mean, kind="stable")[:count].tolist()
+        strongest: list[int] = decisions.order[: check_int("pairs", pairs, 1)].tolist()
         return strongest
     if isinstance(pairs, str) or not isinstance(pairs, Sequence):
         raise GEHTypeError(f"pairs={pairs!r} is not supported; give a number, or a list of pairs such as [(0, 3)].")
     if not pairs or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
         raise GEHValueError(f"pairs={pairs!r}: give a number, or a list of pairs of units, by name or index.")
     return [result.pair(i, j) for i, j in pairs]
-
-
-def _interval(scores: Scores) -> tuple[Floats, Floats]:
-    """Return the ends (D, D) of the 95 % credible intervals, NaN if there is a single draw."""
-    # Scores.interval raises an error for a single draw; a gallery is useful without intervals.
-    if scores.n_draws < 2:
-        undefined = np.full_like(scores.mean, np.nan)
-        return undefined, undefined
-    return scores.interval()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from geh_explain.data.rows import Rows
-from geh_explain.errors import GEHError, GEHRuntimeError, GEHTypeError, GEHValueError, warn
+from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, warn
 from geh_explain.model.cut import Cut
 from geh_explain.model.layers import Layer, find_layer
 from geh_explain.units.base import Units
@@ -55,24 +55,14 @@ class HiddenUnits:
         ------
         GEHTypeError
             If the layer is None: the inputs are no hidden units.
-        GEHValueError
+        GEHError
             If the model raises an exception on these rows, typically because of their shape.
         """
         if self.layer is None:
             raise GEHTypeError(
                 "layer=None: each input responds to itself only; name a hidden layer, such as layer='fc2'."
             )
-        try:
-            return Cut(self.model, find_layer(self.model, self.layer), self.units, "raw", rows)
-        except GEHError:
-            # These messages already name the argument and the way out.
-            raise
-        except Exception as error:
-            shapes = ", ".join(str(tuple(x.shape[1:])) for x in rows.inputs)
-            raise GEHValueError(
-                f"{argument}: the model does not take rows of shape {shapes} ({error}); give rows of the shape that "
-                "the model was trained on."
-            ) from error
+        return Cut(self.model, find_layer(self.model, self.layer), self.units, "raw", replace(rows, argument=argument))
 
 
 @dataclass(frozen=True)

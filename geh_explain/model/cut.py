@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from geh_explain.data.rows import Rows
 from geh_explain.data.targets import select
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
+from geh_explain.model.call_errors import CALL_ERRORS, call_error
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output, read_output
 from geh_explain.model.unit_names import check_unit_names
@@ -256,6 +257,10 @@ class Cut:
             return read_output(self._call(rows), self.output, len(rows))
         return self._shifted_outputs(rows, t)[0]
 
+    def raw_outputs(self, rows: Rows) -> Tensor:
+        """Return the outputs (n, ...) of the unchanged model before ``output`` makes probabilities of them."""
+        return read_output(self._call(rows), "raw" if self.output == "probability" else self.output, len(rows))
+
     def traced_outputs(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return the layer's output ``(n, *shape)`` and all outputs (n, ...) of one forward pass, without gradients.
 
@@ -307,14 +312,11 @@ class Cut:
         positional = (*(() if rows.input_names else inputs), *extra[:n_positional])
         try:
             return self.model(*positional, **named_inputs, **keywords)
-        except ValueError as error:
-            # Torch's message for batch statistics of a single row.
-            if "more than 1 value per channel" not in str(error):
+        except CALL_ERRORS as error:
+            in_words = call_error(error, self.model, rows)
+            if in_words is error:
                 raise
-            raise GEHRuntimeError(
-                "model: it mixes rows: a batch normalisation computes over the batch. Put the networks inside a "
-                "callable into eval mode, and give BatchNorm running statistics."
-            ) from error
+            raise in_words from error
 
     def _shifted_inputs(self, inputs: tuple[Tensor, ...], t: Tensor) -> tuple[Tensor, ...]:
         """Return the inputs with the units shifted by ``t`` (n, D); the units span all of them side by side."""
@@ -368,7 +370,9 @@ class Cut:
         """Return the tensor in the layer's output, which must be floating-point with one row per row."""
         tensor = self.layer_ref.tensor(out)
         if not tensor.is_floating_point():
-            raise GEHTypeError(f"layer={self.name!r} returns {tensor.dtype}, which has no derivatives; take another.")
+            raise GEHTypeError(
+                f"layer={self.name!r} returns {tensor.dtype}, which has no derivatives here; take another."
+            )
         if tensor.ndim < 2 or len(tensor) != len(rows):
             raise GEHRuntimeError(
                 f"layer={self.name!r} returns shape {tuple(tensor.shape)} for {len(rows)} rows; the first dimension "

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from geh_explain._validation import check_int
@@ -143,6 +144,7 @@ def find_layer(model: nn.Module, layer: str | nn.Module | Layer | None) -> Layer
             "module itself and put what the callable does into output=."
         )
     modules = dict(model.named_modules())
+    _refuse_scripted(model, layer, layer if isinstance(layer, nn.Module) else modules.get(str(layer)))
     if isinstance(layer, nn.Module):
         for name, module in modules.items():
             if module is layer:
@@ -161,6 +163,17 @@ def find_layer(model: nn.Module, layer: str | nn.Module | Layer | None) -> Layer
         f"layer={layer!r} is not in the model; "
         + (f"did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else "it has no named layers.")
         + " dict(model.named_modules()) lists them all."
+    )
+
+
+def _refuse_scripted(model: nn.Module, layer: Any, module: nn.Module | None) -> None:
+    """Raise if the module of ``layer`` is compiled code of TorchScript, whose output cannot be replaced."""
+    if not isinstance(module, torch.jit.ScriptModule) or isinstance(module, torch.jit._trace.TopLevelTracedModule):
+        return
+    raise GEHTypeError(
+        f"layer={layer if isinstance(layer, str) else type(layer).__name__!r} is part of a scripted or traced module, "
+        "whose layers cannot be explained; pass the model from before torch.jit.script or torch.jit.trace, or explain "
+        "the inputs (layer=None)."
     )
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
+from geh_explain.model.call_errors import CALL_ERRORS, output_error
 
 Output = str | Callable[[Any], Tensor]
 
@@ -31,8 +32,8 @@ def read_output(raw: Any, output: Output, rows: int) -> Tensor:
     raw
         What the model returned. Of a mapping or object with ``logits`` these are taken.
     output
-        ``"raw"``; ``"probability"`` for the sigmoid of one output per row, or the softmax over dimension 1 of several;
-        a key or attribute of ``raw``; or a callable that turns ``raw`` into a tensor.
+        ``"raw"``; ``"probability"`` for the sigmoid of one output per row, or the softmax over dimension 1 of several,
+        in double precision; a key or attribute of ``raw``; or a callable that turns ``raw`` into a tensor.
     rows
         Number of rows of the batch.
 
@@ -48,11 +49,14 @@ def read_output(raw: Any, output: Output, rows: int) -> Tensor:
     Examples
     --------
     >>> read_output({"logits": torch.zeros(3, 2), "loss": 0.1}, "probability", rows=3)[0]
-    tensor([0.5000, 0.5000])
+    tensor([0.5000, 0.5000], dtype=torch.float64)
     """
-    value = output(raw) if callable(output) else _pick(raw, None if output in ("raw", "probability") else output)
+    if callable(output):
+        value = _apply(output, raw)
+    else:
+        value = _pick(raw, None if output in ("raw", "probability") else output)
     # Black boxes often compute in NumPy; the copy allows arrays that are read-only.
-    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiubc":
         value = torch.as_tensor(value.copy())
     if not isinstance(value, Tensor):
         source = "output=... returned" if callable(output) else "the model returned"
@@ -60,11 +64,18 @@ def read_output(raw: Any, output: Output, rows: int) -> Tensor:
             f"{source} a {type(value).__name__}, not a tensor; pass output=callable that picks the tensor, "
             f"for instance {_suggest_callable(value)}."
         )
+    if value.is_complex():
+        raise GEHTypeError(
+            f"the model's output is {value.dtype}; choose a real number, for instance output=torch.abs or "
+            "output=torch.real."
+        )
     if not value.is_floating_point():
         raise GEHTypeError(
             f"the model's output is {value.dtype}, which has no derivatives; explain the scores before they are "
-            "rounded or compared (for instance the logits)."
+            "rounded or compared (for instance the logits, or predict_proba of a classifier)."
         )
+    if value.layout != torch.strided:
+        raise GEHTypeError(f"the model's output is sparse ({value.layout}); pass output=lambda out: out.to_dense().")
     # Models that squeeze return a scalar for a batch of one row.
     if value.ndim == 0 and rows == 1:
         value = value.reshape(1)
@@ -74,8 +85,22 @@ def read_output(raw: Any, output: Output, rows: int) -> Tensor:
             "rows of the batch. Use output=callable to reshape it, and no mean or sum over the batch."
         )
     if output == "probability":
+        # Single precision holds no digits of 1 - p at a confident prediction, and so none of the derivatives p (1 - p)
+        # and p (1 - p) (1 - 2 p). Devices of type "mps" have no double precision.
+        value = value if value.device.type == "mps" else value.double()
         return value.sigmoid() if value.shape[1:].numel() == 1 else value.softmax(dim=1)
     return value
+
+
+def _apply(output: Callable[[Any], Tensor], raw: Any) -> Any:
+    """Return what the callable ``output`` makes of ``raw``, what the model returned."""
+    try:
+        return output(raw)
+    except (*CALL_ERRORS, KeyError) as error:
+        in_words = error if isinstance(error, KeyError) and not isinstance(raw, Mapping) else output_error(error, raw)
+        if in_words is error:
+            raise
+        raise in_words from error
 
 
 def _pick(raw: Any, key: str | None) -> Any:

@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
+from geh_explain.model.refused_models import check_module, why_not_a_model
 
 _HALF_DTYPES = (torch.float16, torch.bfloat16)
 #: Modes, generators and backends belong to the whole process, so one thread at a time may change them.
@@ -46,18 +47,17 @@ def as_module(model: Any) -> nn.Module:
     >>> as_module(net) is net, as_module(net.forward) is net, type(as_module(torch.sin)).__name__
     (True, True, 'CallableModel')
     """
-    if isinstance(model, nn.Module):
-        return getattr(model, "_orig_mod", model)
     # With the owner of a bound method its layers and dropout can be found.
     owner = getattr(model, "__self__", None)
     if isinstance(owner, nn.Module) and getattr(model, "__name__", "") in ("forward", "__call__"):
-        return owner
+        model = owner
+    if isinstance(model, nn.Module):
+        module: nn.Module = getattr(model, "_orig_mod", model)
+        check_module(module)
+        return module
     if callable(model) and not isinstance(model, type):
         return CallableModel(model)
-    raise GEHTypeError(
-        f"model={model!r} is neither a torch.nn.Module nor a callable; pass the trained network"
-        + (" (an instance, not the class)." if isinstance(model, type) else ".")
-    )
+    raise GEHTypeError(why_not_a_model(model))
 
 
 def device_and_dtype(model: nn.Module) -> tuple[torch.device | None, torch.dtype | None]:

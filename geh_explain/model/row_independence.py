@@ -36,7 +36,7 @@ def check_row_independence(cut: Cut, rows: Rows, alone: Tensor) -> None:
             raise GEHRuntimeError(
                 f"model: it mixes rows: row {row} gives {float(outputs[row]):.6g} in a batch of {len(rows)} and "
                 f"{float(compared[row]):.6g} {how}, so it has no Hessian of its own. Remove what computes over the "
-                "batch (batch statistics, softmax or sum over dimension 0, noise per row)."
+                "batch (batch statistics, softmax or sum over dimension 0, noise per row, dynamic quantisation)."
             )
 
 

@@ -22,6 +22,7 @@ from geh_explain.plots.exemplars import (
     set_title,
 )
 from geh_explain.plots.regions import draw_regions
+from geh_explain.scores.decisions import SUPPORTED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +76,7 @@ class GalleryData(Protocol):
 
     @property
     def measure(self) -> str:
-        """Measure of the scores: "geh", "aeh" or "eah"."""
+        """Measure that ranks the pairs: "geh", "aeh", "eah" or "supported", whose scores are GEH."""
 
 
 def draw_gallery(gallery: GalleryData, labels: Any = None) -> Any:
@@ -117,7 +118,8 @@ def _headline(pair: PairData, measure: str) -> str:
     """Return the names of the units, the score and, if there is one, its interval."""
     interval = "" if np.isnan(pair.low) else f" ({pair.low:.3g} to {pair.high:.3g})"
     first, second = (shorten(name, 30) for name in pair.units)
-    return f"{first} × {second}:  {measure.upper()} {pair.mean:.3g}{interval}"
+    score = "GEH" if measure == SUPPORTED else measure.upper()
+    return f"{first} × {second}:  {score} {pair.mean:.3g}{interval}"
 
 
 def _draw_pair(axes: dict[str, Any], pair: PairData, labels: Any, limits: ColourLimits) -> None:

@@ -9,6 +9,7 @@ from torch import nn
 
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.layers import LayerRef
+from geh_explain.model.refused_models import short_repr
 from geh_explain.posterior.dropout import MCDropout, has_dropout
 from geh_explain.posterior.mean_field import MeanField, gaussian_layers
 from geh_explain.posterior.point import PointEstimate
@@ -46,9 +47,11 @@ def check_posterior(posterior: Any, layer: LayerRef) -> None:
     if posterior is None:
         return
     if isinstance(posterior, type) or not isinstance(posterior, Posterior):
+        several = isinstance(posterior, (list, tuple, nn.ModuleList))
+        example = "Ensemble([...]) for several networks" if several else "MCDropout()"
         raise GEHTypeError(
-            f"posterior={posterior!r} has no draws(model, n, seed); use one of geh_explain.posterior, such as "
-            "MCDropout()" + (" (an instance, not the class)." if isinstance(posterior, type) else ".")
+            f"posterior={short_repr(posterior)} has no draws(model, n, seed); use one of geh_explain.posterior, such "
+            f"as {example}" + (" (an instance, not the class)." if isinstance(posterior, type) else ".")
         )
     if layer.module is not None and getattr(posterior, "inputs_only", False):
         raise GEHValueError(

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 
 from geh_explain.errors import GEHTypeError, GEHValueError
@@ -107,6 +108,11 @@ class MCDropout:
     @contextmanager
     def _dropped(self, model: nn.Module, train_only: TrainOnlySwitch, seeds: Sequence[int]) -> Iterator[None]:
         """Replace dropout in ``model`` by recorded masks, those of one draw per seed."""
+        if isinstance(model, torch.jit.ScriptModule):
+            raise NoDropout(
+                f"posterior={self!r}: the model is scripted or traced, so that its dropout cannot be drawn; pass the "
+                "module from before torch.jit.script or torch.jit.trace, or another posterior."
+            )
         everywhere = self.modules is None
         mode = DropoutMode(MaskRecord(seeds), everywhere=everywhere)
         with ExitStack() as stack:

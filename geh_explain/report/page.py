@@ -11,8 +11,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from geh_explain._validation import check_output_file
 from geh_explain.analyses.surface import Surface
-from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.errors import GEHTypeError
 from geh_explain.interpret.gallery import Gallery
 from geh_explain.report.charts import build_charts
 from geh_explain.report.content import build_content
@@ -35,11 +36,7 @@ def write_page(
 
     The parameters are those of :meth:`geh_explain.Interactions.report`. Nothing is written if one of them is invalid.
     """
-    path = Path(path)
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise GEHValueError(f"path={str(path)!r} must end in .html.")
-    if not path.parent.is_dir():
-        raise GEHValueError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}; make it first.")
+    path = check_output_file("path", path, ".html", ".htm")
     if title is not None and not isinstance(title, str):
         raise GEHTypeError(f"title={title!r} must be text.")
     # The whole page is built before the file is opened, so that an error leaves no partial file.

@@ -33,6 +33,7 @@ from typing import IO, Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from geh_explain._validation import check_output_file, check_path
 from geh_explain.errors import GEHValueError
 from geh_explain.results.evidence_files import (
     EVIDENCE_ARRAYS,
@@ -81,12 +82,10 @@ class StoredResult:
 def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
     """Write a result to a file, and return its path, with ``.npz`` appended if it is missing.
 
-    Raises ``GEHValueError`` if the folder does not exist.
+    Raises ``GEHError`` if the file cannot be written.
     """
-    path = Path(path)
-    path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
-    if not path.parent.is_dir():
-        raise GEHValueError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}; make it first.")
+    path = check_path("path", path, "a file")
+    path = check_output_file("path", path if path.suffix == ".npz" else path.parent / f"{path.name}.npz")
     about = {
         "format": _FORMAT,
         "names": stored.names,

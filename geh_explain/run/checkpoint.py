@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from geh_explain._validation import check_folder
 from geh_explain.engines.sums import ARRAYS, GroupSums
 from geh_explain.errors import GEHValueError, warn
 
@@ -34,17 +35,14 @@ class Checkpoint:
 
     Raises
     ------
+    GEHTypeError
+        If ``folder`` is no path.
     GEHValueError
-        If ``folder`` is no path or names a file, or if its ``run.json`` cannot be read.
+        If it names a file, cannot be written to, or its ``run.json`` cannot be read.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        if not isinstance(folder, (str, os.PathLike)):
-            raise GEHValueError(f"checkpoint={folder!r} is no path; give a folder.")
-        self.folder = Path(folder)
-        if self.folder.exists() and not self.folder.is_dir():
-            raise GEHValueError(f"checkpoint={str(folder)!r} is a file; give a folder.")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder = check_folder("checkpoint", folder)
         self._identity = self._read_identity()
 
     def _read_identity(self) -> dict[str, Any]:

@@ -43,7 +43,12 @@ class ModelSetup:
     engine: str | Engine
 
     def read(
-        self, inputs: Any, target: Target, additional_forward_args: Any, budget: int | None = None
+        self,
+        inputs: Any,
+        target: Target,
+        additional_forward_args: Any,
+        budget: int | None = None,
+        argument: str = "inputs",
     ) -> tuple[Points, Cut]:
         """Read the data and cut the model at the layer.
 
@@ -53,6 +58,8 @@ class ModelSetup:
             As in :meth:`~geh_explain.GEHExplainer.explain`.
         budget
             Bytes of memory that the user allows; a loader whose rows take more than a share of it is streamed.
+        argument
+            The argument by which the user passed ``inputs``, for error messages.
 
         Returns
         -------
@@ -61,7 +68,7 @@ class ModelSetup:
         """
         device, dtype = device_and_dtype(self.model)
         at_inputs = self.layer_ref.module is None
-        reader = Reader(floating_only=at_inputs, device=device, dtype=dtype, budget=budget)
+        reader = Reader(floating_only=at_inputs, device=device, dtype=dtype, argument=argument, budget=budget)
         points = reader.read(inputs, target, additional_forward_args)
         columns = points.columns if at_inputs else None
         return points, Cut(self.model, self.layer_ref, self.units, self.output, points.first, columns)

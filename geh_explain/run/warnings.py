@@ -6,14 +6,19 @@ found, and what to do. All of them are raised as :class:`~geh_explain.GEHWarning
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+from collections.abc import Sequence
 
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from geh_explain._types import Floats, Ints
 from geh_explain.engines.difference import DifferenceRun
-from geh_explain.engines.selection import REQUESTED
+from geh_explain.engines.selection import REQUESTED, depends_on_units, slopes_of
 from geh_explain.engines.smoothing.change import smoothing_warning
 from geh_explain.engines.zero import explain_zero
 from geh_explain.posterior import MCDropout, PointEstimate
+from geh_explain.posterior.protocols import fixed
 from geh_explain.run.loop import DrawsDone
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
@@ -25,6 +30,12 @@ _MIN_RELIABILITY = 0.8
 #: Fewer draws or units than this say nothing about it.
 _MIN_DRAWS = 20
 _MIN_UNITS = 5
+#: Number of units that a warning names.
+_MAX_NAMED = 5
+#: Probabilities in single precision sum to 1 up to this.
+_SUM_TOLERANCE = 1e-4
+#: Nodes of autograd that only change the shape of a tensor.
+_SHAPE_NODES = ("View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Select", "Alias", "Clone")
 
 
 def collect_warnings(
@@ -48,6 +59,9 @@ def collect_warnings(
         _guessed_channels(plan),
         _scripted(plan),
         _no_scores_or_spread(plan, done),
+        _constant_units(plan),
+        _units_without_effect(plan, draws),
+        _probability_twice(plan),
         _groups_of_one(plan, done) if not plan.options.groups_are_chosen else None,
         _half_precision(half),
         _unsettled(plan, done, draws),
@@ -78,9 +92,8 @@ def _jumping_units(plan: RunPlan) -> str | None:
     engine = plan.engine
     if not isinstance(engine, DifferenceRun) or engine.engine.discrete != "detect" or not engine.jumps:
         return None
-    names = plan.cut.units.names(plan.cut.shape, plan.cut.name or "x", plan.points.columns)
     return (
-        f"engine='difference': {', '.join(names[unit] for unit in sorted(engine.jumps))} have two values among the "
+        f"engine='difference': {_name_units(plan, sorted(engine.jumps))} have two values among the "
         "points and jump between them; Difference(discrete=[...]) declares such units, discrete=() none."
     )
 
@@ -184,6 +197,90 @@ def _no_scores_or_spread(plan: RunPlan, done: DrawsDone) -> str | None:
         f"posterior={plan.posterior!r}: all {done.accumulator.n_draws} draws gave the same scores, so their intervals "
         "have no width; check that its samples differ."
     )
+
+
+def _constant_units(plan: RunPlan) -> str | None:
+    """Warn that units have no standard deviation, by which their scores are multiplied."""
+    constant = np.flatnonzero(plan.factors == 0)
+    if not isinstance(plan.options.scale, str) or not len(constant):
+        return None
+    if len(plan.points) == 1:
+        return (
+            "scale='std': there is only one point, so that all standard deviations and all scores are 0; pass more "
+            "points, or scale=None."
+        )
+    return (
+        f"scale='std': the units {_name_units(plan, constant)} are constant over the points, so that their standard "
+        "deviations and scores are 0, whatever the model does with them; pass points at which they vary, or scale=None."
+    )
+
+
+def _units_without_effect(plan: RunPlan, draws: Draws | DrawMoments) -> str | None:
+    """Warn that all derivatives with respect to some units are exactly 0, in all draws and at all points."""
+    flat = np.flatnonzero((plan.factors != 0) & (_strength(draws, plan.cut.n_units) == 0))
+    if not len(flat):
+        return None
+    with fixed(plan.posterior, plan.cut.model, plan.options.seed):
+        # A unit that merely no draw has used has a gradient outside of draws.
+        flat = flat[~slopes_of(plan.cut, plan.points.first)[:, flat].any(axis=0)]
+        depends = len(flat) > 0 and depends_on_units(plan.cut, plan.points.first, flat)
+    if not len(flat):
+        return None
+    zero = f"units: all derivatives with respect to the units {_name_units(plan, flat)} are exactly 0"
+    if depends:
+        return (
+            f"{zero}, though the output depends on them, through a function without derivatives such as a comparison, "
+            "rounding or an index; their scores of 0 mean nothing. Use engine='difference'."
+        )
+    return f"{zero}: at these points the model ignores them, or passes them through a function without derivatives."
+
+
+def _strength(draws: Draws | DrawMoments, n_units: int) -> Floats:
+    """Return the largest absolute slope or interaction (D,) of each unit; 1 where it is not known, or 0 for all."""
+    if isinstance(draws, DrawMoments):
+        slopes, absolute = (draws.slopes.mean if draws.slopes.count else None), draws.eah.mean
+    else:
+        slopes, absolute = draws.slopes, draws.absolute.max(axis=0)
+    if slopes is None or not absolute.any():
+        return np.ones(n_units)
+    first, second = np.triu_indices(n_units, 1)
+    strength = np.asarray(np.abs(slopes).reshape(-1, n_units).max(axis=0))
+    np.maximum.at(strength, first, absolute)
+    np.maximum.at(strength, second, absolute)
+    return strength
+
+
+def _probability_twice(plan: RunPlan) -> str | None:
+    """Warn that the model returns probabilities, of which ``output="probability"`` takes the softmax again."""
+    if plan.cut.output != "probability":
+        return None
+    raw = plan.cut.raw_outputs(plan.points.first)
+    if raw.shape[1:].numel() == 1:
+        name, twice = "sigmoid", _ends_in_sigmoid(raw)
+    else:
+        total = raw.double().sum(dim=1)
+        name, twice = "softmax", bool((raw >= 0).all()) and bool(((total - 1).abs() < _SUM_TOLERANCE).all())
+    if not twice:
+        return None
+    return (
+        f"output='probability': the model returns probabilities already, and the {name} of these was explained; use "
+        "output='raw', or better a model that returns logits."
+    )
+
+
+def _ends_in_sigmoid(value: Tensor) -> bool:
+    """Return whether autograd knows that ``value`` is the result of a sigmoid, up to its shape."""
+    node = value.grad_fn
+    while node is not None and node.name().startswith(_SHAPE_NODES):
+        node = node.next_functions[0][0]
+    return node is not None and node.name().startswith("SigmoidBackward")
+
+
+def _name_units(plan: RunPlan, units: Sequence[int] | Ints) -> str:
+    """Return the names of units, a few of them where there are many."""
+    names = plan.cut.units.names(plan.cut.shape, plan.cut.name or "x", plan.points.columns)
+    shown = ", ".join(names[unit] for unit in units[:_MAX_NAMED])
+    return shown if len(units) <= _MAX_NAMED else f"{shown} and {len(units) - _MAX_NAMED} more"
 
 
 def _groups_of_one(plan: RunPlan, done: DrawsDone) -> str | None:

@@ -133,3 +133,9 @@ def test_a_ranking_that_is_not_settled_is_a_warning():
     with pytest.warns(geh.GEHWarning, match="draws=20 do not settle the ranking"):
         result = explain(torch.randn(30, 6), groups=2, draws=20, progress=False)
     assert any("do not settle" in note for note in result.settings["warnings"])
+
+
+def test_texts_are_no_targets():
+    explainer = geh.GEHExplainer(torch.nn.Linear(3, 2), posterior=geh.posterior.PointEstimate())
+    with pytest.raises(geh.GEHError, match=r"y has dtype .*indices of classes"):
+        explainer.diagnose(torch.ones(4, 3), 0, y=["a", "b", "a", "b"], progress=False)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from explaining import point_explainer, random_points
 from torch import nn
 
 import geh_explain as geh
@@ -78,3 +79,10 @@ def test_a_black_box_has_no_gradients():
 def test_wrong_arguments_are_named(wrong):
     with pytest.raises(geh.GEHError, match=next(iter(wrong))):
         geh.GEHExplainer(few_of_many).screen(torch.randn(5, 100), **wrong)
+
+
+def test_an_arbitrary_order_is_warned_of():
+    explainer = point_explainer(lambda x: x[:, 0] * x[:, 1] + x[:, 3])
+    with pytest.warns(geh.GEHWarning, match="scale='std': all units are constant.*arbitrary"):
+        explainer.screen(random_points(1, 4), keep=2, progress=False)
+    assert sorted(explainer.screen(random_points(1, 4), keep=3, scale=None, progress=False).indices) == [0, 1, 3]

@@ -23,7 +23,8 @@ def test_a_single_point_is_explained():
         for scores in (result.geh, result.aeh, result.eah):
             assert scores.mean == pytest.approx(hessian * (1 - np.eye(3)), rel=1e-4, abs=1e-7)
         assert (result.labels.tolist(), result.group_names) == ([0], ["0"])
-    assert not explain_point(dropout_network(), x, scale="std", groups=1).geh.mean.any()
+    with pytest.warns(geh.GEHWarning, match="scale='std': there is only one point"):
+        assert not explain_point(dropout_network(), x, scale="std", groups=1).geh.mean.any()
     assert geh.GEHExplainer(dropout_network(), posterior=PointEstimate()).choose_groups(x, progress=False).chosen == 1
 
 
@@ -87,7 +88,9 @@ def test_half_precision_inside_a_forward_that_overflows_is_refused():
 def test_a_constant_feature_has_no_spread_and_an_interaction_all_the_same(groups):
     x = valid_points()
     x[:, 2] = 7.0
-    scaled, plain = (explain_point(lambda x: x.prod(1), x, groups=groups, scale=scale) for scale in ("std", None))
+    plain = explain_point(lambda x: x.prod(1), x, groups=groups)
+    with pytest.warns(geh.GEHWarning, match="scale='std': the units x2 are constant over the points"):
+        scaled = explain_point(lambda x: x.prod(1), x, groups=groups, scale="std")
     assert np.isfinite(scaled.signed).all()
     assert scaled.geh.mean[0, 1] > 0
     assert not scaled.geh.mean[2].any()

@@ -6,6 +6,7 @@ import pytest
 import torch
 from expected_errors import ROWS, Applied, Net, cases, frame, refused, valid_points
 from explaining import explain_point, uniform_points
+from scipy.sparse import csr_matrix
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import geh_explain as geh
@@ -66,6 +67,12 @@ class Empty(Dataset):
         "scalar": (torch.tensor(1.0), ValueError, "inputs", "first dimension is the rows"),
         "empty tuple": ((), ValueError, "inputs=()", "at least one tensor"),
         "tuple of unequal lengths": ((valid_points(), valid_points(4)), ValueError, "inputs", "[24, 4] rows", "agree"),
+        "sparse": (valid_points().to_sparse(), TypeError, "inputs", "sparse", "inputs.to_dense()"),
+        "sparse of SciPy": (csr_matrix(valid_points().numpy()), TypeError, "inputs", "csr_matrix", "toarray()"),
+        "complex": (valid_points().to(torch.complex64), TypeError, "inputs", "complex64", "view_as_real"),
+        "complex array": (np.ones((4, 3), complex), TypeError, "inputs", "complex128", "real and imaginary"),
+        "list of tensors": (list(valid_points()), TypeError, "inputs", "list", "torch.stack(inputs)"),
+        "column": (pd.Series([1.0, 2.0]), TypeError, "inputs", "Series", "to_frame()"),
         "list": ([[1.0, 2.0, 3.0]], TypeError, "inputs", "list", "tensor"),
         "empty dict": ({}, ValueError, "inputs", "empty", "tensor"),
         "nothing": (None, TypeError, "inputs", "NoneType", "tensor"),
@@ -75,6 +82,14 @@ class Empty(Dataset):
 def test_wrong_inputs_are_refused(call, kind, words):
     with refused(kind, *words):
         geh.GEHExplainer(Net(), posterior=PointEstimate()).explain(call, groups=1, progress=False)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_compressed_and_nested_tensors_are_refused():
+    with refused(TypeError, "inputs", "sparse_csr", "inputs.to_dense()"):
+        explain_point(Net(), valid_points().to_sparse_csr())
+    with refused(TypeError, "inputs", "nested", "to_padded_tensor"):
+        explain_point(Net(), torch.nested.nested_tensor([torch.ones(3), torch.ones(2)]))
 
 
 UNUSUAL = {

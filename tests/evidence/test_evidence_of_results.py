@@ -183,7 +183,7 @@ def test_forward_arguments_of_the_explained_rows_are_not_those_of_held_out_rows(
     shift, held_shift = (torch.rand(600, generator=generator) for _ in range(2))
 
     def shifted(x, shift):
-        return x[:, 0] * x[:, 1] + 10 * shift
+        return x[:, 0] * x[:, 1] + x[:, 2] + 10 * shift
 
     y = shifted(held, held_shift) + 0.5 * torch.randn(600, generator=generator)
     explainer = geh.GEHExplainer(shifted, posterior=POINT)

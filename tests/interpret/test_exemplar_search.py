@@ -184,7 +184,7 @@ WRONG = {
     "words for units": ({"units": "all"}, TypeError, "units='all'"),
     "k too large": ({"k": 101}, ValueError, "k=101, but there are only 100 candidates"),
     "k of 0": ({"k": 0}, ValueError, "k=0"),
-    "wrong shape": ({"candidates": torch.zeros(20, 4)}, ValueError, r"candidates: the model does not take .*\(4,\)"),
+    "wrong shape": ({"candidates": torch.zeros(20, 4)}, RuntimeError, r"candidates: the model does not take .*\(4,\)"),
     "no candidates": ({"candidates": torch.zeros(0, 5), "k": 1}, ValueError, "candidates are empty"),
     "a strict expert": ({"expert": lambda x: -x[:, 0].abs() / 0}, ValueError, "expert: its log density is -inf"),
     "NaN": ({"candidates": torch.full((20, 5), torch.nan)}, ValueError, "candidates: 20 of 20 rows have NaN"),

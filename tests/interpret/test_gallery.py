@@ -76,7 +76,7 @@ def interpret(explainer, result, candidates=None, **options):
 def test_the_strongest_pair_has_the_score_of_the_table(product_result):
     explainer, result = product_result
     (pair,) = interpret(explainer, result, pairs=1).pairs
-    row = result.table(rule="interval").iloc[0]
+    row = result.table().iloc[0]
     assert pair.units == ("0[0]", "0[1]") == (row["unit_i"], row["unit_j"])
     assert (pair.mean, pair.low, pair.high) == pytest.approx((row["mean"], row["low"], row["high"]))
     assert pair.regions.equals(result.regions(0, 1))

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from explaining import explain_point, random_points
 from networks import mlp
 from reference import local_hessians, mean_hessian
 from reference_scores import assert_scores
-from torch import Tensor
+from torch import Tensor, nn
 
 import geh_explain as geh
 
@@ -66,3 +67,43 @@ def test_models_that_return_dataclasses_or_dicts_are_read_at_their_logits_or_at_
     assert explain_point(lambda x: Output(x, x.prod(1)), x, output="hidden").geh.mean == pytest.approx(expected)
     with pytest.raises(geh.GEHError, match=r"output='c'.*\['a', 'b'\]"):
         explain_point(lambda x: {"a": x, "b": x}, x, output="c")
+
+
+# Confident predictions
+
+
+def confident(outputs, logit, dtype):
+    """Return a network whose first output is larger than 0, or than the others, by about ``logit``."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, outputs))
+    with torch.no_grad():
+        net[2].bias[0] += logit
+    return net.to(dtype)
+
+
+@pytest.mark.parametrize("engine", ["structured", "exact", "difference"])
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("logit", [5.0, 18.0, 25.0])
+def test_confident_probabilities_keep_their_digits_in_single_precision(engine, outputs, logit):
+    x, target = random_points(20, 4), 0 if outputs > 1 else None
+    single, double = (
+        explain_point(confident(outputs, logit, dtype), x.to(dtype), target, output="probability", engine=engine)
+        for dtype in (torch.float, torch.double)
+    )
+    pairs = np.triu_indices(4, 1)
+    assert single.settings["engine"] == engine
+    assert single.eah.mean[pairs] == pytest.approx(double.eah.mean[pairs], rel=1e-3)
+
+
+@pytest.mark.parametrize("units", [3, 20])
+def test_a_model_that_continues_in_double_precision_is_explained_by_the_structured_engine(units):
+    torch.manual_seed(0)
+    below, above = nn.Linear(units, 3), nn.Linear(3, 1).double()
+
+    def model(x):
+        return above(torch.tanh(below(x).double()))[:, 0]
+
+    x = random_points(9, units, dtype=torch.float)
+    structured, exact = (explain_point(model, x, engine=engine) for engine in ("structured", "exact"))
+    assert structured.settings["engine"] == "structured"
+    assert structured.signed == pytest.approx(exact.signed, rel=1e-4, abs=1e-7)

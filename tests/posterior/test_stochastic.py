@@ -45,7 +45,7 @@ def test_a_stochastic_draw_does_not_depend_on_the_batch_size():
     "source", [lambda: torch.rand(()), np.random.rand, random.random], ids=["torch", "numpy", "random"]
 )
 def test_every_global_generator_is_frozen(source):
-    hessians = local_hessians(lambda x: x[:, 0] * x[:, 1] * source(), with_twins(), Stochastic())
+    hessians = local_hessians(lambda x: x[:, 0] * x[:, 1] * source() + x[:, 2], with_twins(), Stochastic())
     assert len(np.unique(hessians[:, :, 0].round(12))) == 6
 
 

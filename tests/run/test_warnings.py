@@ -1,14 +1,14 @@
-"""Scores that are all 0, and groups of one point, come with a warning that says why."""
+"""Scores that are 0 for all pairs or for a unit, groups of one point and softmax of softmax come with a warning."""
 
 import numpy as np
 import pytest
 import torch
 from expected_errors import ROWS, Net, valid_points
-from explaining import explain_point
+from explaining import explain_draws, explain_point
 from torch import nn
 
 import geh_explain as geh
-from geh_explain.posterior import PointEstimate
+from geh_explain.posterior import MCDropout, PointEstimate, Stochastic
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -96,3 +96,72 @@ def test_a_warning_points_at_the_users_line_and_stays_with_the_result():
         result = explainer.explain(valid_points(), groups=2, draws=2, progress=False)
     assert [warning.filename for warning in caught] == [__file__]
     assert result.settings["warnings"] == [str(caught[0].message)]
+
+
+# Zeros that mislead
+
+
+def test_units_that_never_change_are_named_where_scores_are_scaled():
+    x = torch.cat([valid_points(), torch.ones(ROWS, 1)], dim=1)
+    with warned("scale='std': the units x3 are constant", "pass points at which they vary, or scale=None"):
+        result = explain_point(lambda x: x.prod(1), x, scale="std")
+    assert not result.geh.mean[3].any()
+    assert explain_point(lambda x: x.prod(1), x).geh.mean[3, :3].all()  # a warning would be an error
+
+
+def test_many_units_are_counted():
+    x = torch.cat([valid_points(), torch.ones(ROWS, 9)], dim=1)
+    with warned("the units x3, x4, x5, x6, x7 and 4 more are constant"):
+        explain_point(lambda x: x.exp().sum(1).square(), x, scale="std")
+
+
+class Rounds(nn.Module):
+    """The last input decides which of two networks is used, by an index."""
+
+    def forward(self, x):
+        table = torch.tensor([1.0, -2.0], dtype=x.dtype)
+        return x[:, 0] * x[:, 1] * table[(x[:, 2] > 0).long()]
+
+
+def test_a_unit_without_derivatives_on_which_the_output_depends_is_named():
+    with warned(
+        "all derivatives with respect to the units x2 are exactly 0", "though the output depends", "engine='difference'"
+    ):
+        result = explain_point(Rounds(), valid_points())
+    assert not result.eah.mean[2].any()
+    assert explain_point(Rounds(), valid_points(), engine="difference").eah.mean[2].any()
+
+
+def test_a_unit_that_the_model_ignores_is_named():
+    with warned("all derivatives with respect to the units x1 are exactly 0: at these points the model ignores them"):
+        explain_point(lambda x: x[:, 0] * x[:, 2], valid_points())
+
+
+@pytest.mark.filterwarnings("ignore:draws=")
+def test_a_unit_that_no_draw_uses_is_not_ignored_by_the_model(recwarn):
+    net = nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Dropout(0.9), nn.Linear(6, 1))
+    result = explain_draws(net, valid_points(), layer="0", output="probability", draws=2, posterior=MCDropout())
+    assert not result.eah.mean.all(axis=0).any()
+    assert not [warning for warning in recwarn if "all derivatives" in str(warning.message)]
+
+
+def test_noise_of_the_model_is_not_taken_for_an_effect():
+    with warned("with respect to the units x2 are exactly 0: at these points the model ignores them"):
+        explain_draws(lambda x: x[:, 0] * x[:, 1] * torch.rand(()), valid_points(), posterior=Stochastic())
+
+
+def softmax_twice():
+    return nn.Sequential(Net(outputs=3), nn.Softmax(dim=1))
+
+
+def sigmoid_twice():
+    return nn.Sequential(Net(), nn.Sigmoid(), nn.Flatten(0))
+
+
+@pytest.mark.parametrize(("make", "target"), [(softmax_twice, 1), (sigmoid_twice, None)])
+def test_probabilities_of_probabilities_are_warned_of(make, target):
+    model = make()
+    with warned("output='probability': the model returns probabilities already", "output='raw'"):
+        explain_point(model, valid_points(), target, output="probability")
+    explain_point(model, valid_points(), target)  # a warning would be an error
+    explain_point(model[0], valid_points(), target, output="probability")

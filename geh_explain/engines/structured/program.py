@@ -150,7 +150,11 @@ class Program:
                 jacobians[step.out] = step.push_forward(*sources)
         if check_cost is not None and hessians is None:
             check_cost(0)
-        return None if hessians is None else LocalHessians(hessians, linear_map)
+        if hessians is None:
+            return None
+        # Steps above a conversion to double precision are computed in it.
+        dtype = self.slopes.dtype
+        return LocalHessians(hessians.to(dtype), None if linear_map is None else linear_map.to(dtype))
 
     def _restart_if_narrow(self, jacobians: dict[int, Jacobian], step: Step) -> Tensor | None:
         """Continue from a narrow layer as if its entries were the units, if ``step`` takes such a layer.
@@ -191,7 +195,7 @@ def _add_term(hessians: Tensor | None, term: HessianTerm, n_rows: int) -> Tensor
         part = (weight @ products.T).reshape(n_rows, n_units, n_units)
     else:
         first, second = (left * weight).transpose(0, 1), right.expand(-1, n_rows, -1).permute(1, 2, 0)
-        if hessians is not None and term.right is None:
+        if hessians is not None and term.right is None and hessians.dtype == first.dtype:
             return hessians.baddbmm_(first, second)
         part = torch.bmm(first, second)
     if term.right is not None:

@@ -40,6 +40,8 @@ from geh_explain.units.base import Units
 
 #: Objectives listed in the repr of a result.
 _MAX_LISTED = 3
+#: Size of a step where the user does not choose.
+_DEFAULT_LR = 0.05
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,7 +118,7 @@ def maximise(
     tv: float = 0.0,
     blur: float = 0.0,
     steps: int = 256,
-    lr: float = 0.05,
+    lr: float | None = None,
     restarts: int = 1,
     batch_size: int = 32,
     seed: int = 0,
@@ -161,7 +163,7 @@ def maximise(
     blur
         Standard deviation in pixels of a blur after every fourth step; needs ``parametrisation="pixel"``.
     steps, lr
-        Number of steps, and their size as a share of the limits' width or of the radius.
+        Number of steps, and their size as a share of the limits' width or of the radius; ``lr=None`` for 0.05.
     restarts
         Number of starts per objective; the best result is returned.
     batch_size
@@ -209,7 +211,7 @@ def maximise(
     )
     l2 = check_number("l2", l2) or 0.0
     radius = check_number("radius", radius, positive=True)
-    lr = check_number("lr", lr, positive=True) or 0.0
+    lr = check_number("lr", lr, positive=True) or _DEFAULT_LR
     shape = check_shape(shape)
     unit_set = check_unit_set(unit_set)
     image_options.check(shape)

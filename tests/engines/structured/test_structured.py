@@ -10,6 +10,7 @@ from torch import nn
 
 import geh_explain as geh
 from geh_explain.engines import Structured
+from geh_explain.engines.structured.rules.table import _RULES
 from geh_explain.posterior import Ensemble, MCDropout, PointEstimate, WeightSamples
 
 pytestmark = pytest.mark.usefixtures("seeded")
@@ -43,6 +44,24 @@ def test_draws_are_the_same(posterior):
     )
     agree(result, expected, 1e-10)
     assert np.ptp(result.absolute, axis=0).min() > 0
+
+
+def test_every_rule_has_the_name_of_a_torch_function():
+    namespaces = (torch, F, torch.Tensor)
+    functions = [getattr(namespace, name, None) for namespace in namespaces for name in dir(namespace)]
+    names = {getattr(function, "__name__", "").strip("_") for function in functions}
+    assert not set(_RULES) - names
+
+
+@pytest.mark.parametrize("function", [nn.LogSigmoid(), F.logsigmoid], ids=["module", "function"])
+def test_log_sigmoid_has_a_rule(function):
+    first, second = nn.Linear(4, 6).double(), nn.Linear(6, 1).double()
+    x = torch.randn(20, 4, dtype=torch.double)
+    result, expected = (
+        explain_point(lambda x: second(function(first(x))), x, engine=engine) for engine in ("structured", "exact")
+    )
+    assert result.settings["engine"] == "structured"
+    agree(result, expected, 1e-10)
 
 
 def test_several_tensors_as_inputs():

@@ -44,6 +44,15 @@ def test_limits_may_differ_by_feature():
     assert torch.equal(maximised.inputs[0], torch.tensor([1.0, 0.0, 3.0, 4.0]))
 
 
+def test_no_step_size_is_the_default_one():
+    default, none, smaller = (
+        ascend(linear(), "0", 0, (4,), limits=(-1, 1), steps=3, **options)
+        for options in ({}, {"lr": None}, {"lr": 0.01})
+    )
+    assert torch.equal(none.inputs, default.inputs)
+    assert none.scores[0] > smaller.scores[0] > 0
+
+
 def test_steps_scale_with_the_bounds():
     assert torch.equal(ascend(linear(), "0", 0, (4,), limits=(0, 1000)).inputs[0], 500 * (W[0].sign() + 1))
     on_sphere = ascend(linear(), "0", 0, 4, radius=100.0).inputs[0]

@@ -1,6 +1,7 @@
 """The table of rules: which rule handles which torch function.
 
-To support another function, add its name in torch, without underscores around it, to ``_RULES``. In-place forms
+To support another function, add its ``__name__`` in torch, without underscores around it, to ``_RULES``: that of
+``F.logsigmoid`` is ``log_sigmoid``. In-place forms
 (``add_``) and operators (``__add__``) share the entry of the plain name.
 """
 
@@ -94,15 +95,15 @@ _RULES: dict[str, Rule] = {
     "batch_norm": batch_norm,
     **_named(dropout, "dropout dropout1d dropout2d dropout3d feature_dropout"),
     **_named(reshape, "view reshape flatten squeeze unsqueeze unflatten view_as reshape_as contiguous clone"),
-    **_named(reshape, "to float double type_as type pos positive"),
+    **_named(reshape, "to float double type_as type positive"),
     **_named(rearrange, "getitem permute transpose swapaxes movedim narrow select index_select chunk split"),
     **_named(rearrange, "tensor_split unbind flip roll pad mean sum"),
     **_named(concatenate, "cat concat concatenate stack"),
     **_named(add, "add radd iadd sub subtract rsub isub"),
     **_named(multiply, "mul multiply rmul imul"),
-    **_named(divide, "div divide true_divide truediv rtruediv itruediv rdiv idiv"),
+    **_named(divide, "div divide true_divide truediv rdiv idiv"),
     **_named(negative, "neg negative"),
-    **_named(elementwise, "tanh sigmoid softplus gelu silu mish logsigmoid softsign tanhshrink"),
+    **_named(elementwise, "tanh sigmoid softplus gelu silu mish log_sigmoid softsign tanhshrink"),
     **_named(elementwise, "exp exp2 expm1 log log1p log2 log10 sin cos tan atan asinh sinh cosh erf"),
     **_named(elementwise, "sqrt rsqrt square pow reciprocal abs absolute clamp clip clamp_min clamp_max"),
     **_named(elementwise, "relu relu6 hardtanh leaky_relu prelu rrelu elu celu selu threshold"),
