@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
-import torch
+from geh_explain.run.threads import one_thread
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -112,17 +111,3 @@ def _is_process_death(error: Exception) -> bool:
     """Return whether an error means that a worker process died."""
     # Dask's class is compared by name, as Dask need not be installed.
     return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch with one thread, as workers do, and restore the number of threads at the end.
-
-    Sums over several threads differ in their last digits, and networks trained from them in the first.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
