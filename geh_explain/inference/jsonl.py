@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from geh_explain.errors import GEHRuntimeError, GEHValueError, warn
 from geh_explain.inference.workers import Failure, run_parallel
-from geh_explain.storage.whole import explain_os_error
+from geh_explain.storage.whole import explain_os_error, make_folder
 
 #: A dict of plain values, as JSON holds them.
 Record = dict[str, Any]
@@ -43,10 +43,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise explain_os_error(path.parent, error) from error
+        make_folder(path.parent)
 
     def __iter__(self) -> Iterator[Record]:
         damaged = 0

@@ -20,7 +20,7 @@ from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError, warn
 from geh_explain.run.stored_draws import DrawSizes, StoredDraws, read_draws, write_draws
 from geh_explain.storage.lock import FileLock
-from geh_explain.storage.whole import explain_os_error, write_whole
+from geh_explain.storage.whole import make_folder, write_whole
 
 #: Name of the file that identifies the run, and of the one that is locked.
 _IDENTITY_FILE = "run.json"
@@ -51,10 +51,7 @@ class Checkpoint:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise GEHValueError(f"checkpoint={str(folder)!r} is a file; give a folder.")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise explain_os_error(self.folder, error) from error
+        make_folder(self.folder)
         self._identity: dict[str, Any] = {}
         #: Names of optional arrays of the draws, once one is known.
         self._optional: set[str] | None = None

@@ -26,11 +26,15 @@ _LARGE = 2**24
 _ADVICE = {
     errno.ENOSPC: "free some space, or give a path on another disk",
     errno.EDQUOT: "free some space, or give a path on another disk",
+    errno.EFBIG: "raise the limit of file sizes, or give a path on another disk",
     errno.EACCES: "give a path that you may write to",
     errno.EPERM: "give a path that you may write to",
     errno.EROFS: "give a path that you may write to",
     errno.ENAMETOOLONG: "give a shorter name",
     errno.ENOENT: "make its folder first",
+    errno.EEXIST: "give a path that is no file",
+    errno.ENOTDIR: "give a path inside of a folder",
+    errno.ELOOP: "give a path that is no link",
 }
 
 
@@ -94,6 +98,12 @@ def save_figure(figure: Any, path: str | os.PathLike[str], **options: Any) -> Pa
     with write_whole(path) as file:
         figure.savefig(file, **{"format": path.suffix.removeprefix(".") or None, **options})
     return path
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those around it; raises GEHRuntimeError if that is not possible."""
+    with _explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def _check_place(path: Path) -> Path:
