@@ -12,8 +12,9 @@ from tqdm.auto import tqdm
 
 from geh_explain._hashing import digest
 from geh_explain.errors import GEHValueError, warn
+from geh_explain.inference.dask_tasks import Failure
 from geh_explain.inference.jsonl import Record, Store
-from geh_explain.inference.workers import Failure, run_parallel
+from geh_explain.inference.workers import run_parallel
 from geh_explain.storage.lock import FileLock
 
 

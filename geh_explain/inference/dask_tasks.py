@@ -77,17 +77,18 @@ def _outcome(client: Any, future: Any, number: int) -> tuple[int, Any]:
         except Exception as error:  # the result was on its way when the scheduler died
             raise _unreachable(client, f"{type(error).__name__}: {error}") from error
     if future.status == "error":
-        error = future.exception()
-        if type(error).__name__ == "KilledWorker":
+        reason: Exception = future.exception()
+        if type(reason).__name__ == "KilledWorker":
             return number, Failure("its process died, several times: killed, out of memory, or crashed")
-        raise error
+        raise reason
     raise _unreachable(client, f"its tasks are {future.status}")
 
 
 def _wait_for_any(futures: set[Any]) -> None:
     """Wait until one of the futures has ended, or for a moment."""
-    from distributed import wait
+    import distributed
 
+    wait: Any = distributed.wait  # it has no annotations
     # Errors of the cluster show in the state of client and futures.
     with suppress(Exception):
         wait(list(futures), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from geh_explain.errors import GEHRuntimeError, GEHValueError, warn
-from geh_explain.inference.workers import Failure, run_parallel
+from geh_explain.inference.dask_tasks import Failure
+from geh_explain.inference.workers import run_parallel
 from geh_explain.storage.whole import explain_os_error, make_folder
 
 #: A dict of plain values, as JSON holds them.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from geh_explain.errors import GEHTypeError
+from geh_explain.scores.pair_names import number_repeats
 
 #: Smallest font size that is drawn; labels that need a smaller one are thinned out.
 MIN_FONT_SIZE = 5.0
@@ -55,8 +56,12 @@ def wrap(name: str, width: int = 22) -> str:
 
 
 def unit_labels(names: Sequence[str]) -> list[str]:
-    """Return unit names as they are drawn: wrapped if there are few units, shortened if there are many."""
-    return [wrap(name) if len(names) <= _MAX_WRAPPED else shorten(" ".join(name.split())) for name in names]
+    """Return unit names as they are drawn: wrapped if there are few units, shortened if there are many.
+
+    No two labels are the same.
+    """
+    labels = (wrap(name) if len(names) <= _MAX_WRAPPED else shorten(" ".join(name.split())) for name in names)
+    return number_repeats(list(labels))
 
 
 def set_tick_labels(axis: Any, positions: Any, labels: list[str], across: int = 0, **options: Any) -> None:

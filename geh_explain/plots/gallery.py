@@ -22,6 +22,7 @@ from geh_explain.plots.exemplars import (
     set_title,
 )
 from geh_explain.plots.regions import draw_regions
+from geh_explain.scores.pair_names import join_names, number_repeats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,8 +117,8 @@ def draw_gallery(gallery: GalleryData, labels: Any = None) -> Any:
 def _headline(pair: PairData, measure: str) -> str:
     """Return the names of the units, the score and, if there is one, its interval."""
     interval = "" if np.isnan(pair.low) else f" ({pair.low:.3g} to {pair.high:.3g})"
-    first, second = (shorten(name, 30) for name in pair.units)
-    return f"{first} × {second}:  {measure.upper()} {pair.mean:.3g}{interval}"
+    label = join_names(*number_repeats([shorten(name, 30) for name in pair.units]))
+    return f"{label}:  {measure.upper()} {pair.mean:.3g}{interval}"
 
 
 def _draw_pair(axes: dict[str, Any], pair: PairData, labels: Any, limits: ColourLimits) -> None:

@@ -17,11 +17,9 @@ _HEATMAP_SIDE = 480
 _MAX_CELL = 34
 _ROW_HEIGHT = 20
 #: Axis with names.
-_NAME_AXIS: Spec = {"title": None, "labelLimit": 280, "ticks": False, "domain": False}
+_NAME_AXIS: Spec = {"title": None, "labelLimit": 320, "ticks": False, "domain": False}
 #: Axis with few numbers, which do not overlap.
 _NUMBER_AXIS: Spec = {"tickCount": 4, "labelOverlap": "greedy", "format": ".4~g"}
-#: Vega expression for the label of a pair with both names truncated.
-_SHORT_LABEL = "join([truncate(split(datum.label, ' × ')[0], 20), truncate(split(datum.label, ' × ')[1], 20)], ' × ')"
 #: Parameters that the script of the page sets: the index of the chosen pair, and the largest score.
 _PARAMS = [{"name": "chosen", "value": -1}, {"name": "largest", "value": 1}]
 #: Marks that choose a pair when clicked; the table is what screen readers read.
@@ -103,7 +101,7 @@ def _forest(has_intervals: bool, has_evidence: bool, tooltip: list[Spec]) -> Spe
     diamonds are the supported scores.
     """
     row = {
-        "y": {"field": "label", "type": "nominal", "sort": None, "axis": {**_NAME_AXIS, "labelExpr": _SHORT_LABEL}},
+        "y": {"field": "short", "type": "nominal", "sort": None, "axis": _NAME_AXIS},
         "color": {"condition": [_CHOSEN, {"test": "datum.unsure", "value": palette.UNSURE}], "value": palette.SURE},
         "tooltip": tooltip,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from geh_explain.scores.decisions import Decisions, percent
+from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.protocol import PairResult
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _describe_pair(result: PairResult, row: pd.Series, decisions: Decisions) -> 
     elif decisions.has_intervals:
         words.append(f"{percent(decisions.level)} interval {row['low']:.3g} to {row['high']:.3g}")
     words.append(_describe_signs(result, row["unit_i"], row["unit_j"]))
-    return f"{row['unit_i']} × {row['unit_j']} ({', '.join(words)})"
+    return f"{join_names(row['unit_i'], row['unit_j'])} ({', '.join(words)})"
 
 
 def format_p_value(p_value: float) -> str:
