@@ -86,7 +86,7 @@
   function nodes() {
     const { unit, x, y, size } = data.nodes;
     return unit.map((number, n) => ({
-      name: data.names[number], x: x[n], y: y[n], size: size[n], text_x: 1.1 * x[n], text_y: 1.1 * y[n],
+      name: data.names[number], short: data.short_names[number], x: x[n], y: y[n], size: size[n], text_x: 1.1 * x[n], text_y: 1.1 * y[n],
       side: Math.abs(x[n]) < 0.2 ? "center" : x[n] > 0 ? "left" : "right",
     }));
   }

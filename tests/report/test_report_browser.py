@@ -256,6 +256,10 @@ def test_pairs_whose_names_hold_the_separator_have_rows_of_their_own(opened, tmp
     points = marks(page, POINTS)
     assert len({point["label"] for point in points}) == len({point["short"] for point in points}) == 15
     assert len({point["box"][1] for point in points}) == 15
+    for texts in ("#heatmap .role-axis-label text", "#network .mark-text.role-mark text"):
+        shown = page.locator(texts).all_text_contents()
+        assert len(set(shown)) == 6
+        assert {"a", "a × b"} < set(shown)
 
 
 def test_a_page_of_tested_pairs_shows_supported_scores_beside_geh(opened, tmp_path, result):
