@@ -13,7 +13,7 @@ ROOT = PACKAGE.parent
 
 #: Folders and top-level modules in the order in which data passes them. Each imports only from those before it.
 ORDER = [
-    *("errors", "_version", "_types", "_validation", "_memory", "_hashing"),
+    *("errors", "_version", "_types", "_validation", "_memory", "_hashing", "storage"),
     *("data", "units", "model", "posterior", "engines"),
     *("statistics", "scores", "plots", "groups", "run", "evidence", "analyses", "interpret", "report", "results"),
     *("explainer", "captum", "bnn", "baselines", "inference", "vision", "datasets", "demo", "cli"),

@@ -6,11 +6,14 @@ are computed at once where posterior and engine allow it. Under torchrun a round
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 
 import torch
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from geh_explain._memory import reuse_heap, trim_heap
@@ -22,6 +25,8 @@ from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, seed_
 from geh_explain.run.accumulate import DrawAccumulator
 from geh_explain.run.interrupt import defer_interrupt
 from geh_explain.run.plan import RunPlan
+from geh_explain.run.stored_draws import DrawSizes
+from geh_explain.run.threads import one_thread
 
 #: Freed memory is returned to the system after this many seconds.
 _TRIM_SECONDS = 1.0
@@ -95,6 +100,8 @@ class _DrawLoop:
         self._trimmed = monotonic()
         #: Output (1,) of the first row in the current draw.
         self._first_output = torch.zeros(1)
+        #: Outputs (1, n) of the first rows in each draw that is not stored yet, by its number; for the checkpoint.
+        self._outputs: dict[int, Tensor] = {}
 
     def run(self) -> None:
         """Compute the draws one by one; after the first one several at a time, where that is possible."""
@@ -107,7 +114,9 @@ class _DrawLoop:
             # Draws that are known, or another rank's, are entered too: a posterior may draw one after the other.
             for number in draws:
                 self._begin_draw(number)
-                if number < self.accumulator.n_draws or (current is None and self._take_stored(number)):
+                if number < self.accumulator.n_draws or (
+                    current is None and self._take_stored(number, self._of_draw, 1)
+                ):
                     self._advance()
                 else:
                     if current is None:
@@ -137,6 +146,8 @@ class _DrawLoop:
         """Prepare the engine for a draw; at the first one check the rows and the network of the draw."""
         plan = self.plan
         plan.engine.begin_draw(seed_of_draw(plan.options.seed, number))
+        if self._stores and number >= self.accumulator.n_draws:
+            self._outputs[number] = self._first_outputs(1)
         if number == 0:
             check_row_independence(plan.cut, plan.points.first, self._first_output)
             if plan.member_view is None and not isinstance(plan.posterior, PointEstimate):
@@ -157,8 +168,9 @@ class _DrawLoop:
         """Give all ranks the draws of a round."""
         ranks = self.plan.ranks
         members = ranks.size // current.teams
-        for team in range(current.entered):
-            self._take(current.start + team, ranks.collect(current.sums, team * members, members))
+        for number in range(current.start, current.start + current.entered):
+            source = (number - current.start) * members
+            self._take(number, ranks.collect(current.sums, source, members), self._of_draw)
         self._advance()
 
     def _advance(self) -> None:
@@ -182,7 +194,7 @@ class _DrawLoop:
         plan, ranks, accumulator = self.plan, self.plan.ranks, self.accumulator
         assert isinstance(plan.posterior, BatchedPosterior)
         while (done := accumulator.n_draws) < accumulator.expected:
-            if self._take_stored(done):
+            if self._take_stored(done, self._of_block, None):
                 self._advance()
                 continue
             stop = accumulator.next_stop()
@@ -198,7 +210,7 @@ class _DrawLoop:
                     current.sums = self._sums(part, numbers.start, len(numbers))
             members = ranks.size // current.teams
             for index, start in enumerate(starts):
-                self._take(start, ranks.collect(current.sums, index * members, members))
+                self._take(start, ranks.collect(current.sums, index * members, members), self._of_block)
             self._advance()
 
     def _sums(self, part: slice, start: int, draws: int = 1) -> GroupSums:
@@ -218,24 +230,65 @@ class _DrawLoop:
             self._trimmed = monotonic()
         return sums
 
-    def _take(self, start: int, sums: GroupSums) -> None:
+    @property
+    def _stores(self) -> bool:
+        """Whether this process writes a checkpoint."""
+        return self.plan.checkpoint is not None and self.plan.ranks.first
+
+    @torch.no_grad()
+    def _first_outputs(self, draws: int) -> Tensor:
+        """Return the outputs (draws, n) of the first n rows in the draws that are entered, in double precision.
+
+        They identify the network that computes the draws, see ``stored_draws``. One thread makes them independent of
+        the number of threads.
+        """
+        rows = self.plan.points.first
+        with one_thread():
+            outputs = self.plan.cut.outputs(rows.repeat(draws) if draws > 1 else rows)
+        return outputs.double().cpu().reshape(draws, len(rows))
+
+    def _of_draw(self, start: int, draws: int) -> Tensor:
+        """Return the outputs (1, n) of the first rows in draw number ``start``, which was entered."""
+        assert draws == 1
+        return self._outputs[start]
+
+    def _of_block(self, start: int, draws: int) -> Tensor:
+        """Return the outputs (draws, n) of the first rows in the draws from number ``start`` on, evaluated at once."""
+        plan = self.plan
+        assert isinstance(plan.posterior, BatchedPosterior)
+        with plan.posterior.batched(plan.cut.model, range(start, start + draws), plan.options.seed):
+            self._first_forward()
+            return self._first_outputs(draws)
+
+    def _take(self, start: int, sums: GroupSums, outputs_of: Callable[[int, int], Tensor]) -> None:
         """Store and take the sums of the draws from number ``start`` on, all of them or none."""
+        outputs = outputs_of(start, len(sums.signed)) if self._stores else None
         with defer_interrupt():
-            if self.plan.checkpoint is not None and self.plan.ranks.first:
-                self.plan.checkpoint.store(start, sums)
+            if self.plan.checkpoint is not None and outputs is not None:
+                self.plan.checkpoint.store(start, sums, outputs)
+            self._outputs.pop(start, None)
             self.accumulator.take(sums)
 
-    def _take_stored(self, start: int) -> bool:
-        """Take the sums of the draws from number ``start`` on from the checkpoint, if they are there."""
-        plan = self.plan
+    def _take_stored(self, start: int, outputs_of: Callable[[int, int], Tensor], max_block: int | None) -> bool:
+        """Take the sums of the draws from number ``start`` on from the checkpoint, if they are there.
+
+        ``outputs_of`` returns the outputs of the first rows in so many draws from a number on, at most ``max_block``.
+        """
+        plan, found = self.plan, []
         if plan.checkpoint is None:
             return False
-        sums = None
-        if plan.ranks.first:
-            sums = plan.checkpoint.load(start, plan.cut.n_units, self.accumulator.expected - start)
+        load = partial(plan.checkpoint.load, start, self._sizes(start), partial(outputs_of, start), max_block)
+        plan.ranks.on_rank0(lambda: found.append(load()))
+        sums = found[0] if found else None
         if not plan.ranks.broadcast(sums is not None):
             return False
-        sums = plan.ranks.collect(sums, 0, 1)
+        sums = plan.ranks.collect(sums, 0, 1).first(self.accumulator.expected - start)
         with defer_interrupt():
+            self._outputs.pop(start, None)
             self.accumulator.take(sums)
         return True
+
+    def _sizes(self, start: int) -> DrawSizes:
+        """Return the sizes of the sums of draws from number ``start`` on."""
+        squared = max(0, self.plan.point_draws - start)
+        return DrawSizes(len(self.plan.points), len(self.accumulator.grouping.names), self.plan.cut.n_units, squared)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,6 +32,7 @@ from geh_explain.run.distributed import RankGroup, find_rank_group
 from geh_explain.run.options import RunOptions
 from geh_explain.run.profile import FirstPass, SecondPass
 from geh_explain.run.setup import ModelSetup
+from geh_explain.storage.lock import FileLock
 
 #: How many draws decide on the number of groups: the mean score needs far fewer than its spread.
 PILOT_DRAWS = 20
@@ -95,22 +97,12 @@ class RunPlan:
 
 
 @dataclass(frozen=True)
-class _Resources:
-    """What a run may use, and with whom it shares the work."""
+class Resources:
+    """What a run may use, and with whom it shares the work; :func:`run_resources` makes it."""
 
     budget: int
     ranks: RankGroup
     checkpoint: Checkpoint | None
-
-    @classmethod
-    def of(cls, options: RunOptions) -> _Resources:
-        """Find the ranks, open the checkpoint, and take its budget: how rows are chunked depends on the budget."""
-        ranks = find_rank_group(options.distributed)
-        checkpoint = None if options.checkpoint is None else Checkpoint(options.checkpoint)
-        budget = budget_bytes(options.memory)
-        if checkpoint is not None and options.memory is None:
-            budget = checkpoint.budget(budget)
-        return cls(budget, ranks, checkpoint)
 
     def limits(self, options: RunOptions, n_points: int) -> Limits:
         """Return the limits of the engine; without a checkpoint or ``memory=`` it asks for the free memory itself."""
@@ -119,14 +111,35 @@ class _Resources:
         return Limits(n_points, options.batch_size, memory, options.eah_points)
 
 
-def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
+@contextmanager
+def run_resources(options: RunOptions) -> Iterator[Resources]:
+    """Find the ranks, lock the checkpoint until the end of the context, and take its budget.
+
+    How rows are chunked depends on the budget. Only rank 0 locks, as it alone writes.
+    """
+    ranks = find_rank_group(options.distributed)
+    checkpoint = None if options.checkpoint is None else Checkpoint(options.checkpoint)
+    budget = budget_bytes(options.memory)
+    with ExitStack() as stack:
+        if checkpoint is not None:
+            ranks.on_rank0(partial(_enter, stack, checkpoint.lock()))
+            stored = checkpoint.budget(budget)
+            budget = stored if options.memory is None else budget
+        yield Resources(budget, ranks, checkpoint)
+
+
+def _enter(stack: ExitStack, lock: FileLock) -> None:
+    """Lock a folder until the stack is closed."""
+    stack.enter_context(lock)
+
+
+def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Resources) -> RunPlan:
     """Read the data, cut the model, and decide on groups, smoothing and engine.
 
     At most two passes over the data are made. The first measures positions, moments of the units and inputs of kinked
     functions; the second assigns points to groups, shows the units' values to the engine and measures what smoothing
     changes.
     """
-    resources = _Resources.of(options)
     budget = resources.budget
     points, cut = setup.read(
         inputs, options.target, options.additional_forward_args, None if options.memory is None else budget
