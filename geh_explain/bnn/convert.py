@@ -101,18 +101,14 @@ def _fed_layers(model: nn.Module, example: Any) -> dict[_DropoutNd, LinearMap | 
             if drop is not None:
                 fed_layers[drop] = module
 
-    handles = []
-    for module in model.modules():
-        if isinstance(module, _DropoutNd):
-            handles.append(module.register_forward_hook(mark_output))
-        elif isinstance(module, (nn.Linear, _ConvNd)):
-            handles.append(module.register_forward_pre_hook(match_input))
-    device, dtype = device_and_dtype(model)
-    rows = Reader(floating_only=False, device=device, dtype=dtype).read(example).first
-    try:
-        with preserved(model), torch.no_grad():
-            model(*rows.inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
+    # The model is a copy of the user's, and preserved() removes the hooks in any case.
+    with preserved(model), torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, _DropoutNd):
+                module.register_forward_hook(mark_output)
+            elif isinstance(module, (nn.Linear, _ConvNd)):
+                module.register_forward_pre_hook(match_input)
+        device, dtype = device_and_dtype(model)
+        rows = Reader(floating_only=False, device=device, dtype=dtype).read(example).first
+        model(*rows.inputs)
     return fed_layers

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
 import torch
+
+from geh_explain._process import safe_contextmanager
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -114,7 +115,7 @@ def _is_process_death(error: Exception) -> bool:
     return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"
 
 
-@contextmanager
+@safe_contextmanager
 def one_thread() -> Iterator[None]:
     """Run torch with one thread, as workers do, and restore the number of threads at the end.
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from geh_explain._process import safe_contextmanager
+from geh_explain.model.view import forward_pre_hook
 from geh_explain.posterior.protocols import seed_of_draw
 
 
@@ -45,7 +47,7 @@ class Stochastic:
         return "Stochastic()"
 
 
-@contextmanager
+@safe_contextmanager
 def _reseed_each_forward(model: nn.Module, seed: int) -> Iterator[None]:
     """Seed the global generators before every forward pass of ``model``.
 
@@ -57,8 +59,5 @@ def _reseed_each_forward(model: nn.Module, seed: int) -> Iterator[None]:
         np.random.seed(seed % 2**32)  # numpy takes 32 bits
         random.seed(seed)
 
-    handle = model.register_forward_pre_hook(reseed)
-    try:
+    with forward_pre_hook(model, reseed):
         yield
-    finally:
-        handle.remove()

@@ -14,13 +14,13 @@ import torch
 from tqdm.auto import tqdm
 
 from geh_explain._memory import reuse_heap, trim_heap
+from geh_explain._process import SafeContext, defer_interrupt
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
 from geh_explain.model.row_independence import check_row_independence
 from geh_explain.posterior import PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, seed_of_draw
 from geh_explain.run.accumulate import DrawAccumulator
-from geh_explain.run.interrupt import defer_interrupt
 from geh_explain.run.plan import RunPlan
 
 #: Freed memory is returned to the system after this many seconds.
@@ -192,7 +192,7 @@ class _DrawLoop:
             team, part = ranks.share(current.teams, len(plan.points))
             if team < len(starts):
                 numbers = range(starts[team], min(stop, starts[team] + block))
-                with plan.posterior.batched(plan.cut.model, numbers, plan.options.seed):
+                with SafeContext(plan.posterior.batched(plan.cut.model, numbers, plan.options.seed)):
                     plan.engine.begin_draw(seed_of_draw(plan.options.seed, numbers.start))
                     self._first_forward()
                     current.sums = self._sums(part, numbers.start, len(numbers))
