@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, _GeneratorContextManager, context
 from dataclasses import dataclass
 from functools import wraps
 from threading import current_thread, get_ident, main_thread
+from threading import enumerate as enumerate_threads
 from types import FrameType
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -199,18 +200,93 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_other_threads)
 
 
+def is_only_thread() -> bool:
+    """Return whether no other thread of Python runs, apart from the one that redraws progress bars."""
+    return all(thread is current_thread() or type(thread).__name__ == "TMonitor" for thread in enumerate_threads())
+
+
+class GeneratorStates:
+    """The states of the global random generators of torch, NumPy and Python at one moment."""
+
+    def __init__(self) -> None:
+        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
+        self._torch = torch.get_rng_state()
+        self._numpy = np.random.get_state(legacy=False)
+        self._python = random.getstate()
+
+    def restore(self) -> None:
+        """Restore all generators."""
+        self.restore_torch()
+        self.restore_others()
+
+    def restore_torch(self) -> None:
+        """Restore the generators of torch, on all devices."""
+        torch.set_rng_state(self._torch)
+        if self._cuda is not None:
+            torch.cuda.set_rng_state_all(self._cuda)
+
+    def restore_others(self) -> None:
+        """Restore the generators of NumPy and Python."""
+        np.random.set_state(self._numpy)
+        random.setstate(self._python)
+
+    def others_differ(self, states: GeneratorStates) -> bool:
+        """Return whether NumPy or Python have drawn numbers between the two moments."""
+        mine, others = self._numpy["state"], states._numpy["state"]
+        return (
+            mine["pos"] != others["pos"]
+            or not np.array_equal(mine["key"], others["key"])
+            or self._python != states._python
+        )
+
+
 @safe_contextmanager
 def global_generators() -> Iterator[None]:
     """Restore the global random generators of torch, NumPy and Python on exit."""
-    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
-    torch_state = torch.get_rng_state()
-    numpy_state = np.random.get_state()
-    python_state = random.getstate()
+    states = GeneratorStates()
     try:
         yield
     finally:
-        torch.set_rng_state(torch_state)
-        if cuda_states is not None:
-            torch.cuda.set_rng_state_all(cuda_states)
-        np.random.set_state(numpy_state)
-        random.setstate(python_state)
+        states.restore()
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the global random generators of torch, NumPy and Python."""
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)  # numpy takes 32 bits
+    random.seed(seed)
+
+
+class OwnGenerators:
+    """A second set of states of the global generators, for code that can draw from the global ones only.
+
+    The states are in place inside of :meth:`active` and continue from one such context to the next. Outside of it the
+    global generators are as if nothing had been drawn.
+
+    >>> own = OwnGenerators(seed=0)
+    >>> def draw():
+    ...     with own.active():
+    ...         return random.randint(0, 9)
+    >>> before = random.getstate()
+    >>> [draw() for _ in range(3)]
+    [6, 6, 0]
+    >>> random.getstate() == before
+    True
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._states: GeneratorStates | None = None
+
+    @safe_contextmanager
+    def active(self) -> Iterator[None]:
+        """Put the states into place within the context."""
+        with global_generators():
+            if self._states is None:
+                seed_generators(self._seed)
+            else:
+                self._states.restore()
+            try:
+                yield
+            finally:
+                self._states = GeneratorStates()

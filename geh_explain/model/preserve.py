@@ -6,6 +6,7 @@ torch and the global random generators. Each of these has its own context below;
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from threading import RLock
@@ -15,15 +16,38 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from geh_explain._process import global_generators, raise_waiting_interrupt, safe_contextmanager
+from geh_explain._process import (
+    GeneratorStates,
+    SafeContext,
+    is_only_thread,
+    raise_waiting_interrupt,
+    safe_contextmanager,
+)
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
 from geh_explain.model.snapshot import Snapshot
 
 _HALF_DTYPES = (torch.float16, torch.bfloat16)
 #: Modes, generators and backends belong to the whole process, so one thread at a time may change them.
 _LOCK = RLock()
+
+
+def _forget_other_threads() -> None:
+    """Replace the lock in a forked process if another thread held it: that thread does not exist there."""
+    global _LOCK
+    if _LOCK.acquire(blocking=False):
+        _LOCK.release()
+    else:
+        _LOCK = RLock()
+
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
+
 #: How often a thread that waits for the lock looks for Ctrl-C.
 _POLL_SECONDS = 0.1
+#: Number of forward passes that are watched if none of them is complete.
+_WATCHED_PASSES = 4
 
 
 class CallableModel(nn.Module):
@@ -99,8 +123,8 @@ def preserved(model: nn.Module) -> Iterator[None]:
 
     Inside the context gradients are enabled and autocast is off, whatever the caller's mode. Half-precision parameters
     and buffers are single precision, as second derivatives lose too many digits otherwise. On exit everything that the
-    model holds (:class:`~geh_explain.model.snapshot.Snapshot`), modes, backends and the global random generators are
-    the same as before, also after an exception or Ctrl-C. Other threads wait at the entry.
+    model holds (:class:`~geh_explain.model.snapshot.Snapshot`), modes, backends and, if the model draws from them, the
+    global random generators are the same as before, also after an exception or Ctrl-C. Other threads wait at the entry.
 
     >>> net = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train()
     >>> with preserved(net):
@@ -114,7 +138,6 @@ def preserved(model: nn.Module) -> Iterator[None]:
         _restored(model),
         _eval_mode(model),
         _twice_differentiable_kernels(model),
-        global_generators(),
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast("cpu", enabled=False),
@@ -127,42 +150,65 @@ def preserved(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def _alone() -> Iterator[None]:
     """Wait until no other thread is inside of the context; Ctrl-C ends the waiting."""
-    while not _LOCK.acquire(timeout=_POLL_SECONDS):
+    lock = _LOCK
+    while not lock.acquire(timeout=_POLL_SECONDS):
         raise_waiting_interrupt()
     try:
         yield
     finally:
-        _LOCK.release()
+        lock.release()
 
 
 @contextmanager
 def _restored(model: nn.Module) -> Iterator[None]:
-    """Restore all state that the model holds on exit."""
+    """Restore all state that the model holds on exit, and the global generators if the model draws from them.
+
+    Otherwise these are not touched: another thread that draws from them would get the same numbers twice.
+    """
     snapshot = Snapshot(model)
+    states = GeneratorStates()
+    watch = _ForwardWatch(model, snapshot)
     try:
         # The method of a scripted module cannot be replaced.
-        if not snapshot.complete and not isinstance(model, torch.jit.ScriptModule):
-            _guard_first_forward(model, snapshot)
+        if not isinstance(model, torch.jit.ScriptModule):
+            vars(model)["forward"] = watch
         yield
     finally:
         snapshot.restore()
+        if watch.draws_from_torch:
+            states.restore_torch()
+        if watch.draws_from_others:
+            states.restore_others()
 
 
-def _guard_first_forward(model: nn.Module, snapshot: Snapshot) -> None:
-    """Copy large tensors before the first complete forward pass writes to them; the snapshot removes the method."""
-    forward = model.forward
-    done = False
+class _ForwardWatch:
+    """The forward method of a model, whose first complete pass is watched for writes and draws of random numbers.
 
-    def guarded_forward(*args: Any, **kwargs: Any) -> Any:
-        nonlocal done
-        if done:
-            return forward(*args, **kwargs)
-        with snapshot.guarded():
-            out = forward(*args, **kwargs)
-        done = True
+    Passes that end early, at a layer, are watched too, a few of them.
+    """
+
+    def __init__(self, model: nn.Module, snapshot: Snapshot) -> None:
+        self._forward = model.forward
+        self._snapshot = snapshot
+        self._remaining = _WATCHED_PASSES
+        self.draws_from_torch = False
+        self.draws_from_others = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._remaining:
+            return self._forward(*args, **kwargs)
+        self._remaining -= 1
+        states = GeneratorStates()
+        watch = self._snapshot.guarded()
+        try:
+            with SafeContext(watch):
+                out = self._forward(*args, **kwargs)
+        finally:
+            self.draws_from_torch |= watch.draws
+            # Torch's operations are watched in this thread only; numbers from NumPy may be another thread's.
+            self.draws_from_others |= is_only_thread() and states.others_differ(GeneratorStates())
+        self._remaining = 0
         return out
-
-    vars(model)["forward"] = guarded_forward
 
 
 @contextmanager

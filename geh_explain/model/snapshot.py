@@ -18,8 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from geh_explain._process import safe_contextmanager
-
 #: Tensors of up to this many bytes are copied at once, larger ones when they are first written to.
 _COPIED_BYTES = 2**20
 #: Containers that are searched and restored. Subclasses may do other things when they are written to.
@@ -125,11 +123,6 @@ class Snapshot:
         values = tensor.detach().clone() if copied and not tensor.is_inference() else None
         self._tensors.append(_SavedTensor(name, tensor, tensor.data, tensor.requires_grad, values))
 
-    @property
-    def complete(self) -> bool:
-        """Whether the values of all tensors were copied."""
-        return all(saved.values is not None or saved.tensor.is_inference() for saved in self._tensors)
-
     def changes(self) -> list[str]:
         """Return the names of what differs from the snapshot, by dotted name in the model."""
         names = [saved.name for saved in self._tensors if saved.moved() or saved.written()]
@@ -160,21 +153,22 @@ class Snapshot:
         for _, generator, state in self._generators:
             _set_state(generator, state)
 
-    @safe_contextmanager
-    def guarded(self) -> Iterator[None]:
-        """Copy tensors before they are written to, inside the context. Torch functions are slower there."""
-        if self.complete:
-            yield
-            return
-        with _CopyBeforeWrite([saved for saved in self._tensors if saved.values is None]):
-            yield
+    def guarded(self) -> CallWatch:
+        """Return a context that copies tensors before they are written to. Torch functions are slower inside."""
+        return CallWatch([saved for saved in self._tensors if saved.values is None])
 
 
-class _CopyBeforeWrite(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Copies the values of tensors before a torch operation writes to their memory, also through ``.data``."""
+class CallWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Watches the torch operations of one thread.
+
+    Copies the values of tensors before an operation writes to their memory, also through ``.data``, and notes whether
+    any operation draws from the global generators.
+    """
 
     def __init__(self, tensors: list[_SavedTensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        #: Whether an operation has drawn from the global generators of torch.
+        self.draws = False
         self._by_memory: dict[int, list[_SavedTensor]] = {}
         for saved in tensors:
             self._by_memory.setdefault(_memory(saved.data), []).append(saved)
@@ -183,6 +177,8 @@ class _CopyBeforeWrite(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded in func.tags and kwargs.get("generator") is None:
+            self.draws = True
         for position, name in _written_arguments(func):
             value = args[position] if position < len(args) else kwargs.get(name)
             for tensor in value if isinstance(value, (list, tuple)) else (value,):

@@ -76,13 +76,3 @@ def forward_hook(module: nn.Module, hook: Callable[..., Any]) -> Iterator[None]:
         yield
     finally:
         handle.remove()
-
-
-@safe_contextmanager
-def forward_pre_hook(module: nn.Module, hook: Callable[..., Any]) -> Iterator[None]:
-    """Call ``hook(module, args)`` before each forward pass of a module within the context."""
-    handle = module.register_forward_pre_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()

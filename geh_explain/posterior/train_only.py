@@ -128,7 +128,7 @@ def _run(model: nn.Module, call: Callable[[], Any], modules: Sequence[nn.Module]
         for module in modules:
             module.training = True
         snapshot = Snapshot(model)
-        with torch.no_grad(), snapshot.guarded(), SafeContext(DropoutMode(record, everywhere=True)):
+        with torch.no_grad(), SafeContext(snapshot.guarded()), SafeContext(DropoutMode(record, everywhere=True)):
             outputs = [tensor.clone() for tensor in tensors_in(call())]
         return _Trial(len(record), outputs, frozenset(snapshot.changes()))
 

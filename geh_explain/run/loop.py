@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from geh_explain._memory import reuse_heap, trim_heap
 from geh_explain._process import SafeContext, defer_interrupt
 from geh_explain.engines.sums import GroupSums
-from geh_explain.errors import GEHValueError
+from geh_explain.errors import GEHRuntimeError, GEHValueError
 from geh_explain.model.row_independence import check_row_independence
 from geh_explain.posterior import PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, seed_of_draw
@@ -95,6 +95,8 @@ class _DrawLoop:
         self._trimmed = monotonic()
         #: Output (1,) of the first row in the current draw.
         self._first_output = torch.zeros(1)
+        #: Writes to the parameters that the model does not write to itself, by name, as torch counts them.
+        self._versions: dict[str, int] = {}
 
     def run(self) -> None:
         """Compute the draws one by one; after the first one several at a time, where that is possible."""
@@ -131,7 +133,10 @@ class _DrawLoop:
     @torch.no_grad()
     def _first_forward(self) -> None:
         """Run the forward pass with one row that posteriors require, see Posterior."""
+        before = self._count_writes()
         self._first_output = self.plan.cut.outputs(self.plan.points.first[:1])
+        # Embeddings with max_norm, for example, write to their weights in each forward pass.
+        self._versions = {name: n for name, n in self._count_writes().items() if before[name] == n}
 
     def _begin_draw(self, number: int) -> None:
         """Prepare the engine for a draw; at the first one check the rows and the network of the draw."""
@@ -213,10 +218,25 @@ class _DrawLoop:
                 plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
                 self.bar.update(len(chunk) * draws)
         plan.engine.end_draw(sums)
+        self._check_unchanged()
         if monotonic() > self._trimmed + _TRIM_SECONDS:
             trim_heap()
             self._trimmed = monotonic()
         return sums
+
+    def _count_writes(self) -> dict[str, int]:
+        """Return how often each parameter was written to in place."""
+        return {name: parameter._version for name, parameter in self.plan.cut.model.named_parameters()}
+
+    def _check_unchanged(self) -> None:
+        """Refuse parameters that changed within a draw: the sums would mix two networks."""
+        now = self._count_writes()
+        changed = next((name for name, n in self._versions.items() if now.get(name, n) != n), None)
+        if changed is not None:
+            raise GEHRuntimeError(
+                f"model: its parameter {changed!r} was written to while it was explained, by another thread or in some "
+                "of its forward passes. Do not train it meanwhile, or explain copy.deepcopy(model)."
+            )
 
     def _take(self, start: int, sums: GroupSums) -> None:
         """Store and take the sums of the draws from number ``start`` on, all of them or none."""
