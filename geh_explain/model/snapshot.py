@@ -22,6 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 _COPIED_BYTES = 2**20
 #: Containers that are searched and restored. Subclasses may do other things when they are written to.
 _CONTAINERS = (dict, OrderedDict, defaultdict, list, set)
+#: Values that are not restored where they are replaced by each other.
+_PLAIN = (int, float, complex, str, bytes, type(None))
 #: Tables of a module whose entries are attributes of the module.
 _TABLES = ("_parameters", "_buffers", "_modules")
 
@@ -60,6 +62,8 @@ class _SavedTensor:
 class Snapshot:
     """The state of a model: attributes of its modules, contents of lists and dicts in them, tensors and generators.
 
+    Plain numbers and strings, such as a counter of calls, are compared, but not restored.
+
     Modules, tensors and generators are found wherever attributes, lists, dicts, sets and tuples lead, so that buffers
     and hooks are covered, as well as a teacher network that is hidden in a list. Buffers and small tensors are copied.
     The values of larger ones are copied before the first write to them that :meth:`guarded` sees.
@@ -73,11 +77,11 @@ class Snapshot:
     --------
     >>> net = nn.Linear(2, 1)
     >>> snapshot = Snapshot(net)
-    >>> net.calls = 1
+    >>> net.kept = [1, 2]
     >>> net.weight.data.zero_()
     tensor([[0., 0.]])
     >>> snapshot.changes()
-    ['calls', 'weight']
+    ['kept', 'weight']
     >>> snapshot.restore()
     >>> snapshot.changes()
     []
@@ -140,13 +144,8 @@ class Snapshot:
         """Give the model the state of the snapshot."""
         replaced = {id(module) for module, kind in self._classes if type(module) is not kind}
         for _, container, before, owner in self._containers:
-            if id(owner) in replaced or _same_items(container, before):
-                continue
-            container.clear()
-            if isinstance(container, list):
-                container.extend(before)
-            else:
-                container.update(before)
+            if id(owner) not in replaced and not _same_items(container, before):
+                _restore_items(container, before)
         with torch.no_grad():
             for saved in self._tensors:
                 saved.restore()
@@ -225,6 +224,23 @@ def _inside(name: str, value: Any, owner: nn.Module) -> Iterator[tuple[str, Any,
 
 def _join(name: str, key: Any) -> str:
     return f"{name}.{key}" if name else str(key)
+
+
+def _restore_items(container: Any, before: Any) -> None:
+    """Give a container the objects that it had before; numbers and strings stay, as counters of calls do."""
+    if isinstance(container, dict):
+        kept = {key: value for key, value in container.items() if isinstance(value, _PLAIN)}
+        restored = {key: value for key, value in before.items() if not isinstance(value, _PLAIN) or key not in kept}
+        # In the order of before; entries that are new come last.
+        entries = {**before, **kept, **restored}
+        container.clear()
+        container.update(entries)
+    elif any(not isinstance(value, _PLAIN) for value in (*before, *container)):
+        container.clear()
+        if isinstance(container, list):
+            container.extend(before)
+        else:
+            container.update(before)
 
 
 def _same_entry(before: dict[Any, Any], now: dict[Any, Any], key: Any) -> bool:

@@ -102,8 +102,13 @@ class Writing(nn.Module):
         """All that the changes below may change, as plain values."""
         tensors = [self.net[0].weight, self.kept, self.passing, self.queue, *self.queues, self.table["a"][0]]
         tensors += [*self.hidden_teacher[0].parameters(), self.torch_rng.get_state()]
-        rest = [self.calls, self.seen, len(self.queues), self.numpy_rng.bit_generator.state, self.python_rng.getstate()]
-        return [tensor.tolist() for tensor in tensors], repr(rest), self.legacy_rng.get_state()[2], list(vars(self))
+        rest = [len(self.queues), self.numpy_rng.bit_generator.state, self.python_rng.getstate()]
+        return (
+            [tensor.tolist() for tensor in tensors],
+            repr(rest),
+            self.legacy_rng.get_state()[2],
+            set(vars(self)) - {"new"},
+        )
 
 
 CHANGES = {
@@ -120,7 +125,7 @@ CHANGES = {
     "a network in a list": lambda self: self.hidden_teacher[0].weight.data.add_(1),
     "a counter": lambda self: setattr(self, "calls", self.calls + 1),
     "a list of what it saw": lambda self: self.seen.append(1),
-    "a new attribute": lambda self: setattr(self, "new", 1),
+    "a new attribute": lambda self: setattr(self, "new", torch.ones(1)),
     "a generator of torch": lambda self: torch.rand(1, generator=self.torch_rng),
     "a generator of numpy": lambda self: self.numpy_rng.random(),
     "an old generator of numpy": lambda self: self.legacy_rng.rand(),
@@ -187,6 +192,24 @@ def test_large_tensors_are_not_copied_unless_they_are_written_to():
     assert snapshot.changes() == ["teacher.weight"]
     snapshot.restore()
     assert snapshot.changes() == []
+
+
+def test_counters_count_on_and_everything_else_is_restored():
+    model = nn.Linear(2, 1)
+    model.calls, model.sizes, model.last, model.kept = 0, [1], None, [model.weight.detach()]
+    entries = list(vars(model))
+    snapshot = Snapshot(model)
+    model.calls, model.last = 3, torch.ones(2)
+    model.sizes.append(2)
+    model.kept.append(torch.ones(1))
+    model.hook_result = torch.ones(1)
+    weight = model._parameters.pop("weight")
+    assert snapshot.changes() == ["calls", "hook_result", "kept", "last", "sizes", "weight"]
+    snapshot.restore()
+    assert (model.calls, model.sizes, model.last, len(model.kept)) == (3, [1, 2], None, 1)
+    assert model.weight is weight
+    assert list(model._parameters) == ["weight", "bias"]
+    assert list(vars(model)) == entries
 
 
 def test_a_lazy_module_that_gets_its_parameters_keeps_them():

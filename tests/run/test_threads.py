@@ -125,7 +125,7 @@ def test_a_model_that_another_thread_trains_is_refused():
         optimiser.zero_grad()
 
     # Torch itself refuses a backward pass whose weights have changed since the forward pass.
-    refused = pytest.raises(RuntimeError, match="written to while it was explained|modified by an inplace operation")
+    refused = pytest.raises(RuntimeError, match=r"written to while it was explained|modified by an inplace operation")
     explainer = geh.GEHExplainer(net, posterior=PointEstimate())
     with repeating(train), refused:
         explainer.explain(rows(4000), groups=2, batch_size=50, progress=False)
