@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -164,10 +164,11 @@ class CallWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     any operation draws from the global generators.
     """
 
-    def __init__(self, tensors: list[_SavedTensor]) -> None:
+    def __init__(self, tensors: Sequence[_SavedTensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         #: Whether an operation has drawn from the global generators of torch.
         self.draws = False
+        self._written: set[int] = set()
         self._by_memory: dict[int, list[_SavedTensor]] = {}
         for saved in tensors:
             self._by_memory.setdefault(_memory(saved.data), []).append(saved)
@@ -185,8 +186,13 @@ class CallWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self._copy(tensor)
         return func(*args, **kwargs)
 
+    def has_written(self, tensor: Tensor) -> bool:
+        """Return whether an operation has written to the memory of a tensor."""
+        return _memory(tensor) in self._written
+
     def _copy(self, tensor: Tensor) -> None:
-        if self._by_memory and tensor.layout == torch.strided:
+        if tensor.layout == torch.strided:
+            self._written.add(_memory(tensor))
             for saved in self._by_memory.pop(_memory(tensor), ()):
                 saved.values = saved.data.clone()
 

@@ -18,6 +18,7 @@ from geh_explain._process import SafeContext, defer_interrupt
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHRuntimeError, GEHValueError
 from geh_explain.model.row_independence import check_row_independence
+from geh_explain.model.snapshot import CallWatch
 from geh_explain.posterior import PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, seed_of_draw
 from geh_explain.run.accumulate import DrawAccumulator
@@ -95,7 +96,9 @@ class _DrawLoop:
         self._trimmed = monotonic()
         #: Output (1,) of the first row in the current draw.
         self._first_output = torch.zeros(1)
-        #: Writes to the parameters that the model does not write to itself, by name, as torch counts them.
+        #: Names of the parameters that the model does not write to itself; an embedding with max_norm does so.
+        self._not_written: set[str] | None = None
+        #: Number of writes to parameters, by name, at the begin of the current draw.
         self._versions: dict[str, int] = {}
 
     def run(self) -> None:
@@ -133,17 +136,26 @@ class _DrawLoop:
     @torch.no_grad()
     def _first_forward(self) -> None:
         """Run the forward pass with one row that posteriors require, see Posterior."""
-        before = self._count_writes()
-        self._first_output = self.plan.cut.outputs(self.plan.points.first[:1])
-        # Embeddings with max_norm, for example, write to their weights in each forward pass.
-        self._versions = {name: n for name, n in self._count_writes().items() if before[name] == n}
+        cut, first = self.plan.cut, self.plan.points.first[:1]
+        if self._not_written is None:
+            with SafeContext(CallWatch()) as watch:
+                self._first_output = cut.outputs(first)
+            named = cut.model.named_parameters()
+            self._not_written = {name for name, parameter in named if not watch.has_written(parameter)}
+        else:
+            self._first_output = cut.outputs(first)
+        self._versions = self._count_writes()
 
     def _begin_draw(self, number: int) -> None:
         """Prepare the engine for a draw; at the first one check the rows and the network of the draw."""
         plan = self.plan
         plan.engine.begin_draw(seed_of_draw(plan.options.seed, number))
         if number == 0:
-            check_row_independence(plan.cut, plan.points.first, self._first_output)
+            try:
+                check_row_independence(plan.cut, plan.points.first, self._first_output)
+            except GEHRuntimeError:
+                self._check_unchanged()  # which is the reason then
+                raise
             if plan.member_view is None and not isinstance(plan.posterior, PointEstimate):
                 plan.engine.adapt(plan.points.first)
 
@@ -231,7 +243,7 @@ class _DrawLoop:
     def _check_unchanged(self) -> None:
         """Refuse parameters that changed within a draw: the sums would mix two networks."""
         now = self._count_writes()
-        changed = next((name for name, n in self._versions.items() if now.get(name, n) != n), None)
+        changed = next((name for name in sorted(self._not_written or ()) if now[name] != self._versions[name]), None)
         if changed is not None:
             raise GEHRuntimeError(
                 f"model: its parameter {changed!r} was written to while it was explained, by another thread or in some "
