@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from geh_explain._process import global_generators
 from geh_explain._types import Floats
 from geh_explain._version import __version__
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, GEHWarning
@@ -23,7 +24,6 @@ from geh_explain.explainer import GEHExplainer
 from geh_explain.inference.jsonl import Record
 from geh_explain.inference.null_targets import NullTarget
 from geh_explain.inference.rows import data_digest
-from geh_explain.model.preserve import global_generators
 from geh_explain.scores.ranking import PairRanking
 
 #: Scores of one network on two machines agree to this relative tolerance.

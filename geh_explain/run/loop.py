@@ -17,13 +17,14 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from geh_explain._memory import reuse_heap, trim_heap
+from geh_explain._process import SafeContext, defer_interrupt
 from geh_explain.engines.sums import GroupSums
-from geh_explain.errors import GEHValueError
+from geh_explain.errors import GEHRuntimeError, GEHValueError
 from geh_explain.model.row_independence import check_row_independence
+from geh_explain.model.snapshot import CallWatch
 from geh_explain.posterior import PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, seed_of_draw
 from geh_explain.run.accumulate import DrawAccumulator
-from geh_explain.run.interrupt import defer_interrupt
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.stored_draws import DrawSizes
 from geh_explain.run.threads import one_thread
@@ -102,6 +103,10 @@ class _DrawLoop:
         self._first_output = torch.zeros(1)
         #: Outputs (1, n) of the first rows in each draw that is not stored yet, by its number; for the checkpoint.
         self._outputs: dict[int, Tensor] = {}
+        #: Names of the parameters that the model does not write to itself; an embedding with max_norm does so.
+        self._not_written: set[str] | None = None
+        #: Number of writes to parameters, by name, at the begin of the current draw.
+        self._versions: dict[str, int] = {}
 
     def run(self) -> None:
         """Compute the draws one by one; after the first one several at a time, where that is possible."""
@@ -140,7 +145,15 @@ class _DrawLoop:
     @torch.no_grad()
     def _first_forward(self) -> None:
         """Run the forward pass with one row that posteriors require, see Posterior."""
-        self._first_output = self.plan.cut.outputs(self.plan.points.first[:1])
+        cut, first = self.plan.cut, self.plan.points.first[:1]
+        if self._not_written is None:
+            with SafeContext(CallWatch()) as watch:
+                self._first_output = cut.outputs(first)
+            named = cut.model.named_parameters()
+            self._not_written = {name for name, parameter in named if not watch.has_written(parameter)}
+        else:
+            self._first_output = cut.outputs(first)
+        self._versions = self._count_writes()
 
     def _begin_draw(self, number: int) -> None:
         """Prepare the engine for a draw; at the first one check the rows and the network of the draw."""
@@ -149,7 +162,11 @@ class _DrawLoop:
         if self._stores and number >= self.accumulator.n_draws:
             self._outputs[number] = self._first_outputs(1)
         if number == 0:
-            check_row_independence(plan.cut, plan.points.first, self._first_output)
+            try:
+                check_row_independence(plan.cut, plan.points.first, self._first_output)
+            except GEHRuntimeError:
+                self._check_unchanged()  # which is the reason then
+                raise
             if plan.member_view is None and not isinstance(plan.posterior, PointEstimate):
                 plan.engine.adapt(plan.points.first)
 
@@ -204,7 +221,7 @@ class _DrawLoop:
             team, part = ranks.share(current.teams, len(plan.points))
             if team < len(starts):
                 numbers = range(starts[team], min(stop, starts[team] + block))
-                with plan.posterior.batched(plan.cut.model, numbers, plan.options.seed):
+                with SafeContext(plan.posterior.batched(plan.cut.model, numbers, plan.options.seed)):
                     plan.engine.begin_draw(seed_of_draw(plan.options.seed, numbers.start))
                     self._first_forward()
                     current.sums = self._sums(part, numbers.start, len(numbers))
@@ -225,6 +242,7 @@ class _DrawLoop:
                 plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
                 self.bar.update(len(chunk) * draws)
         plan.engine.end_draw(sums)
+        self._check_unchanged()
         if monotonic() > self._trimmed + _TRIM_SECONDS:
             trim_heap()
             self._trimmed = monotonic()
@@ -259,6 +277,20 @@ class _DrawLoop:
         with plan.posterior.batched(plan.cut.model, range(start, start + draws), plan.options.seed):
             self._first_forward()
             return self._first_outputs(draws)
+
+    def _count_writes(self) -> dict[str, int]:
+        """Return how often each parameter was written to in place."""
+        return {name: parameter._version for name, parameter in self.plan.cut.model.named_parameters()}
+
+    def _check_unchanged(self) -> None:
+        """Refuse parameters that changed within a draw: the sums would mix two networks."""
+        now = self._count_writes()
+        changed = next((name for name in sorted(self._not_written or ()) if now[name] != self._versions[name]), None)
+        if changed is not None:
+            raise GEHRuntimeError(
+                f"model: its parameter {changed!r} was written to while it was explained, by another thread or in some "
+                "of its forward passes. Do not train it meanwhile, or explain copy.deepcopy(model)."
+            )
 
     def _take(self, start: int, sums: GroupSums, outputs_of: Callable[[int, int], Tensor]) -> None:
         """Store and take the sums of the draws from number ``start`` on, all of them or none."""

@@ -25,8 +25,9 @@ from geh_explain.groups.positions import MAX_SAMPLE_BYTES, MIN_SAMPLE_BYTES, Pos
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments, check_scale
 from geh_explain.model.view import View
-from geh_explain.posterior import MCDropout, Posterior
+from geh_explain.posterior import MCDropout, PointEstimate, Posterior
 from geh_explain.posterior.protocols import fixed
+from geh_explain.posterior.train_only import TrainOnlyDropout
 from geh_explain.run.checkpoint import Checkpoint
 from geh_explain.run.distributed import RankGroup, find_rank_group
 from geh_explain.run.options import RunOptions
@@ -52,8 +53,8 @@ class RunPlan:
         The data, and the model as a function of the units' shifts.
     posterior
         Where draws come from.
-    dropout_left_out
-        Classes of modules whose dropout MC dropout cannot draw.
+    train_only
+        Modules that drop in train mode only, and those among them whose dropout cannot be drawn.
     engine, engine_reason
         What computes local interactions, and why it was chosen.
     view
@@ -80,7 +81,7 @@ class RunPlan:
     points: Points
     cut: Cut
     posterior: Posterior
-    dropout_left_out: tuple[str, ...]
+    train_only: TrainOnlyDropout
     engine: EngineRun
     engine_reason: str
     view: View
@@ -170,7 +171,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         points=points,
         cut=cut,
         posterior=posterior,
-        dropout_left_out=_dropout_left_out(cut, points, posterior),
+        train_only=_train_only(setup, cut, points, posterior),
         engine=engine.run,
         engine_reason=engine.reason,
         view=engine.view,
@@ -274,11 +275,14 @@ def _point_draws(budget: int, n_pairs: int, n_groups: int, merged: bool) -> int:
     return min(POINT_DRAWS, 1 + room // (3 * n_groups)) if merged else POINT_DRAWS
 
 
-def _dropout_left_out(cut: Cut, points: Points, posterior: Posterior) -> tuple[str, ...]:
-    """Return the classes of modules whose dropout MC dropout cannot draw; it runs the model on one row."""
+def _train_only(setup: ModelSetup, cut: Cut, points: Points, posterior: Posterior) -> TrainOnlyDropout:
+    """Return the modules that drop in train mode only, where draws are of dropout; runs the model on one row."""
+    if setup.posterior is None and isinstance(posterior, PointEstimate):
+        # Dropout that cannot be drawn may be the reason why there is only a point estimate.
+        posterior = MCDropout()
     if not isinstance(posterior, MCDropout):
-        return ()
-    return posterior.left_out(cut.model, lambda: cut.outputs(points.first[:1]))
+        return TrainOnlyDropout()
+    return posterior.search_train_only(cut.model, lambda: cut.outputs(points.first[:1]))
 
 
 def _member_view(cut: Cut, points: Points, smooth: str | float | None, batch_size: int | None) -> View:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 
+from geh_explain._process import safe_contextmanager
 
-@contextmanager
+
+@safe_contextmanager
 def one_thread() -> Iterator[None]:
     """Run torch with one thread, and restore the number of threads at the end.
 
