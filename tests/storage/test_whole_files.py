@@ -167,7 +167,7 @@ def test_what_is_no_file_is_refused(tmp_path, result):
     ):
         with pytest.raises(geh.GEHError, match=words), write_whole(path):
             pytest.fail("opened")
-    with pytest.raises(geh.GEHError, match=r"was not written \(File name too long\); give a shorter name"):
+    with pytest.raises(geh.GEHError, match=r"cannot be written \(File name too long\); give another file"):
         result.save(tmp_path / ("x" * 300))
 
 

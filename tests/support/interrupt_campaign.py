@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import threading
 import time
 import warnings
 from collections import Counter
@@ -148,21 +147,31 @@ def seconds(run):
 
 
 def interrupt_at_random(run, delays):
-    """Explain while another thread sends signals after the given delays in seconds, each from the one before."""
+    """Explain while a timer sends signals after the given delays in seconds, each from the one before.
 
-    def send():
-        for delay in delays:
-            time.sleep(delay)
-            os.kill(os.getpid(), signal.SIGINT)
+    No other thread sends them: next to one, the generators of NumPy and Python are left as they are.
+    """
+    remaining = list(delays)
 
-    sender = threading.Thread(target=send)
-    with run.checked():
-        sender.start()
-        try:
-            run.explain()
-        finally:
-            sender.join()
-            time.sleep(0.001)  # for the handler of the last signal
+    def send(*_):
+        remaining.pop(0)
+        if remaining:
+            signal.setitimer(signal.ITIMER_REAL, max(remaining[0], 1e-6))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGALRM, send)
+    try:
+        with run.checked():
+            signal.setitimer(signal.ITIMER_REAL, max(remaining[0], 1e-6))
+            try:
+                run.explain()
+            finally:
+                while remaining:
+                    time.sleep(0.001)
+                time.sleep(0.001)  # for the handler of the last signal
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 #: Files in which signals are raised: the package, and what enters and leaves contexts for it.
