@@ -62,15 +62,21 @@ def run_parallel(
             for number in running:
                 del remaining[number]
     for number in suspects:
+        yield tasks[number], _run_alone(work, tasks[number], max(2, effective_n_jobs(workers)))
+
+
+def _run_alone(work: Callable[[T], R], task: T, workers: int) -> R | Failure:
+    """Return the outcome of a task in whose company a process died; it may not have been running at the time.
+
+    There are at least two workers, as joblib runs a single one inside this process, which must survive.
+    """
+    for _ in range(_ATTEMPTS):
         try:
-            # At least two workers, as joblib runs a single one inside this process, which must survive.
-            outcomes = _run_all(work, {number: tasks[number]}, max(2, effective_n_jobs(workers)))
-            _, outcome = next(iter(outcomes))
+            return next(iter(_run_all(work, {0: task}, workers)))[1]
         except Exception as error:
             if not _is_process_death(error):
                 raise
-            outcome = Failure("its process died, twice: killed, out of memory, or crashed")
-        yield tasks[number], outcome
+    return Failure("its process died, twice: killed, out of memory, or crashed")
 
 
 def _run_all(work: Callable[[T], R], tasks: dict[int, T], workers: int | None) -> Iterator[tuple[int, R | Failure]]:
