@@ -201,8 +201,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def is_only_thread() -> bool:
-    """Return whether no other thread of Python runs, apart from the one that redraws progress bars."""
-    return all(thread is current_thread() or type(thread).__name__ == "TMonitor" for thread in enumerate_threads())
+    """Return whether no other thread of Python runs, apart from daemons: those of notebooks, progress bars, debuggers."""
+    return all(thread is current_thread() or thread.daemon for thread in enumerate_threads())
 
 
 class GeneratorStates:
