@@ -17,7 +17,7 @@ from geh_explain.engines import GroupSums
 from geh_explain.model.preserve import preserved
 from geh_explain.run.loop import run_draws
 from geh_explain.run.options import RunOptions
-from geh_explain.run.plan import RunPlan, make_plan
+from geh_explain.run.plan import RunPlan, make_plan, run_resources
 
 #: Names of whole calls of explain(), with the engine that it chooses and with the exact one.
 EXPLAIN = "explain()"
@@ -84,8 +84,9 @@ def exact_targets(methods: dict[str, Method]) -> list[Target]:
 
 def warmed_up_plan(explainer: geh.GEHExplainer, x: Tensor, target: int | None = None) -> RunPlan:
     """Return the plan of a run over one group, after one draw that warms its engine up."""
-    with preserved(explainer.model):
-        plan = make_plan(explainer._setup, x, RunOptions(target=target, groups=1, draws=1, progress=False))
+    options = RunOptions(target=target, groups=1, draws=1, progress=False)
+    with preserved(explainer.model), run_resources(options) as resources:
+        plan = make_plan(explainer._setup, x, options, resources)
         run_draws(plan)
     return plan
 

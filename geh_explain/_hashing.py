@@ -22,14 +22,18 @@ _LENGTH = 16
 _BY_NAME = (FunctionType, MethodType, type)
 #: Types hashed by repr().
 _BY_REPR = (str, bytes, int, float, bool, complex, type(None), range, torch.dtype, torch.device)
+#: Attributes that every module has: its parameters, buffers, modules, hooks and mode.
+_MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
+#: How deep lists and dicts of data are nested.
+_MAX_DEPTH = 6
 
 
 def digest(*values: Any) -> str:
     """Return 16 hexadecimal digits of the SHA-256 hash of the values' contents.
 
     Tensors and arrays are hashed by dtype, shape and bytes; modules by the names, types and plain settings of their
-    parts and by their state dict; mappings, lists, tuples and objects with a ``__dict__`` by their entries; functions
-    and classes by their qualified name. Of any other value only the type is hashed.
+    parts, their state dict and all buffers; mappings, lists, tuples and objects with a ``__dict__`` by their entries;
+    functions and classes by their qualified name. Of any other value only the type is hashed.
 
     >>> digest({"a": [1, 2.0]}) == digest({"a": [1, 2.0]}) != digest({"a": [1, 2.5]})
     True
@@ -51,6 +55,37 @@ def digest_unless_plain(value: Any) -> Any:
     ('std', 16)
     """
     return value if isinstance(value, (str, int, float, bool, type(None))) else digest(value)
+
+
+def attribute_digests(model: nn.Module) -> dict[str, str]:
+    """Return the hashes of the attributes of all modules that are data, private ones too, by their dotted names.
+
+    Data are tensors, arrays, plain values, and lists, tuples and dicts of them. Of other objects, such as a trainer or
+    a logger, only the type is hashed: what they hold differs between processes.
+
+    >>> net = nn.Linear(2, 1)
+    >>> net._factors = [1.0, torch.ones(2)]
+    >>> sorted(attribute_digests(net))
+    ['._factors', '.in_features', '.out_features']
+    """
+    return {
+        f"{name}.{key}": digest(value if _is_data(value) else type(value))
+        for name, module in model.named_modules()
+        for key, value in vars(module).items()
+        if key not in _MODULE_ATTRIBUTES
+    }
+
+
+def _is_data(value: Any, depth: int = _MAX_DEPTH) -> bool:
+    """Return whether a value is a tensor, an array, plain, or a list, tuple or dict of these, nested ``depth`` deep."""
+    if isinstance(value, (Tensor, *_BY_NAME, *_BY_REPR)):
+        return True
+    if isinstance(value, np.ndarray):
+        return not value.dtype.hasobject
+    entries = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+    if not isinstance(entries, (list, tuple)) or not depth:
+        return False
+    return all(_is_data(entry, depth - 1) for entry in entries)
 
 
 def _feed(state: Any, value: Any, ancestors: frozenset[int] = frozenset()) -> None:
@@ -87,6 +122,7 @@ def _parts(value: Any) -> Iterator[Any]:
             settings.pop("training", None)
             yield name, type(module), settings
         yield dict(value.state_dict(keep_vars=True))
+        yield dict(value.named_buffers())  # the state dict lacks those that are not persistent
     elif isinstance(value, Mapping):
         yield from value.items()
     elif isinstance(value, (list, tuple)):

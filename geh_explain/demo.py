@@ -18,6 +18,7 @@ from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_folder
 from geh_explain.explainer import GEHExplainer
 from geh_explain.results.interactions import Interactions
+from geh_explain.storage.whole import save_figure
 
 __all__ = [
     "Demonstration",
@@ -254,8 +255,7 @@ def run(folder: Path, seed: int = 0, progress: bool = True) -> list[str]:
         for picture in ("heatmap", "intervals"):
             path = folder / f"{name}_{picture}.png"
             axes = getattr(shown.result.plot, picture)()
-            axes.figure.savefig(path, dpi=120)
-            lines.append(f"figure: {path}")
+            lines.append(f"figure: {save_figure(axes.figure, path, dpi=120)}")
         lines.append(f"result: {shown.result.save(folder / f'{name}.npz')}")
         lines.append(f"page: {shown.result.report(folder / f'{name}.html', title=title, **shown.report_parts)}")
     return lines

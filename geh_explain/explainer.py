@@ -43,7 +43,7 @@ from geh_explain.results.interactions import Interactions
 from geh_explain.run.identity import claim_run
 from geh_explain.run.loop import run_draws
 from geh_explain.run.options import AnalysisOptions, RunOptions, Scale
-from geh_explain.run.plan import PILOT_DRAWS, make_plan
+from geh_explain.run.plan import PILOT_DRAWS, make_plan, run_resources
 from geh_explain.run.record import describe, make_record
 from geh_explain.run.setup import ModelSetup
 from geh_explain.run.warnings import collect_warnings
@@ -233,14 +233,14 @@ class GEHExplainer:
             distributed=distributed,
         )
         half = half_precision(self.model)
-        with preserved(self.model):
+        with preserved(self.model), run_resources(options) as resources:
             held_out = None
             if evidence is not None:
                 rows = HeldOutRows.of(evidence, target, additional_forward_args)
                 if len(evidence) == 2 and additional_forward_args is not None:
                     check_shared_arguments(self._setup.read(inputs, target, additional_forward_args)[0])
                 held_out = self._held_out(rows, options)
-            plan = make_plan(self._setup, inputs, options)
+            plan = make_plan(self._setup, inputs, options, resources)
             if held_out is not None:
                 held_out.check_columns(plan.points.columns)
             claim_run(self._setup, plan)
@@ -434,8 +434,8 @@ class GEHExplainer:
             max_groups=max_groups,
             pilot_draws=draws,
         )
-        with preserved(self.model):
-            accumulator = run_draws(make_plan(self._setup, inputs, options)).accumulator
+        with preserved(self.model), run_resources(options) as resources:
+            accumulator = run_draws(make_plan(self._setup, inputs, options, resources)).accumulator
         assert accumulator.choice is not None
         return accumulator.choice
 

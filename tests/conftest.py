@@ -15,7 +15,14 @@ torch.set_num_threads(1)
 
 # Assertions in these modules show their values when they fail, as those in test files do.
 pytest.register_assert_rewrite(
-    *("expected_errors", "forged_file_checks", "forged_files", "interrupted_runs", "kinked_functions"),
+    *(
+        "expected_errors",
+        "forged_file_checks",
+        "forged_files",
+        "interrupt_campaign",
+        "interrupted_runs",
+        "kinked_functions",
+    ),
     *("random_networks", "reference_scores", "state_comparison", "structured_models"),
 )
 

@@ -52,5 +52,6 @@ def lasso(X: Any, y: Any, alpha: float = 5e-4, *, names: Sequence[str] | None = 
     n_features = x.shape[1]
     i, j = np.triu_indices(n_features, 1)
     design = np.hstack([x, x[:, i] * x[:, j]])
-    model = Lasso(alpha=alpha, max_iter=_MAX_ITERATIONS).fit(design, target)
+    # Without random_state scikit-learn draws from the global generator, whose numbers it does not use here.
+    model = Lasso(alpha=alpha, max_iter=_MAX_ITERATIONS, random_state=0).fit(design, target)
     return PairRanking("Lasso", np.abs(model.coef_[n_features:]), columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ _RATE_MARGIN = 0.01
 def to_concrete(model: nn.Module, example: Any, per: str = "node", **options: Any) -> nn.Module:
     """Return a copy of a network in eval mode whose plain dropout is replaced by concrete dropout.
 
-    Every dropout module becomes the identity, and the linear layer or convolution that it feeds is wrapped in
+    Every dropout module becomes the identity, and all linear layers and convolutions that it feeds are wrapped in
     :class:`ConcreteDropout`. The weights are the same, so the outputs in eval mode are the same. Reshaping between
     dropout and layer is allowed (``flatten``, ``view``, ``transpose``); an activation is not.
 
@@ -58,61 +59,67 @@ def to_concrete(model: nn.Module, example: Any, per: str = "node", **options: An
     if not isinstance(model, nn.Module):
         raise GEHTypeError(f"model={model!r} is not a torch.nn.Module; pass a network.")
     converted = copy.deepcopy(model).eval()
-    fed_layers = _fed_layers(converted, example)
-    if not fed_layers:
+    calls = _dropout_calls(converted, example)
+    if not calls:
         raise GEHRuntimeError("model: no dropout module was reached; wrap its layers in ConcreteDropout yourself.")
-    names = {module: name for name, module in converted.named_modules()}
-    replacements: dict[str, nn.Module] = {}
-    for drop, layer in fed_layers.items():
-        if layer is None:
+    # A module that is shared has several names, and is replaced under each of them.
+    names = list(converted.named_modules(remove_duplicate=False))
+    replacements: dict[nn.Module, nn.Module] = {}
+    for call in calls:
+        if not call.layers:
+            name = next(name for name, module in names if module is call.dropout)
             raise GEHRuntimeError(
-                f"model: the dropout {names[drop]!r} does not lead straight into a linear layer or convolution, so it "
-                "has no weights to learn its rate with; replace it yourself, or leave it out."
+                f"model: the dropout {name!r} does not lead straight into a linear layer or convolution, so it has no "
+                "weights to learn its rate with; replace it yourself, or leave it out."
             )
-        rate = min(max(drop.p, _RATE_MARGIN), 1 - _RATE_MARGIN)
-        replacements[names[layer]] = ConcreteDropout(layer, per, **{"p": rate, **options})
-        replacements[names[drop]] = nn.Identity()
-    for name, module in replacements.items():
-        converted.set_submodule(name, module)
+        rate = min(max(call.dropout.p, _RATE_MARGIN), 1 - _RATE_MARGIN)
+        for layer in call.layers:
+            if layer not in replacements:
+                replacements[layer] = ConcreteDropout(layer, per, **{"p": rate, **options})
+        replacements[call.dropout] = nn.Identity()
+    for name, module in names:
+        if module in replacements:
+            converted.set_submodule(name, replacements[module])
     return converted.eval()
 
 
-def _fed_layers(model: nn.Module, example: Any) -> dict[_DropoutNd, LinearMap | None]:
-    """Return the layer that each dropout module feeds, None where it is not a linear map, found by one forward pass.
+@dataclass
+class _DropoutCall:
+    """One call of a dropout module, which may be shared, and the linear maps that its output feeds."""
+
+    dropout: _DropoutNd
+    #: Kept alive, so that no other tensor gets its address.
+    out: Tensor
+    layers: list[LinearMap]
+
+
+def _dropout_calls(model: nn.Module, example: Any) -> list[_DropoutCall]:
+    """Return the calls of dropout modules in one forward pass.
 
     A dropout and the layer it feeds share memory: views of a tensor have the storage of their base, and any
     computation between them makes a new one.
     """
-    fed_layers: dict[_DropoutNd, LinearMap | None] = {}
-    dropout_of_storage: dict[int, _DropoutNd] = {}
-    # References keep the storages allocated, so that no address is used twice.
-    outputs: list[Tensor] = []
+    calls: dict[int, _DropoutCall] = {}
 
     def mark_output(module: _DropoutNd, args: tuple[Any, ...], out: Tensor) -> Tensor:
         out = out.clone()  # in eval mode dropout returns its input; a clone has a storage of its own
-        outputs.append(out)
-        dropout_of_storage[out.untyped_storage().data_ptr()] = module
-        fed_layers.setdefault(module, None)
+        calls[out.untyped_storage().data_ptr()] = _DropoutCall(module, out, [])
         return out
 
     def match_input(module: LinearMap, args: tuple[Any, ...]) -> None:
         if args and isinstance(args[0], Tensor):
-            drop = dropout_of_storage.get(args[0].untyped_storage().data_ptr())
-            if drop is not None:
-                fed_layers[drop] = module
+            call = calls.get(args[0].untyped_storage().data_ptr())
+            if call is not None:
+                call.layers.append(module)
 
-    handles = []
-    for module in model.modules():
-        if isinstance(module, _DropoutNd):
-            handles.append(module.register_forward_hook(mark_output))
-        elif isinstance(module, (nn.Linear, _ConvNd)):
-            handles.append(module.register_forward_pre_hook(match_input))
-    device, dtype = device_and_dtype(model)
-    rows = Reader(floating_only=False, device=device, dtype=dtype).read(example).first
-    try:
-        with preserved(model), torch.no_grad():
-            model(*rows.inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return fed_layers
+    # The model is a copy of the user's, and preserved() removes the hooks in any case.
+    with preserved(model), torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, _DropoutNd):
+                module.register_forward_hook(mark_output)
+            elif isinstance(module, (nn.Linear, _ConvNd)):
+                module.register_forward_pre_hook(match_input)
+        device, dtype = device_and_dtype(model)
+        rows = Reader(floating_only=False, device=device, dtype=dtype).read(example).first
+        model(*rows.inputs)
+    return list(calls.values())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from geh_explain._process import safe_contextmanager
 from geh_explain._validation import check_int, check_positive
 from geh_explain.bnn.data import Table, TableReader, check_columns
 from geh_explain.bnn.history import History
@@ -188,7 +188,7 @@ def _set_scales(net: HybridNet, table: Table, heteroscedastic: bool) -> None:
     net.stretch.copy_(stretch)
 
 
-@contextmanager
+@safe_contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """Seed torch's generators, on the CPU and all GPUs, and restore their states at the end."""
     devices = list(range(torch.cuda.device_count()))

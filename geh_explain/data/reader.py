@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from geh_explain._memory import free_bytes
+from geh_explain._process import OwnGenerators
 from geh_explain.data.conversion import (
     array_to_tensor,
     check_finite,
@@ -32,6 +32,8 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 
 #: The rows of a loader are kept in memory if they take less than this share of the free memory.
 KEEP_SHARE = 0.25
+#: Marks the end of a pass; a batch may be anything else.
+_END = object()
 
 
 @dataclass(frozen=True)
@@ -141,17 +143,21 @@ class Reader:
     def _read_loader(self, loader: Any) -> Generator[tuple[Tensor, ...], None, None]:
         """Yield the inputs of each batch of a loader, the same on every pass.
 
-        Samplers, workers and augmentations draw from the global generators, so these are seeded at the start of a pass.
-        :func:`geh_explain.model.preserve.preserved` restores them; the loader's own generator is restored here.
+        Samplers, workers and augmentations draw from the global generators, which have states of their own for each
+        pass. The loader's own generator is restored at the end.
         """
         generator = getattr(loader, "generator", None)
         state = None if generator is None else generator.get_state()
-        torch.manual_seed(0)
-        np.random.seed(0)
-        random.seed(0)
+        generators = OwnGenerators(seed=0)
         start = 0
         try:
-            for batch in loader:
+            with generators.active():
+                batches = iter(loader)
+            while True:
+                with generators.active():
+                    batch = next(batches, _END)
+                if batch is _END:
+                    break
                 inputs = self._tensors(_inputs_of(batch, self.argument), start)
                 start += len(inputs[0])
                 yield inputs

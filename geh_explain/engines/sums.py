@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -82,6 +82,11 @@ class GroupSums:
             sums.squares = torch.zeros(squared, groups, pairs, dtype=torch.double)
             sums.counts = torch.zeros(squared, groups, dtype=torch.double)
         return sums
+
+    def first(self, draws: int) -> GroupSums:
+        """Return the sums of the first ``draws`` draws."""
+        parts = {name: part[:draws] for name in ARRAYS if (part := getattr(self, name)) is not None}
+        return replace(self, **parts)
 
     def add(self, start: int, local: Tensor, members: Tensor) -> None:
         """Add the local interactions of further points.

@@ -24,13 +24,13 @@ alone, whatever its background values are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from geh_explain._process import safe_contextmanager
 from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
@@ -239,7 +239,7 @@ class HeldOutFunctions:
             raise GEHValueError(f"posterior={self._posterior!r} gave no draws.")
         return [sums / count for sums in total]
 
-    @contextmanager
+    @safe_contextmanager
     def _functions(self) -> Iterator[Iterator[int]]:
         """Enter the functions whose mean is tested, one after the other."""
         model = self._cut.model

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from geh_explain._process import global_generators
 from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHValueError
@@ -34,7 +35,9 @@ def cluster(groups: Any, positions: Floats, n_points: int) -> Grouping:
         raise GEHValueError(
             f"groups={groups!r}: {n_points} points are too many to cluster at once; pass labels or a number."
         )
-    return from_clusterer(groups, positions)
+    # Without random_state a clusterer draws from the global generators.
+    with global_generators():
+        return from_clusterer(groups, positions)
 
 
 def grow_groups(groups: Any, positions: Floats, n_points: int, max_groups: int, standardise: bool) -> GroupTree:

@@ -6,7 +6,7 @@ combination of p-values, and comparisons of scores with a known truth.
 
 Files, in the order in which to read them: ``permutation``, ``refits`` (one task of it), ``null_targets`` and
 ``main_effects`` (the targets that it refits to); ``crossfit`` and ``combination``; ``rows`` (of data of any kind);
-``checkpoint``, ``jsonl`` and ``workers``, which run and keep numbered tasks.
+``checkpoint``, ``jsonl``, ``workers`` and ``dask_tasks``, which run and keep numbered tasks.
 """
 
 from geh_explain.inference.combination import cauchy_combination

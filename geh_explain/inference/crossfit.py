@@ -22,6 +22,7 @@ from geh_explain.inference.jsonl import Record
 from geh_explain.inference.null_targets import class_codes, holds_classes
 from geh_explain.inference.refits import call_fit, check_fit, describe_options, fit_seed, function_name
 from geh_explain.inference.rows import check_rows, data_digest, take_rows
+from geh_explain.results.evidence_files import parse_evidence
 from geh_explain.scores.evidence import Evidence
 from geh_explain.statistics.p_values import discoveries
 
@@ -213,9 +214,9 @@ def crossfit_test(
         )
     work = FoldTests(fit, X, y, fold_of, seed, target, constructor, dict(test or {}))
     _check_fold_sizes(work)
-    store = Checkpoint(checkpoint, "folds", _fingerprint(work))
     numbers = range(1, int(fold_of.max()) + 2)
-    failures = store.run(work, numbers, workers=workers, progress=progress, label="folds")
+    with Checkpoint(checkpoint, "folds", _fingerprint(work), _to_evidence) as store:
+        failures = store.run(work, numbers, workers=workers, progress=progress, label="folds")
     if failures:
         number = min(failures)
         raise GEHRuntimeError(
@@ -323,9 +324,13 @@ def _fingerprint(work: FoldTests) -> dict[str, str]:
 
 
 def _to_evidence(record: Record) -> Evidence:
-    """Return the outcome of one fold from its record."""
-    slope, slope_se, p_value = (np.asarray(record[key], dtype=float) for key in ("slope", "slope_se", "p_value"))
-    return Evidence(slope, slope_se, p_value, record["n_rows"], record["link"])
+    """Return the outcome of one fold from its record; raises an exception if its numbers are impossible."""
+    arrays = {f"evidence_{key}": np.asarray(record[key], dtype=float) for key in ("slope", "slope_se", "p_value")}
+    evidence = parse_evidence(
+        {"n_rows": record["n_rows"], "link": record["link"]}, arrays, pairs=len(record["p_value"])
+    )
+    assert evidence is not None
+    return evidence
 
 
 def _unit_names(records: Sequence[Record]) -> list[str]:

@@ -16,10 +16,10 @@ from geh_explain.errors import GEHRuntimeError, GEHValueError, warn
 from geh_explain.inference.checkpoint import Checkpoint
 from geh_explain.inference.jsonl import Record
 from geh_explain.inference.null_targets import describe_main, make_null
-from geh_explain.inference.refits import MAX_KEPT_PAIRS, Refits, check_fit, fingerprint, unpack_scores
+from geh_explain.inference.refits import MAX_KEPT_PAIRS, Refits, check_fit, check_record, fingerprint, unpack_scores
 from geh_explain.inference.rows import check_rows
-from geh_explain.inference.workers import one_thread
 from geh_explain.plots.permutation_null import draw_permutation_null
+from geh_explain.run.threads import one_thread
 from geh_explain.scores.ranking import PairRanking
 
 if TYPE_CHECKING:
@@ -240,21 +240,21 @@ def permutation_test(
     check_rows(X, y)
     refits = Refits(fit, X, make_null(null, main, X, y, seed), seed, measure, dict(explain or {}), keep)
     identity = {**fingerprint(refits), "null": null, "main": describe_main(main)}
-    store = Checkpoint(checkpoint, "permutations", identity)
-    # With the workers' number of threads, or the observed network would differ from theirs in its last digits.
-    with one_thread():
-        original = refits.observed(observed, store.records.get(0))
-    if 0 not in store.records:
-        store.add(original)
-    refits = replace(refits, groups=original["groups"])
     numbers = range(1, total + 1)
     failures: dict[int, str] = {}
-    try:
-        failures = store.run(refits, numbers, workers=workers, progress=progress, label="permutations")
-    except KeyboardInterrupt:
-        if not any(number in store.records for number in numbers):
-            raise
-        warn("permutation_test was interrupted; the permutations that were finished are used.")
+    with Checkpoint(checkpoint, "permutations", identity, check_record) as store:
+        # With the workers' number of threads, or the observed network would differ from theirs in its last digits.
+        with one_thread():
+            original = refits.observed(observed, store.records.get(0))
+        if 0 not in store.records:
+            store.add(original)
+        refits = replace(refits, groups=original["groups"])
+        try:
+            failures = store.run(refits, numbers, workers=workers, progress=progress, label="permutations")
+        except KeyboardInterrupt:
+            if not any(number in store.records for number in numbers):
+                raise
+            warn("permutation_test was interrupted; the permutations that were finished are used.")
     # Permutations end in any order; the null distribution is ordered by number, the same for any workers.
     records = [store.records[number] for number in numbers if number in store.records]
     _report_failures(failures, len(records))

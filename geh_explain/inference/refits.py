@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from geh_explain._process import global_generators
 from geh_explain._types import Floats
 from geh_explain._version import __version__
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, GEHWarning
@@ -23,7 +24,6 @@ from geh_explain.explainer import GEHExplainer
 from geh_explain.inference.jsonl import Record
 from geh_explain.inference.null_targets import NullTarget
 from geh_explain.inference.rows import data_digest
-from geh_explain.model.preserve import global_generators
 from geh_explain.scores.ranking import PairRanking
 
 #: Scores of one network on two machines agree to this relative tolerance.
@@ -221,6 +221,30 @@ def unpack_scores(text: str) -> NDArray[np.float32]:
     [0.5, 2.0]
     """
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float32)
+
+
+def check_record(record: Record) -> None:
+    """Raise an exception unless a record of a checkpoint is one that :class:`Refits` returns.
+
+    Scores are finite, one for each pair, and the strongest one is their maximum.
+    """
+    if record["number"] == 0:
+        ranking = PairRanking(record["method"], record["scores"], record["names"])
+        valid = np.isfinite(ranking.scores).all() and _are_groups(record["groups"])
+    elif record["scores"] is None:
+        valid = np.isfinite(float(record["strongest"])) and isinstance(record["kept"], dict)
+    else:
+        scores = unpack_scores(record["scores"])
+        strongest = np.float32(record["strongest"])
+        valid = np.isfinite(scores).all() and scores.max() == strongest and isinstance(record["kept"], dict)
+    if not valid:
+        raise ValueError("the record is impossible")
+
+
+def _are_groups(groups: Any) -> bool:
+    """Return whether a value can be the groups of a record: None, their number, or labels that are not negative."""
+    labels = groups if isinstance(groups, list) else [groups]
+    return groups is None or all(type(label) is int and label >= 0 for label in labels)
 
 
 def _takes_seed(function: Callable[..., Any]) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TypeVar
 
-import torch
+from geh_explain.inference.dask_tasks import Failure, run_on_dask
+from geh_explain.run.threads import one_thread
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -20,13 +20,6 @@ _ATTEMPTS = 2
 _TASKS_PER_WORKER = 4
 #: One task at a time in each process: random generators and the number of threads belong to the whole process.
 _TASK_LOCK = Lock()
-
-
-@dataclass(frozen=True)
-class Failure:
-    """The outcome of a task that could not be done, with the reason in words."""
-
-    reason: str
 
 
 def run_parallel(
@@ -69,21 +62,32 @@ def run_parallel(
             for number in running:
                 del remaining[number]
     for number in suspects:
+        yield tasks[number], _run_alone(work, tasks[number], max(2, effective_n_jobs(workers)))
+
+
+def _run_alone(work: Callable[[T], R], task: T, workers: int) -> R | Failure:
+    """Return the outcome of a task in whose company a process died; it may not have been running at the time.
+
+    There are at least two workers, as joblib runs a single one inside this process, which must survive.
+    """
+    for _ in range(_ATTEMPTS):
         try:
-            # At least two workers, as joblib runs a single one inside this process, which must survive.
-            outcomes = _run_all(work, {number: tasks[number]}, max(2, effective_n_jobs(workers)))
-            _, outcome = next(iter(outcomes))
+            return next(iter(_run_all(work, {0: task}, workers)))[1]
         except Exception as error:
             if not _is_process_death(error):
                 raise
-            outcome = Failure("its process died, twice: killed, out of memory, or crashed")
-        yield tasks[number], outcome
+    return Failure("its process died, twice: killed, out of memory, or crashed")
 
 
 def _run_all(work: Callable[[T], R], tasks: dict[int, T], workers: int | None) -> Iterator[tuple[int, R | Failure]]:
     """Yield the number and outcome of each task as it ends; raises if a process dies."""
     from joblib import Parallel, delayed, effective_n_jobs
+    from joblib.parallel import get_active_backend
 
+    client = getattr(get_active_backend()[0], "client", None)
+    if client is not None:
+        yield from run_on_dask(client, partial(_attempt, work), tasks)
+        return
     calls = [delayed(_attempt)(work, number, task) for number, task in tasks.items()]
     try:
         parallel = Parallel(workers, return_as="generator_unordered", batch_size=1)
@@ -110,19 +114,4 @@ def _attempt(work: Callable[[T], R], number: int, task: T) -> tuple[int, R | Fai
 
 def _is_process_death(error: Exception) -> bool:
     """Return whether an error means that a worker process died."""
-    # Dask's class is compared by name, as Dask need not be installed.
-    return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch with one thread, as workers do, and restore the number of threads at the end.
-
-    Sums over several threads differ in their last digits, and networks trained from them in the first.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    return isinstance(error, BrokenExecutor)

@@ -11,6 +11,7 @@ import numpy as np
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.scores.decisions import Decisions
+from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.protocol import PairResult
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class ScoredPair:
     regions: pd.DataFrame
 
     def __repr__(self) -> str:
-        return f"{self.units[0]} × {self.units[1]}: {self.mean:.4g}"
+        return f"{join_names(*self.units)}: {self.mean:.4g}"
 
 
 @dataclass(frozen=True)

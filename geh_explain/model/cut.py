@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from geh_explain._process import SafeContext, safe_contextmanager
 from geh_explain.data.rows import Rows
 from geh_explain.data.targets import select
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
@@ -16,7 +16,7 @@ from geh_explain.model.call_errors import CALL_ERRORS, call_error
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output, read_output
 from geh_explain.model.unit_names import check_unit_names
-from geh_explain.model.view import View
+from geh_explain.model.view import View, forward_hook
 from geh_explain.units.base import Units
 from geh_explain.units.channels import Channels
 from geh_explain.units.default import default_units
@@ -180,7 +180,7 @@ class Cut:
         """Return the layer's output ``(n, *shape)`` without gradients; the part above the layer does not run."""
         return self.activations_with_grad(rows)
 
-    @contextmanager
+    @safe_contextmanager
     def viewed(self, view: View) -> Iterator[None]:
         """Let ``view`` intercept the torch calls above the layer within the context."""
         before = self.view
@@ -213,13 +213,11 @@ class Cut:
                 captured.append(self._layer_tensor(out, rows))
                 raise _LayerReached
 
-        handle = self.layer.register_forward_hook(stop)
         try:
-            self._call(rows)
+            with forward_hook(self.layer, stop):
+                self._call(rows)
         except _LayerReached:
             return captured[0]
-        finally:
-            handle.remove()
         raise GEHRuntimeError(self._why_not_reached(calls))
 
     def _why_not_reached(self, calls: int) -> str:
@@ -291,7 +289,7 @@ class Cut:
         """
         view = self.view
         view.begin()
-        with view, torch.set_grad_enabled(t.requires_grad):
+        with SafeContext(view), torch.set_grad_enabled(t.requires_grad):
             activations = None
             if self.layer is None:
                 shifted = self._shifted_inputs(rows.inputs, t)
@@ -358,12 +356,10 @@ class Cut:
             view.enter((activations,), (shifted,))
             return self.layer_ref.replaced(out, shifted)
 
-        handle = layer.register_forward_hook(enter)
         try:
-            with torch.no_grad():
+            with forward_hook(layer, enter), torch.no_grad():
                 return self._call(rows), first
         finally:
-            handle.remove()
             self.calls = calls
 
     def _layer_tensor(self, out: Any, rows: Rows) -> Tensor:

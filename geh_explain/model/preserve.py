@@ -1,29 +1,54 @@
 """Use a user's model and restore everything about it afterwards, whatever happens in between.
 
-Explaining changes the modes of modules, the precision of parameters, buffers that a forward writes to, the backends of
-torch and the global random generators. Each of these has its own context below;
-:func:`preserved` enters all of them.
+Explaining changes the modes of modules, the precision of parameters, whatever a forward pass writes to, the backends of
+torch and the global random generators. Each of these has its own context below; :func:`preserved` enters all of them.
 """
 
 from __future__ import annotations
 
-import random
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from threading import RLock
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from geh_explain._process import (
+    GeneratorStates,
+    SafeContext,
+    is_only_thread,
+    raise_waiting_interrupt,
+    safe_contextmanager,
+)
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
 from geh_explain.model.refused_models import check_module, why_not_a_model
+from geh_explain.model.snapshot import Snapshot
 
 _HALF_DTYPES = (torch.float16, torch.bfloat16)
 #: Modes, generators and backends belong to the whole process, so one thread at a time may change them.
 _LOCK = RLock()
+
+
+def _forget_other_threads() -> None:
+    """Replace the lock in a forked process if another thread held it: that thread does not exist there."""
+    global _LOCK
+    if _LOCK.acquire(blocking=False):
+        _LOCK.release()
+    else:
+        _LOCK = RLock()
+
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
+
+#: How often a thread that waits for the lock looks for Ctrl-C.
+_POLL_SECONDS = 0.1
+#: Number of forward passes that are watched if none of them is complete.
+_WATCHED_PASSES = 4
 
 
 class CallableModel(nn.Module):
@@ -92,14 +117,14 @@ def half_precision(model: nn.Module) -> torch.dtype | None:
     return next((parameter.dtype for parameter in model.parameters() if parameter.dtype in _HALF_DTYPES), None)
 
 
-@contextmanager
+@safe_contextmanager
 def preserved(model: nn.Module) -> Iterator[None]:
     """Hold the model in eval mode, with twice differentiable kernels; restore it and the global state on exit.
 
     Inside the context gradients are enabled and autocast is off, whatever the caller's mode. Half-precision parameters
-    and buffers are single precision, as second derivatives lose too many digits otherwise. On exit parameters, buffers,
-    modes, ``requires_grad``, backends and the global random generators are the same as before, also after an
-    exception. Other threads wait at the entry.
+    and buffers are single precision, as second derivatives lose too many digits otherwise. On exit everything that the
+    model holds (:class:`~geh_explain.model.snapshot.Snapshot`), modes, backends and, if the model draws from them, the
+    global random generators are the same as before, also after an exception or Ctrl-C. Other threads wait at the entry.
 
     >>> net = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train()
     >>> with preserved(net):
@@ -109,69 +134,81 @@ def preserved(model: nn.Module) -> Iterator[None]:
     True
     """
     with (
-        _LOCK,
-        # Buffers are saved before their precision changes, and compared after it is restored.
-        _buffers_restored(model),
-        _requires_grad_restored(model),
+        _alone(),
+        _restored(model),
         _eval_mode(model),
-        _single_precision(model),
         _twice_differentiable_kernels(model),
-        global_generators(),
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast("cpu", enabled=False),
         torch.autocast("cuda", enabled=False) if torch.cuda.is_available() else nullcontext(),
     ):
+        _to_single_precision(model)
         yield
 
 
 @contextmanager
-def global_generators() -> Iterator[None]:
-    """Restore the global random generators of torch, NumPy and Python on exit."""
-    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
-    torch_state = torch.get_rng_state()
-    numpy_state = np.random.get_state()
-    python_state = random.getstate()
+def _alone() -> Iterator[None]:
+    """Wait until no other thread is inside of the context; Ctrl-C ends the waiting."""
+    lock = _LOCK
+    while not lock.acquire(timeout=_POLL_SECONDS):
+        raise_waiting_interrupt()
     try:
         yield
     finally:
-        torch.set_rng_state(torch_state)
-        if cuda_states is not None:
-            torch.cuda.set_rng_state_all(cuda_states)
-        np.random.set_state(numpy_state)
-        random.setstate(python_state)
+        lock.release()
 
 
 @contextmanager
-def _buffers_restored(model: nn.Module) -> Iterator[None]:
-    """Restore the buffers on exit, also those that a forward writes to, replaces or registers."""
-    # The tables of scripted modules cannot be written from Python.
-    open_modules = [module for module in model.modules() if not isinstance(module, torch.jit.ScriptModule)]
-    tables = [(module, dict(module._buffers)) for module in open_modules]
-    values = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+def _restored(model: nn.Module) -> Iterator[None]:
+    """Restore all state that the model holds on exit, and the global generators if the model draws from them.
+
+    Otherwise these are not touched: another thread that draws from them would get the same numbers twice.
+    """
+    snapshot = Snapshot(model)
+    states = GeneratorStates()
+    watch = _ForwardWatch(model, snapshot)
     try:
+        # The method of a scripted module cannot be replaced.
+        if not isinstance(model, torch.jit.ScriptModule):
+            vars(model)["forward"] = watch
         yield
     finally:
-        for module, table in tables:
-            module._buffers.clear()
-            module._buffers.update(table)
-        with torch.no_grad():
-            for buffer, value in values:
-                # Only where needed: a copy would raise the version counter that autograd checks.
-                if not torch.equal(buffer, value):
-                    buffer.copy_(value)
+        snapshot.restore()
+        if watch.draws_from_torch:
+            states.restore_torch()
+        if watch.draws_from_others:
+            states.restore_others()
 
 
-@contextmanager
-def _requires_grad_restored(model: nn.Module) -> Iterator[None]:
-    """Restore ``requires_grad`` of all parameters on exit."""
-    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    try:
-        yield
-    finally:
-        for parameter, requires_grad in flags:
-            if parameter.requires_grad != requires_grad:
-                parameter.requires_grad_(requires_grad)
+class _ForwardWatch:
+    """The forward method of a model, whose first complete pass is watched for writes and draws of random numbers.
+
+    Passes that end early, at a layer, are watched too, a few of them.
+    """
+
+    def __init__(self, model: nn.Module, snapshot: Snapshot) -> None:
+        self._forward = model.forward
+        self._snapshot = snapshot
+        self._remaining = _WATCHED_PASSES
+        self.draws_from_torch = False
+        self.draws_from_others = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._remaining:
+            return self._forward(*args, **kwargs)
+        self._remaining -= 1
+        states = GeneratorStates()
+        watch = self._snapshot.guarded()
+        try:
+            with SafeContext(watch):
+                out = self._forward(*args, **kwargs)
+        finally:
+            self.draws_from_torch |= watch.draws
+            # Torch's operations are watched in this thread only; numbers from NumPy may be another thread's.
+            self.draws_from_others |= is_only_thread() and states.others_differ(GeneratorStates())
+        self._remaining = 0
+        return out
 
 
 @contextmanager
@@ -190,18 +227,11 @@ def _eval_mode(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-@contextmanager
-def _single_precision(model: nn.Module) -> Iterator[None]:
-    """Convert half-precision parameters and buffers to single precision, and restore the original storage on exit."""
-    tensors = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.dtype in _HALF_DTYPES]
-    storages = [tensor.data for tensor in tensors]
-    try:
-        for tensor in tensors:
+def _to_single_precision(model: nn.Module) -> None:
+    """Convert half-precision parameters and buffers to single precision."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.dtype in _HALF_DTYPES:
             tensor.data = tensor.data.float()
-        yield
-    finally:
-        for tensor, data in zip(tensors, storages, strict=True):
-            tensor.data = data
 
 
 @contextmanager

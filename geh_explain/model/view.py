@@ -1,12 +1,14 @@
-"""Interception of the torch calls above a cut."""
+"""Interception of the torch calls above a cut, and hooks of modules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+
+from geh_explain._process import safe_contextmanager
 
 
 class View(TorchFunctionMode):
@@ -64,3 +66,13 @@ class View(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return self.handle(func, args, kwargs or {}) if self.active else func(*args, **(kwargs or {}))
+
+
+@safe_contextmanager
+def forward_hook(module: nn.Module, hook: Callable[..., Any]) -> Iterator[None]:
+    """Call ``hook(module, args, out)`` after each forward pass of a module within the context."""
+    handle = module.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()

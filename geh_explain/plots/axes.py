@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from geh_explain.errors import GEHTypeError
+from geh_explain.scores.pair_names import number_repeats
 
 #: Smallest font size that is drawn; labels that need a smaller one are thinned out.
 MIN_FONT_SIZE = 5.0
@@ -36,6 +38,25 @@ def shorten(name: str, max_chars: int = 22) -> str:
     return name if len(name) <= max_chars else "…" + name[1 - max_chars :]
 
 
+def shorten_all(names: Sequence[str], max_chars: int = 22) -> list[str]:
+    """Return names shortened by :func:`shorten`, of which no two are the same.
+
+    Of names with the same end the start is kept; those that have both in common are numbered.
+
+    >>> shorten_all(["outer wall, north side", "inner wall, north side", "roof"], 12)
+    ['outer wall,…', 'inner wall,…', 'roof']
+    """
+    flat = [" ".join(name.split()) for name in names]
+    counts = Counter(shorten(name, max_chars) for name in flat)
+    repeated = [counts[shorten(name, max_chars)] > 1 and len(name) > max_chars for name in flat]
+    return number_repeats(
+        [
+            name[: max_chars - 1] + "…" if is_repeated else shorten(name, max_chars)
+            for name, is_repeated in zip(flat, repeated, strict=True)
+        ]
+    )
+
+
 def wrap(name: str, width: int = 22) -> str:
     """Return a long name on two lines, broken at a space or punctuation if possible.
 
@@ -55,8 +76,13 @@ def wrap(name: str, width: int = 22) -> str:
 
 
 def unit_labels(names: Sequence[str]) -> list[str]:
-    """Return unit names as they are drawn: wrapped if there are few units, shortened if there are many."""
-    return [wrap(name) if len(names) <= _MAX_WRAPPED else shorten(" ".join(name.split())) for name in names]
+    """Return unit names as they are drawn: wrapped if there are few units, shortened if there are many.
+
+    No two labels are the same.
+    """
+    if len(names) > _MAX_WRAPPED:
+        return shorten_all(names)
+    return number_repeats([wrap(name) for name in names])
 
 
 def set_tick_labels(axis: Any, positions: Any, labels: list[str], across: int = 0, **options: Any) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from geh_explain.plots import palette
-from geh_explain.plots.axes import shorten
+from geh_explain.plots.axes import shorten_all
 from geh_explain.plots.exemplars import (
     ColourLimits,
     ExemplarData,
@@ -23,6 +23,7 @@ from geh_explain.plots.exemplars import (
 )
 from geh_explain.plots.regions import draw_regions
 from geh_explain.scores.decisions import SUPPORTED
+from geh_explain.scores.pair_names import join_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,9 +118,9 @@ def draw_gallery(gallery: GalleryData, labels: Any = None) -> Any:
 def _headline(pair: PairData, measure: str) -> str:
     """Return the names of the units, the score and, if there is one, its interval."""
     interval = "" if np.isnan(pair.low) else f" ({pair.low:.3g} to {pair.high:.3g})"
-    first, second = (shorten(name, 30) for name in pair.units)
+    label = join_names(*shorten_all(pair.units, 30))
     score = "GEH" if measure == SUPPORTED else measure.upper()
-    return f"{first} × {second}:  {score} {pair.mean:.3g}{interval}"
+    return f"{label}:  {score} {pair.mean:.3g}{interval}"
 
 
 def _draw_pair(axes: dict[str, Any], pair: PairData, labels: Any, limits: ColourLimits) -> None:

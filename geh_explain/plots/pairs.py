@@ -8,9 +8,10 @@ import numpy as np
 
 from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.plots.axes import shorten
+from geh_explain.plots.axes import shorten_all
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.measures import matrix
+from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.protocol import PairResult
 
 #: Maximum number of characters of a unit's name in the label of a pair.
@@ -57,9 +58,11 @@ def unit_sizes(result: PairResult, decisions: Decisions, main: Any) -> tuple[Flo
 
 
 def pair_labels(names: list[str], pairs: Ints) -> list[str]:
-    """Return the labels of the pairs with indices ``pairs`` of the units ``names``."""
+    """Return the labels of the pairs with indices ``pairs`` of the units ``names``; no two are the same."""
     first, second = (ends[pairs] for ends in np.triu_indices(len(names), 1))
-    return [pair_label(names[i], names[j]) for i, j in zip(first, second, strict=True)]
+    shown = sorted({*first.tolist(), *second.tolist()})
+    short = dict(zip(shown, shorten_all([names[unit] for unit in shown], _MAX_NAME), strict=True))
+    return [_join(short[i], short[j]) for i, j in zip(first, second, strict=True)]
 
 
 def pair_label(first: str, second: str) -> str:
@@ -68,5 +71,8 @@ def pair_label(first: str, second: str) -> str:
     >>> pair_label("age", "income")
     'age × income'
     """
-    first, second = (shorten(" ".join(name.split()), _MAX_NAME) for name in (first, second))
-    return f"{first} ×{' ' if len(first) + len(second) <= _MAX_LINE else chr(10)}{second}"
+    return _join(*shorten_all([first, second], _MAX_NAME))
+
+
+def _join(first: str, second: str) -> str:
+    return join_names(first, second, " " if len(first) + len(second) <= _MAX_LINE else "\n")

@@ -9,7 +9,8 @@ import numpy as np
 
 from geh_explain._types import Floats
 from geh_explain.plots import palette
-from geh_explain.plots.axes import axes_or_new, shorten
+from geh_explain.plots.axes import axes_or_new, shorten_all
+from geh_explain.scores.pair_names import join_names
 
 #: The axis is logarithmic if the largest score is more than this many times the median of the null distribution.
 _LOG_RATIO = 10
@@ -55,10 +56,12 @@ def draw_permutation_null(
     ax.set_ylim(top=(1.1 + 0.15 * len(pairs)) * float(np.max(heights)))
     if is_log:
         ax.set_xscale("log")
+    names = sorted({name for pair in pairs for name in pair})
+    short = dict(zip(names, shorten_all(names), strict=True))
     for line, ((unit_i, unit_j), score, p_value) in enumerate(zip(pairs, scores, p_values, strict=True)):
         ax.axvline(score, color=palette.MARK, linewidth=1)
         ax.annotate(
-            f"{shorten(unit_i)} × {shorten(unit_j)}, p = {p_value:.2g} ",
+            f"{join_names(short[unit_i], short[unit_j])}, p = {p_value:.2g} ",
             (score, 0.93 - 0.1 * line),
             xycoords=("data", "axes fraction"),
             ha="right",

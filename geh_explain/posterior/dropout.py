@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
+from geh_explain._process import safe_contextmanager
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.posterior.dropout_kinds import DrawsMasks, path_rate
 from geh_explain.posterior.dropout_mode import DropoutMode, NoDropout
 from geh_explain.posterior.masks import MaskRecord
 from geh_explain.posterior.protocols import seed_of_draw
-from geh_explain.posterior.train_only import TrainOnlySwitch
+from geh_explain.posterior.train_only import TrainOnlyDropout, TrainOnlySwitch
 
 #: Number of modules that a repr names.
 _MAX_NAMED = 3
@@ -98,14 +99,17 @@ class MCDropout:
         call
             Runs the model on a single row.
         """
-        if self.modules is not None:
-            return ()
-        train_only = TrainOnlySwitch(model)
-        with suppress(NoDropout), self._dropped(model, train_only, [0]):
-            call()
-        return () if train_only.result is None else train_only.result.mixed_classes
+        return self.search_train_only(model, call).mixed_classes
 
-    @contextmanager
+    def search_train_only(self, model: nn.Module, call: Callable[[], Any]) -> TrainOnlyDropout:
+        """Return the modules that drop in train mode only, with the arguments of :meth:`left_out`."""
+        train_only = TrainOnlySwitch(model)
+        if self.modules is None:
+            with suppress(NoDropout), self._dropped(model, train_only, [0]):
+                call()
+        return train_only.result or TrainOnlyDropout()
+
+    @safe_contextmanager
     def _dropped(self, model: nn.Module, train_only: TrainOnlySwitch, seeds: Sequence[int]) -> Iterator[None]:
         """Replace dropout in ``model`` by recorded masks, those of one draw per seed."""
         if isinstance(model, torch.jit.ScriptModule):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from geh_explain._process import SafeContext, safe_contextmanager
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.posterior.dropout_kinds import DROPOUT_FUNCTIONS, ELEMENTS, PATH, DrawsMasks, DropoutKind, path_rate
 from geh_explain.posterior.masks import MaskRecord, sample_mask
@@ -76,7 +76,7 @@ class DropoutMode(TorchFunctionMode):
         """Undo :meth:`open`; a hook of a chosen module."""
         self._depth -= 1
 
-    @contextmanager
+    @safe_contextmanager
     def paused(self) -> Iterator[None]:
         """Intercept nothing inside the context."""
         depth = self._depth
@@ -109,7 +109,7 @@ class DropoutMode(TorchFunctionMode):
             return func(*args, **kwargs)
         if func is F.multi_head_attention_forward:
             # It drops only if training=True. Modes are off inside this method, so that self is entered again.
-            with self:
+            with SafeContext(self):
                 return _traceable_attention(*args, **{**kwargs, "training": True})
         if func is F.scaled_dot_product_attention:
             return self._attend(*args, **kwargs)

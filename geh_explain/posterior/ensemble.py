@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import nn
 
+from geh_explain._process import safe_contextmanager
 from geh_explain.errors import GEHTypeError
 from geh_explain.model.preserve import as_module, device_and_dtype, preserved
 from geh_explain.posterior.forward import replace_forward
@@ -63,7 +64,7 @@ class Ensemble:
         return f"Ensemble({len(self.models)})"
 
 
-@contextmanager
+@safe_contextmanager
 def _delegate(model: nn.Module, member: nn.Module) -> Iterator[None]:
     """Return the outputs of ``member``, in eval mode, from the forward pass of ``model``."""
     if member is model:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
 
+from geh_explain._process import safe_contextmanager
 
-@contextmanager
+
+@safe_contextmanager
 def replace_forward(model: nn.Module, forward: Callable[..., Any] | None) -> Iterator[None]:
     """Call ``forward`` instead of the forward method of ``model``; None means the method of its class.
 

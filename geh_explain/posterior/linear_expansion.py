@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from geh_explain._process import SafeContext, safe_contextmanager
 from geh_explain.posterior.forward import replace_forward
 
 
-@contextmanager
+@safe_contextmanager
 def linearise(model: nn.Module, shifts: Mapping[str, Tensor]) -> Iterator[None]:
     """Replace the model by its first-order expansion around its present weights w0, evaluated at w0 + shift.
 
@@ -30,14 +30,14 @@ def linearise(model: nn.Module, shifts: Mapping[str, Tensor]) -> Iterator[None]:
     original = model.forward
 
     def expanded(*args: Any, **kwargs: Any) -> Any:
-        with forward_ad.dual_level(), _with_tangents(model, shifts):
+        with SafeContext(forward_ad.dual_level()), _with_tangents(model, shifts):
             return tree_map(_primal_plus_tangent, original(*args, **kwargs))
 
     with replace_forward(model, expanded):
         yield
 
 
-@contextmanager
+@safe_contextmanager
 def _with_tangents(model: nn.Module, shifts: Mapping[str, Tensor]) -> Iterator[None]:
     """Replace parameters by dual numbers whose tangents are ``shifts``."""
     # Assigning to _parameters, and not to the module's attribute: a dual tensor is no nn.Parameter.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from geh_explain._process import safe_contextmanager
 from geh_explain.errors import GEHTypeError, GEHValueError
 
 #: Tensors by name, as ``nn.Module.state_dict()`` returns them. May hold some of the entries only.
@@ -18,7 +18,7 @@ StateDict = Mapping[str, Tensor]
 _MAX_LISTED = 6
 
 
-@contextmanager
+@safe_contextmanager
 def load_weights(model: nn.Module, sample: StateDict, draw: int, source: str) -> Iterator[None]:
     """Give the model the weights of ``sample`` inside the context.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import nn
 
+from geh_explain._process import SafeContext, defer_interrupt, safe_contextmanager
 from geh_explain.errors import GEHTypeError
 
 
@@ -82,10 +83,10 @@ def fixed(posterior: Posterior, model: nn.Module, seed: int) -> AbstractContextM
     This is the posterior's method ``fixed(model, seed)`` where it has one, and a context without effect otherwise.
     """
     method = getattr(posterior, "fixed", None)
-    return nullcontext() if method is None else method(model, seed)
+    return nullcontext() if method is None else SafeContext(method(model, seed))
 
 
-@contextmanager
+@safe_contextmanager
 def enter_draws(
     posterior: Posterior, model: nn.Module, n: int, seed: int, first_forward: Callable[[], Any]
 ) -> Iterator[Iterator[int]]:
@@ -169,10 +170,12 @@ def _enter_each(
                 f"posterior={posterior!r}: draw {number} is a {type(draw).__name__}; draws must yield context "
                 "managers (see contextlib.contextmanager), inside which the model is one function."
             )
-        current.enter_context(draw)
+        with defer_interrupt():
+            current.enter_context(draw)
         first_forward()
         yield number
-        current.close()
+        with defer_interrupt():
+            current.close()
 
 
 def seed_of_draw(seed: int, draw: int) -> int:

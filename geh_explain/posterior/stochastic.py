@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
-import numpy as np
-import torch
 from torch import nn
 
+from geh_explain._process import global_generators, safe_contextmanager, seed_generators
+from geh_explain.posterior.forward import replace_forward
 from geh_explain.posterior.protocols import seed_of_draw
 
 
@@ -45,20 +44,15 @@ class Stochastic:
         return "Stochastic()"
 
 
-@contextmanager
+@safe_contextmanager
 def _reseed_each_forward(model: nn.Module, seed: int) -> Iterator[None]:
-    """Seed the global generators before every forward pass of ``model``.
+    """Seed the global generators for every forward pass of ``model``, and restore them after it."""
+    original = model.forward
 
-    The generators themselves are not restored here; :func:`geh_explain.model.preserve.preserved` does that.
-    """
+    def seeded(*args: Any, **kwargs: Any) -> Any:
+        with global_generators():
+            seed_generators(seed)
+            return original(*args, **kwargs)
 
-    def reseed(module: nn.Module, args: Any) -> None:
-        torch.manual_seed(seed)
-        np.random.seed(seed % 2**32)  # numpy takes 32 bits
-        random.seed(seed)
-
-    handle = model.register_forward_pre_hook(reseed)
-    try:
+    with replace_forward(model, seeded):
         yield
-    finally:
-        handle.remove()

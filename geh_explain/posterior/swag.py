@@ -25,8 +25,8 @@ class SWAG:
 
     so that one half of the covariance is diagonal and one half of low rank.
 
-    Every floating-point entry of the checkpoints is sampled, batch statistics included. Leave buffers out of the
-    checkpoints to use the model's own, and update those for the mean weights first.
+    Draws sample the parameters. Buffers such as batch statistics stay as they are in the model, also where checkpoints
+    hold them: a Gaussian may give them impossible values. ``torch.optim.swa_utils.update_bn`` updates them.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class SWAG:
     scale
         Factor of the covariance. 1 is the posterior of the paper; smaller values are colder.
     seed
-        Seed of the draws. The seed of a run has no effect, so that draw k always is ``sample(k)``.
+        Added to the seed of a run.
 
     Raises
     ------
@@ -73,10 +73,10 @@ class SWAG:
         self._std = {name: values.std(dim=0, correction=0) for name, values in stacked.items()}
         self._deviations = {name: values[-self.rank :] - self._mean[name] for name, values in stacked.items()}
 
-    def sample(self, draw: int) -> dict[str, torch.Tensor]:
-        """Return the weights of draw number ``draw``, in double precision on the CPU."""
+    def sample(self, draw: int, seed: int = 0) -> dict[str, torch.Tensor]:
+        """Return all floating-point entries of draw number ``draw`` in a run with a seed, in double precision."""
         n_deviations = min(self.rank, self.n_checkpoints)
-        generator = torch.Generator().manual_seed(seed_of_draw(self.seed, draw))
+        generator = torch.Generator().manual_seed(seed_of_draw(self.seed + seed, draw))
         # One vector y for all entries: it is what correlates the weights.
         y = torch.randn(n_deviations, generator=generator, dtype=torch.double) / max(1, n_deviations - 1) ** 0.5
         weights = {}
@@ -87,9 +87,11 @@ class SWAG:
         return weights
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
-        """Yield ``n`` draws, ``sample(0)`` to ``sample(n - 1)``. The ``seed`` of the run has no effect."""
+        """Yield ``n`` draws, the parameters of ``sample(0, seed)`` to ``sample(n - 1, seed)``."""
+        buffers = dict(model.named_buffers(remove_duplicate=False))
         for draw in range(n):
-            yield load_weights(model, self.sample(draw), draw, "SWAG")
+            sample = self.sample(draw, seed)
+            yield load_weights(model, {name: sample[name] for name in sample if name not in buffers}, draw, "SWAG")
 
     def __repr__(self) -> str:
         return f"SWAG({self.n_checkpoints}, rank={self.rank}, scale={self.scale}, seed={self.seed})"

@@ -1,21 +1,22 @@
 """Dropout that a model applies in train mode only, such as ``dropout_p=p if self.training else 0`` in attention.
 
 It is invisible in eval mode, so it is found by trial: modules of one class are put into train mode during draws if
-that adds dropout calls and, with nothing dropped, changes neither outputs nor buffers.
+that adds dropout calls and, with nothing dropped, changes neither the outputs nor the model itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from geh_explain._process import SafeContext, safe_contextmanager
 from geh_explain.model.layers import tensors_in
 from geh_explain.model.preserve import preserved
+from geh_explain.model.snapshot import Snapshot
 from geh_explain.posterior.dropout_kinds import DrawsMasks, path_rate
 from geh_explain.posterior.dropout_mode import DropoutMode
 from geh_explain.posterior.masks import MaskRecord
@@ -29,6 +30,8 @@ class TrainOnlyDropout:
     modules: tuple[nn.Module, ...] = ()
     #: Names of classes that also do other things there; they stay in eval mode.
     mixed_classes: tuple[str, ...] = ()
+    #: Names of parameters, buffers and other attributes of the model that these classes change in train mode.
+    changes: tuple[str, ...] = ()
 
 
 class TrainOnlySwitch:
@@ -55,7 +58,7 @@ class TrainOnlySwitch:
             self.result = find_train_only(self._model, call)
         self._set_training(True)
 
-    @contextmanager
+    @safe_contextmanager
     def on(self) -> Iterator[None]:
         """Put the modules into train mode, those that are found inside the context too, and back into eval mode."""
         self._set_training(True)
@@ -93,15 +96,19 @@ def find_train_only(model: nn.Module, call: Callable[[], Any]) -> TrainOnlyDropo
         return TrainOnlyDropout()
     modules_found: list[nn.Module] = []
     mixed_classes: list[str] = []
+    changes: set[str] = set()
     for kind, modules in by_class.items():
         trial = _try(model, call, modules)
         if trial is None or trial.n_dropouts <= plain.n_dropouts:
             continue
-        if _all_close(trial.outputs, plain.outputs) and trial.keeps_buffers:
+        # What eval mode changes too, such as a counter of calls, is no effect of train mode.
+        effects = trial.changes - plain.changes
+        if _all_close(trial.outputs, plain.outputs) and not effects:
             modules_found += modules
         else:
             mixed_classes.append(kind.__name__)
-    return TrainOnlyDropout(tuple(modules_found), tuple(mixed_classes))
+            changes |= effects
+    return TrainOnlyDropout(tuple(modules_found), tuple(mixed_classes), tuple(sorted(changes)))
 
 
 @dataclass(frozen=True)
@@ -110,19 +117,20 @@ class _Trial:
 
     n_dropouts: int
     outputs: list[Tensor]
-    keeps_buffers: bool
+    #: What the forward pass changed in the model, by name.
+    changes: frozenset[str]
 
 
 def _run(model: nn.Module, call: Callable[[], Any], modules: Sequence[nn.Module]) -> _Trial:
     """Run the model with ``modules`` in train mode and all others in eval mode."""
     record = MaskRecord(seeds=())
-    buffers = [buffer.clone() for buffer in model.buffers()]
-    with preserved(model), torch.no_grad(), DropoutMode(record, everywhere=True):
+    with preserved(model):
         for module in modules:
             module.training = True
-        outputs = [tensor.clone() for tensor in tensors_in(call())]
-        keeps_buffers = _all_close(list(model.buffers()), buffers)
-    return _Trial(len(record), outputs, keeps_buffers)
+        snapshot = Snapshot(model)
+        with torch.no_grad(), SafeContext(snapshot.guarded()), SafeContext(DropoutMode(record, everywhere=True)):
+            outputs = [tensor.clone() for tensor in tensors_in(call())]
+        return _Trial(len(record), outputs, frozenset(snapshot.changes()))
 
 
 def _try(model: nn.Module, call: Callable[[], Any], modules: Sequence[nn.Module]) -> _Trial | None:

@@ -6,6 +6,7 @@ The specifications hold no data. ``page.js`` adds data sets and parameters by th
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from geh_explain.plots import palette
@@ -17,11 +18,9 @@ _HEATMAP_SIDE = 480
 _MAX_CELL = 34
 _ROW_HEIGHT = 20
 #: Axis with names.
-_NAME_AXIS: Spec = {"title": None, "labelLimit": 280, "ticks": False, "domain": False}
+_NAME_AXIS: Spec = {"title": None, "labelLimit": 320, "ticks": False, "domain": False}
 #: Axis with few numbers, which do not overlap.
 _NUMBER_AXIS: Spec = {"tickCount": 4, "labelOverlap": "greedy", "format": ".4~g"}
-#: Vega expression for the label of a pair with both names truncated.
-_SHORT_LABEL = "join([truncate(split(datum.label, ' × ')[0], 20), truncate(split(datum.label, ' × ')[1], 20)], ' × ')"
 #: Parameters that the script of the page sets: the index of the chosen pair, and the largest score.
 _PARAMS = [{"name": "chosen", "value": -1}, {"name": "largest", "value": 1}]
 #: Marks that choose a pair when clicked; the table is what screen readers read.
@@ -37,7 +36,7 @@ def build_charts(content: dict[str, Any]) -> dict[str, Spec]:
     has_evidence = content["evidence"] is not None
     tooltip = [{"field": "label", "title": "pair"}, *_numbers(*_tooltip_fields(has_intervals, content))]
     return {
-        "heatmap": _heatmap([content["names"][unit] for unit in content["heatmap"]], tooltip),
+        "heatmap": _heatmap({content["names"][i]: content["short_names"][i] for i in content["heatmap"]}, tooltip),
         "forest": _forest(has_intervals, has_evidence, tooltip),
         "network": _network(content["nodes"]["size_meaning"], tooltip),
         "groups": _groups(has_group_intervals),
@@ -45,15 +44,22 @@ def build_charts(content: dict[str, Any]) -> dict[str, Spec]:
     }
 
 
-def _heatmap(names: list[str], tooltip: list[Spec]) -> Spec:
-    """Return the heatmap of all pairs of the units ``names``, in this order on both axes.
+def _heatmap(short_names: dict[str, str], tooltip: list[Spec]) -> Spec:
+    """Return the heatmap of all pairs of the units of ``short_names``, in this order on both axes.
 
     Each pair has two cells, with the fields of a pair, row, column, ``value`` (the colour), ``unsure`` (not accepted,
     so struck out) and ``shown`` (not filtered out; other cells are pale).
     """
-    units, scale = len(names), {"domain": names}
+    units, scale = len(short_names), {"domain": list(short_names)}
     step = min(_MAX_CELL, _HEATMAP_SIDE / units)
-    axis = {"title": None, "labelLimit": 110, "ticks": False, "domain": False, "labelFontSize": min(11, step)}
+    axis = {
+        "title": None,
+        "labelLimit": 150,
+        "labelExpr": f"({json.dumps(short_names)})[datum.value]",
+        "ticks": False,
+        "domain": False,
+        "labelFontSize": min(11, step),
+    }
     return _chart(
         "cells",
         width={"step": step},
@@ -103,7 +109,7 @@ def _forest(has_intervals: bool, has_evidence: bool, tooltip: list[Spec]) -> Spe
     diamonds are the supported scores.
     """
     row = {
-        "y": {"field": "label", "type": "nominal", "sort": None, "axis": {**_NAME_AXIS, "labelExpr": _SHORT_LABEL}},
+        "y": {"field": "short", "type": "nominal", "sort": None, "axis": _NAME_AXIS},
         "color": {"condition": [_CHOSEN, {"test": "datum.unsure", "value": palette.UNSURE}], "value": palette.SURE},
         "tooltip": tooltip,
     }
@@ -237,11 +243,11 @@ def _network(size_meaning: str, tooltip: list[Spec]) -> Spec:
                 {
                     "data": {"name": "nodes"},
                     "transform": [{"filter": f"datum.side === '{side}'"}],
-                    "mark": {"type": "text", "align": side, "baseline": "middle", "limit": 110, "aria": False},
+                    "mark": {"type": "text", "align": side, "baseline": "middle", "limit": 150, "aria": False},
                     "encoding": {
                         "x": {"field": "text_x", **place},
                         "y": {"field": "text_y", **place},
-                        "text": {"field": "name"},
+                        "text": {"field": "short"},
                     },
                 }
                 for side in ("left", "center", "right")

@@ -13,9 +13,11 @@ from geh_explain._types import Floats, Ints
 from geh_explain.analyses.surface import Surface
 from geh_explain.errors import GEHTypeError
 from geh_explain.interpret.gallery import Gallery
+from geh_explain.plots.axes import shorten_all
 from geh_explain.plots.exemplars import colour_limits, draw_inputs, first_input, maximum_places
 from geh_explain.plots.pairs import strongest_units, unit_sizes
 from geh_explain.scores.decisions import Decisions
+from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.protocol import PairResult
 from geh_explain.statistics.intervals import std_multiplier, total_std
 
@@ -28,6 +30,8 @@ _MAX_PAIRS = 2000
 _MAX_GROUP_NUMBERS = 150_000
 #: Maximum number of data points on a surface.
 _MAX_SURFACE_POINTS = 300
+#: Maximum number of characters of a unit's name on the axis of a chart.
+_MAX_NAME = 20
 #: Measures that the page shows, in the order of its menu.
 _MEASURES = ("geh", "aeh", "eah")
 
@@ -51,20 +55,23 @@ def build_content(
     Returns
     -------
     dict
-        ``names`` of all units; ``heatmap``, the indices of its units; ``nodes`` of the network; ``pairs``, the
-        strongest first, as indices of their units; ``measures`` with scores, intervals and decisions, ``evidence`` and
-        ``majority`` with one entry per pair; ``decision``, the words for them; ``groups`` and ``group_effects``;
-        ``level``; ``surfaces``; ``images`` by unit name. Unknown numbers are None.
+        ``names`` of all units, and ``short_names`` for axes; ``heatmap``, the indices of its units; ``nodes`` of the
+        network; ``pairs``, the strongest first, as indices of their units with labels; ``measures`` with scores,
+        intervals and decisions, ``evidence`` and ``majority`` with one entry per pair; ``decision``, the words for
+        them; ``groups`` and ``group_effects``; ``level``; ``surfaces``; ``images`` by unit name. Unknown numbers are
+        None.
     """
     units = strongest_units(decisions.order, len(result.names), _MAX_UNITS)
     pairs = _select_pairs(decisions.order, len(result.names), units)
     pairs_with_groups = pairs[: max(1, _MAX_GROUP_NUMBERS // (2 * len(result.group_names)))]
     i, j = np.triu_indices(len(result.names), 1)
+    short_names = shorten_all(result.names, _MAX_NAME)
     return {
         "names": result.names,
+        "short_names": short_names,
         "heatmap": units.tolist(),
         "nodes": _network_nodes(result, decisions, main),
-        "pairs": {"first": i[pairs].tolist(), "second": j[pairs].tolist()},
+        "pairs": _pair_columns(result.names, short_names, i[pairs], j[pairs]),
         "measure": decisions.measure,
         "measures": {name: _measure_columns(result, decisions, name, pairs) for name in _MEASURES},
         "evidence": _evidence_columns(result, decisions, pairs),
@@ -76,6 +83,18 @@ def build_content(
         "surfaces": [_surface_cells(surface, pairs, result) for surface in _check_surfaces(surfaces)],
         "images": dict(_unit_images(gallery)),
     }
+
+
+def _pair_columns(names: list[str], short_names: list[str], first: Ints, second: Ints) -> dict[str, Any]:
+    """Return the indices of both units of each pair, its label, and a short label for the axis of a chart.
+
+    No two pairs have the same label.
+    """
+    labels = {
+        key: [join_names(shown[i], shown[j]) for i, j in zip(first, second, strict=True)]
+        for key, shown in (("label", names), ("short", short_names))
+    }
+    return {"first": first.tolist(), "second": second.tolist(), **labels}
 
 
 def _select_pairs(order: Ints, units: int, heatmap_units: Ints) -> Ints:

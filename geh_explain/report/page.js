@@ -15,7 +15,7 @@
     const { accepted, ...numbers } = columns;
     pairsOf[measure] = columns.mean.map((value, pair) => {
       const first = data.names[data.pairs.first[pair]], second = data.names[data.pairs.second[pair]];
-      const row = { pair, first, second, label: `${first} × ${second}`, sign: SIGNS[data.majority[pair]], unsure: false };
+      const row = { pair, first, second, label: data.pairs.label[pair], short: data.pairs.short[pair], sign: SIGNS[data.majority[pair]], unsure: false };
       for (const [name, values] of Object.entries({ ...numbers, ...data.evidence })) row[name] = values[pair];
       if (accepted !== null) {
         row.unsure = !accepted[pair];
@@ -86,7 +86,7 @@
   function nodes() {
     const { unit, x, y, size } = data.nodes;
     return unit.map((number, n) => ({
-      name: data.names[number], x: x[n], y: y[n], size: size[n], text_x: 1.1 * x[n], text_y: 1.1 * y[n],
+      name: data.names[number], short: data.short_names[number], x: x[n], y: y[n], size: size[n], text_x: 1.1 * x[n], text_y: 1.1 * y[n],
       side: Math.abs(x[n]) < 0.2 ? "center" : x[n] > 0 ? "left" : "right",
     }));
   }
@@ -246,8 +246,11 @@
   }
 
   function csv() {
-    const quoted = (value) => `"${String(value ?? "").replaceAll('"', '""')}"`;
-    const lines = [COLUMNS.map(([, name]) => quoted(name)), ...byStrength(pairs()).map((row) => COLUMNS.map(([key]) => quoted(row[key])))];
+    // Spreadsheets take text that starts with one of these for a formula; an apostrophe keeps it text.
+    const neutral = (text) => (/^\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|^[\t\r\n]/.test(text) ? `'${text}` : text);
+    const quoted = (text) => `"${neutral(text).replaceAll('"', '""')}"`;
+    const cell = (value) => (typeof value === "number" ? String(value) : quoted(String(value ?? "")));
+    const lines = [COLUMNS.map(([, name]) => quoted(name)), ...byStrength(pairs()).map((row) => COLUMNS.map(([key]) => cell(row[key])))];
     return lines.map((line) => line.join(",")).join("\r\n") + "\r\n";
   }
 

@@ -20,6 +20,7 @@ from geh_explain.report.content import build_content
 from geh_explain.report.text import list_omissions, list_settings, reading_guide, summarise
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.protocol import PairResult
+from geh_explain.storage.whole import write_whole
 
 
 def write_page(
@@ -34,15 +35,16 @@ def write_page(
 ) -> Path:
     """Write the page of a result, and return its path.
 
-    The parameters are those of :meth:`geh_explain.Interactions.report`. Nothing is written if one of them is invalid.
+    The parameters are those of :meth:`geh_explain.Interactions.report`. A former page is replaced at the end, or stays
+    as it was.
     """
     path = check_output_file("path", path, ".html", ".htm")
     if title is not None and not isinstance(title, str):
         raise GEHTypeError(f"title={title!r} must be text.")
-    # The whole page is built before the file is opened, so that an error leaves no partial file.
     content = build_content(result, decisions, main, surfaces, gallery)
     page = _fill_template(title or f"Interactions in {result.record.model}", result, decisions, content)
-    path.write_text(page, encoding="utf-8")
+    with write_whole(path) as file:
+        file.write(page.encode())
     return path
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from geh_explain.scores.decisions import SUPPORTED, Decisions, percent
+from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.protocol import PairResult
 
 #: Number of pairs that the summary names.
@@ -114,7 +115,7 @@ def _describe_pair(result: PairResult, pair: int, decisions: Decisions) -> str:
     elif decisions.has_intervals:
         words.append(f"{percent(decisions.level)} interval {decisions.low[pair]:.3g} to {decisions.high[pair]:.3g}")
     words.append(_describe_signs(result, i, j))
-    return f"{i} × {j} ({', '.join(words)})"
+    return f"{join_names(i, j)} ({', '.join(words)})"
 
 
 def format_p_value(p_value: float) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.draws import MEASURES
+from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.protocol import PairResult
 
 
@@ -45,7 +46,7 @@ def to_xarray(result: PairResult, decisions: Decisions) -> Any:
     coordinates = {
         "chain": [0],
         "draw": np.arange(result.scores("geh").n_draws),
-        "pair": [f"{i} × {j}" for i, j in pairs],
+        "pair": [join_names(i, j) for i, j in pairs],
         "unit_i": ("pair", [i for i, _ in pairs]),
         "unit_j": ("pair", [j for _, j in pairs]),
     }

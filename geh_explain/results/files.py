@@ -24,11 +24,10 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import UnionType
-from typing import IO, Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +45,8 @@ from geh_explain.run.record import RunRecord
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.moments import Moments
+from geh_explain.storage.archives import check_size, expands_too_much
+from geh_explain.storage.whole import write_whole
 
 #: Arrays of evidence.
 _EVIDENCE = (*EVIDENCE_ARRAYS, *TRUE_SCORE_ARRAYS)
@@ -82,7 +83,8 @@ class StoredResult:
 def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
     """Write a result to a file, and return its path, with ``.npz`` appended if it is missing.
 
-    Raises ``GEHError`` if the file cannot be written.
+    A former file is replaced at the end, or stays as it was. Raises ``GEHError`` if the file cannot be written, as in a
+    folder that does not exist or on a full disk.
     """
     path = check_path("path", path, "a file")
     path = check_output_file("path", path if path.suffix == ".npz" else path.parent / f"{path.name}.npz")
@@ -98,10 +100,14 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
     arrays |= evidence_to_arrays(stored.evidence)
     if stored.draws.point_errors is not None:
         arrays["point_errors"] = stored.draws.point_errors
-    np.savez_compressed(path, **arrays)
-    if _expands_too_much(sum(array.nbytes for array in arrays.values()), path.stat().st_size):
-        # Scores that are mostly 0 compress so well that reading would refuse the file as a decompression bomb.
-        np.savez(path, **arrays)
+    size = sum(array.nbytes for array in arrays.values())
+    with write_whole(path, size) as file:
+        np.savez_compressed(file, **arrays)
+        if expands_too_much(size, file.seek(0, os.SEEK_END), _MAX_BYTES, _MAX_EXPANSION):
+            # Scores that are mostly 0 compress so well that reading would refuse the file as a decompression bomb.
+            file.seek(0)
+            file.truncate()
+            np.savez(file, **arrays)
     return path
 
 
@@ -111,7 +117,9 @@ def read_result(path: str | os.PathLike[str]) -> StoredResult:
         raise GEHValueError(f"path={path!r} is not a file.")
     try:
         with open(path, "rb") as file:
-            _check_size(file)
+            sizes = check_size(file, _MAX_BYTES, _MAX_EXPANSION)
+            if sizes.get("about.npy", 0) > _MAX_TEXT_BYTES:
+                raise ValueError("its settings are too long")
             with np.load(file, allow_pickle=False) as archive:
                 expected = ("labels", "about", "point_errors", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS)
                 arrays = {name: archive[name] for name in (*expected, *_EVIDENCE) if name in archive}
@@ -129,25 +137,6 @@ def _is_file(path: str | os.PathLike[str]) -> bool:
         return Path(path).is_file()
     except (OSError, ValueError):  # too long, or not valid text
         return False
-
-
-def _check_size(file: IO[bytes]) -> None:
-    """Raise if an archive would unpack to far more than its own size.
-
-    The sizes are those that the directory of the archive states; ``zipfile`` never unpacks more than stated.
-    """
-    with zipfile.ZipFile(file) as archive:
-        sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
-    if _expands_too_much(sum(sizes.values()), os.fstat(file.fileno()).st_size):
-        raise ValueError(f"it unpacks to {sum(sizes.values()) / 1e9:.1f} GB, far more than its own size")
-    if sizes.get("about.npy", 0) > _MAX_TEXT_BYTES:
-        raise ValueError("its settings are too long")
-    file.seek(0)
-
-
-def _expands_too_much(unpacked: int, packed: int) -> bool:
-    """Return whether ``unpacked`` bytes are too many for a file of ``packed`` bytes."""
-    return unpacked > max(_MAX_BYTES, _MAX_EXPANSION * packed)
 
 
 def _to_arrays(draws: Draws | DrawMoments) -> dict[str, Any]:

@@ -3,5 +3,6 @@
 Read the files in this order: ``options`` (what the call asks for), ``setup`` (what the explainer was built with),
 ``profile`` (two passes over the data), ``plan`` (everything decided before the first draw), ``loop`` (the draws),
 ``accumulate`` (their sums and means), ``warnings`` and ``record`` (what a user should know, and what was done).
-``checkpoint``, ``identity``, ``distributed`` and ``interrupt`` make long runs safe.
+``checkpoint``, ``stored_draws``, ``identity``, ``distributed`` and ``interrupt`` make long runs safe; ``threads`` sets
+the number of threads.
 """

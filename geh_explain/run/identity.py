@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from geh_explain._hashing import digest, digest_unless_plain
+from geh_explain._hashing import attribute_digests, digest, digest_unless_plain
 from geh_explain._version import __version__
+from geh_explain.posterior.protocols import fixed
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
 
@@ -26,14 +27,15 @@ def claim_run(setup: ModelSetup, plan: RunPlan) -> None:
 def identify_run(setup: ModelSetup, plan: RunPlan) -> dict[str, Any]:
     """Return everything that the draws of a run depend on, as plain values or hashes of larger ones.
 
-    The number of draws is not part of it: more draws continue a run. Functions are identified by their names only.
+    The number of draws is not part of it: more draws continue a run. Functions are identified by their names only; what
+    they and the network compute is compared draw by draw, see ``stored_draws``.
     """
     options = plan.options
     arguments = ("target", "additional_forward_args", "groups", "scale", "batch_size", "eah_points", "memory", "seed")
     return {
         "geh_explain": __version__,
         "torch": torch.__version__,
-        "model": digest(setup.model),
+        "model": _identify_model(setup, plan),
         "layer": plan.cut.place,
         "units": digest_unless_plain(setup.units),
         "output": digest_unless_plain(setup.output),
@@ -43,3 +45,19 @@ def identify_run(setup: ModelSetup, plan: RunPlan) -> dict[str, Any]:
         "inputs": plan.points.digest(),
         **{name: digest_unless_plain(getattr(options, name)) for name in arguments},
     }
+
+
+@torch.no_grad()
+def _identify_model(setup: ModelSetup, plan: RunPlan) -> str:
+    """Return the hash of the model's parameters, buffers, settings and attributes.
+
+    Attributes that a forward pass changes are left out: counters, caches and stored activations depend on what the
+    process computed before.
+    """
+    model, rows = setup.model, plan.points.first
+    with fixed(plan.posterior, model, plan.options.seed):
+        plan.cut.outputs(rows[:1])
+        before = attribute_digests(model)
+        plan.cut.outputs(rows)
+        after = attribute_digests(model)
+    return digest(model, {name: value for name, value in before.items() if after.get(name) == value})

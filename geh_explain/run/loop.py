@@ -6,22 +6,28 @@ are computed at once where posterior and engine allow it. Under torchrun a round
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 
 import torch
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from geh_explain._memory import reuse_heap, trim_heap
+from geh_explain._process import SafeContext, defer_interrupt
 from geh_explain.engines.sums import GroupSums
-from geh_explain.errors import GEHValueError
+from geh_explain.errors import GEHRuntimeError, GEHValueError
 from geh_explain.model.row_independence import check_row_independence
+from geh_explain.model.snapshot import CallWatch
 from geh_explain.posterior import PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, seed_of_draw
 from geh_explain.run.accumulate import DrawAccumulator
-from geh_explain.run.interrupt import defer_interrupt
 from geh_explain.run.plan import RunPlan
+from geh_explain.run.stored_draws import DrawSizes
+from geh_explain.run.threads import one_thread
 
 #: Freed memory is returned to the system after this many seconds.
 _TRIM_SECONDS = 1.0
@@ -95,6 +101,12 @@ class _DrawLoop:
         self._trimmed = monotonic()
         #: Output (1,) of the first row in the current draw.
         self._first_output = torch.zeros(1)
+        #: Outputs (1, n) of the first rows in each draw that is not stored yet, by its number; for the checkpoint.
+        self._outputs: dict[int, Tensor] = {}
+        #: Names of the parameters that the model does not write to itself; an embedding with max_norm does so.
+        self._not_written: set[str] | None = None
+        #: Number of writes to parameters, by name, at the begin of the current draw.
+        self._versions: dict[str, int] = {}
 
     def run(self) -> None:
         """Compute the draws one by one; after the first one several at a time, where that is possible."""
@@ -107,7 +119,9 @@ class _DrawLoop:
             # Draws that are known, or another rank's, are entered too: a posterior may draw one after the other.
             for number in draws:
                 self._begin_draw(number)
-                if number < self.accumulator.n_draws or (current is None and self._take_stored(number)):
+                if number < self.accumulator.n_draws or (
+                    current is None and self._take_stored(number, self._of_draw, 1)
+                ):
                     self._advance()
                 else:
                     if current is None:
@@ -131,14 +145,28 @@ class _DrawLoop:
     @torch.no_grad()
     def _first_forward(self) -> None:
         """Run the forward pass with one row that posteriors require, see Posterior."""
-        self._first_output = self.plan.cut.outputs(self.plan.points.first[:1])
+        cut, first = self.plan.cut, self.plan.points.first[:1]
+        if self._not_written is None:
+            with SafeContext(CallWatch()) as watch:
+                self._first_output = cut.outputs(first)
+            named = cut.model.named_parameters()
+            self._not_written = {name for name, parameter in named if not watch.has_written(parameter)}
+        else:
+            self._first_output = cut.outputs(first)
+        self._versions = self._count_writes()
 
     def _begin_draw(self, number: int) -> None:
         """Prepare the engine for a draw; at the first one check the rows and the network of the draw."""
         plan = self.plan
         plan.engine.begin_draw(seed_of_draw(plan.options.seed, number))
+        if self._stores and number >= self.accumulator.n_draws:
+            self._outputs[number] = self._first_outputs(1)
         if number == 0:
-            check_row_independence(plan.cut, plan.points.first, self._first_output)
+            try:
+                check_row_independence(plan.cut, plan.points.first, self._first_output)
+            except GEHRuntimeError:
+                self._check_unchanged()  # which is the reason then
+                raise
             if plan.member_view is None and not isinstance(plan.posterior, PointEstimate):
                 plan.engine.adapt(plan.points.first)
 
@@ -157,8 +185,9 @@ class _DrawLoop:
         """Give all ranks the draws of a round."""
         ranks = self.plan.ranks
         members = ranks.size // current.teams
-        for team in range(current.entered):
-            self._take(current.start + team, ranks.collect(current.sums, team * members, members))
+        for number in range(current.start, current.start + current.entered):
+            source = (number - current.start) * members
+            self._take(number, ranks.collect(current.sums, source, members), self._of_draw)
         self._advance()
 
     def _advance(self) -> None:
@@ -182,7 +211,7 @@ class _DrawLoop:
         plan, ranks, accumulator = self.plan, self.plan.ranks, self.accumulator
         assert isinstance(plan.posterior, BatchedPosterior)
         while (done := accumulator.n_draws) < accumulator.expected:
-            if self._take_stored(done):
+            if self._take_stored(done, self._of_block, None):
                 self._advance()
                 continue
             stop = accumulator.next_stop()
@@ -192,13 +221,13 @@ class _DrawLoop:
             team, part = ranks.share(current.teams, len(plan.points))
             if team < len(starts):
                 numbers = range(starts[team], min(stop, starts[team] + block))
-                with plan.posterior.batched(plan.cut.model, numbers, plan.options.seed):
+                with SafeContext(plan.posterior.batched(plan.cut.model, numbers, plan.options.seed)):
                     plan.engine.begin_draw(seed_of_draw(plan.options.seed, numbers.start))
                     self._first_forward()
                     current.sums = self._sums(part, numbers.start, len(numbers))
             members = ranks.size // current.teams
             for index, start in enumerate(starts):
-                self._take(start, ranks.collect(current.sums, index * members, members))
+                self._take(start, ranks.collect(current.sums, index * members, members), self._of_block)
             self._advance()
 
     def _sums(self, part: slice, start: int, draws: int = 1) -> GroupSums:
@@ -213,29 +242,85 @@ class _DrawLoop:
                 plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
                 self.bar.update(len(chunk) * draws)
         plan.engine.end_draw(sums)
+        self._check_unchanged()
         if monotonic() > self._trimmed + _TRIM_SECONDS:
             trim_heap()
             self._trimmed = monotonic()
         return sums
 
-    def _take(self, start: int, sums: GroupSums) -> None:
+    @property
+    def _stores(self) -> bool:
+        """Whether this process writes a checkpoint."""
+        return self.plan.checkpoint is not None and self.plan.ranks.first
+
+    @torch.no_grad()
+    def _first_outputs(self, draws: int) -> Tensor:
+        """Return the outputs (draws, n) of the first n rows in the draws that are entered, in double precision.
+
+        They identify the network that computes the draws, see ``stored_draws``. One thread makes them independent of
+        the number of threads.
+        """
+        rows = self.plan.points.first
+        with one_thread():
+            outputs = self.plan.cut.outputs(rows.repeat(draws) if draws > 1 else rows)
+        return outputs.double().cpu().reshape(draws, len(rows))
+
+    def _of_draw(self, start: int, draws: int) -> Tensor:
+        """Return the outputs (1, n) of the first rows in draw number ``start``, which was entered."""
+        assert draws == 1
+        return self._outputs[start]
+
+    def _of_block(self, start: int, draws: int) -> Tensor:
+        """Return the outputs (draws, n) of the first rows in the draws from number ``start`` on, evaluated at once."""
+        plan = self.plan
+        assert isinstance(plan.posterior, BatchedPosterior)
+        with plan.posterior.batched(plan.cut.model, range(start, start + draws), plan.options.seed):
+            self._first_forward()
+            return self._first_outputs(draws)
+
+    def _count_writes(self) -> dict[str, int]:
+        """Return how often each parameter was written to in place."""
+        return {name: parameter._version for name, parameter in self.plan.cut.model.named_parameters()}
+
+    def _check_unchanged(self) -> None:
+        """Refuse parameters that changed within a draw: the sums would mix two networks."""
+        now = self._count_writes()
+        changed = next((name for name in sorted(self._not_written or ()) if now[name] != self._versions[name]), None)
+        if changed is not None:
+            raise GEHRuntimeError(
+                f"model: its parameter {changed!r} was written to while it was explained, by another thread or in some "
+                "of its forward passes. Do not train it meanwhile, or explain copy.deepcopy(model)."
+            )
+
+    def _take(self, start: int, sums: GroupSums, outputs_of: Callable[[int, int], Tensor]) -> None:
         """Store and take the sums of the draws from number ``start`` on, all of them or none."""
+        outputs = outputs_of(start, len(sums.signed)) if self._stores else None
         with defer_interrupt():
-            if self.plan.checkpoint is not None and self.plan.ranks.first:
-                self.plan.checkpoint.store(start, sums)
+            if self.plan.checkpoint is not None and outputs is not None:
+                self.plan.checkpoint.store(start, sums, outputs)
+            self._outputs.pop(start, None)
             self.accumulator.take(sums)
 
-    def _take_stored(self, start: int) -> bool:
-        """Take the sums of the draws from number ``start`` on from the checkpoint, if they are there."""
-        plan = self.plan
+    def _take_stored(self, start: int, outputs_of: Callable[[int, int], Tensor], max_block: int | None) -> bool:
+        """Take the sums of the draws from number ``start`` on from the checkpoint, if they are there.
+
+        ``outputs_of`` returns the outputs of the first rows in so many draws from a number on, at most ``max_block``.
+        """
+        plan, found = self.plan, []
         if plan.checkpoint is None:
             return False
-        sums = None
-        if plan.ranks.first:
-            sums = plan.checkpoint.load(start, plan.cut.n_units, self.accumulator.expected - start)
+        load = partial(plan.checkpoint.load, start, self._sizes(start), partial(outputs_of, start), max_block)
+        plan.ranks.on_rank0(lambda: found.append(load()))
+        sums = found[0] if found else None
         if not plan.ranks.broadcast(sums is not None):
             return False
-        sums = plan.ranks.collect(sums, 0, 1)
+        sums = plan.ranks.collect(sums, 0, 1).first(self.accumulator.expected - start)
         with defer_interrupt():
+            self._outputs.pop(start, None)
             self.accumulator.take(sums)
         return True
+
+    def _sizes(self, start: int) -> DrawSizes:
+        """Return the sizes of the sums of draws from number ``start`` on."""
+        squared = max(0, self.plan.point_draws - start)
+        return DrawSizes(len(self.plan.points), len(self.accumulator.grouping.names), self.plan.cut.n_units, squared)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,13 +25,15 @@ from geh_explain.groups.positions import MAX_SAMPLE_BYTES, MIN_SAMPLE_BYTES, Pos
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments, check_scale
 from geh_explain.model.view import View
-from geh_explain.posterior import MCDropout, Posterior
+from geh_explain.posterior import MCDropout, PointEstimate, Posterior
 from geh_explain.posterior.protocols import fixed
+from geh_explain.posterior.train_only import TrainOnlyDropout
 from geh_explain.run.checkpoint import Checkpoint
 from geh_explain.run.distributed import RankGroup, find_rank_group
 from geh_explain.run.options import RunOptions
 from geh_explain.run.profile import FirstPass, SecondPass
 from geh_explain.run.setup import ModelSetup
+from geh_explain.storage.lock import FileLock
 
 #: How many draws decide on the number of groups: the mean score needs far fewer than its spread.
 PILOT_DRAWS = 20
@@ -50,8 +53,8 @@ class RunPlan:
         The data, and the model as a function of the units' shifts.
     posterior
         Where draws come from.
-    dropout_left_out
-        Classes of modules whose dropout MC dropout cannot draw.
+    train_only
+        Modules that drop in train mode only, and those among them whose dropout cannot be drawn.
     engine, engine_reason
         What computes local interactions, and why it was chosen.
     view
@@ -78,7 +81,7 @@ class RunPlan:
     points: Points
     cut: Cut
     posterior: Posterior
-    dropout_left_out: tuple[str, ...]
+    train_only: TrainOnlyDropout
     engine: EngineRun
     engine_reason: str
     view: View
@@ -95,22 +98,12 @@ class RunPlan:
 
 
 @dataclass(frozen=True)
-class _Resources:
-    """What a run may use, and with whom it shares the work."""
+class Resources:
+    """What a run may use, and with whom it shares the work; :func:`run_resources` makes it."""
 
     budget: int
     ranks: RankGroup
     checkpoint: Checkpoint | None
-
-    @classmethod
-    def of(cls, options: RunOptions) -> _Resources:
-        """Find the ranks, open the checkpoint, and take its budget: how rows are chunked depends on the budget."""
-        ranks = find_rank_group(options.distributed)
-        checkpoint = None if options.checkpoint is None else Checkpoint(options.checkpoint)
-        budget = budget_bytes(options.memory)
-        if checkpoint is not None and options.memory is None:
-            budget = checkpoint.budget(budget)
-        return cls(budget, ranks, checkpoint)
 
     def limits(self, options: RunOptions, n_points: int) -> Limits:
         """Return the limits of the engine; without a checkpoint or ``memory=`` it asks for the free memory itself."""
@@ -119,14 +112,35 @@ class _Resources:
         return Limits(n_points, options.batch_size, memory, options.eah_points)
 
 
-def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
+@contextmanager
+def run_resources(options: RunOptions) -> Iterator[Resources]:
+    """Find the ranks, lock the checkpoint until the end of the context, and take its budget.
+
+    How rows are chunked depends on the budget. Only rank 0 locks, as it alone writes.
+    """
+    ranks = find_rank_group(options.distributed)
+    checkpoint = None if options.checkpoint is None else Checkpoint(options.checkpoint)
+    budget = budget_bytes(options.memory)
+    with ExitStack() as stack:
+        if checkpoint is not None:
+            ranks.on_rank0(partial(_enter, stack, checkpoint.lock()))
+            stored = checkpoint.budget(budget)
+            budget = stored if options.memory is None else budget
+        yield Resources(budget, ranks, checkpoint)
+
+
+def _enter(stack: ExitStack, lock: FileLock) -> None:
+    """Lock a folder until the stack is closed."""
+    stack.enter_context(lock)
+
+
+def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Resources) -> RunPlan:
     """Read the data, cut the model, and decide on groups, smoothing and engine.
 
     At most two passes over the data are made. The first measures positions, moments of the units and inputs of kinked
     functions; the second assigns points to groups, shows the units' values to the engine and measures what smoothing
     changes.
     """
-    resources = _Resources.of(options)
     budget = resources.budget
     points, cut = setup.read(
         inputs, options.target, options.additional_forward_args, None if options.memory is None else budget
@@ -157,7 +171,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions) -> RunPlan:
         points=points,
         cut=cut,
         posterior=posterior,
-        dropout_left_out=_dropout_left_out(cut, points, posterior),
+        train_only=_train_only(setup, cut, points, posterior),
         engine=engine.run,
         engine_reason=engine.reason,
         view=engine.view,
@@ -261,11 +275,14 @@ def _point_draws(budget: int, n_pairs: int, n_groups: int, merged: bool) -> int:
     return min(POINT_DRAWS, 1 + room // (3 * n_groups)) if merged else POINT_DRAWS
 
 
-def _dropout_left_out(cut: Cut, points: Points, posterior: Posterior) -> tuple[str, ...]:
-    """Return the classes of modules whose dropout MC dropout cannot draw; it runs the model on one row."""
+def _train_only(setup: ModelSetup, cut: Cut, points: Points, posterior: Posterior) -> TrainOnlyDropout:
+    """Return the modules that drop in train mode only, where draws are of dropout; runs the model on one row."""
+    if setup.posterior is None and isinstance(posterior, PointEstimate):
+        # Dropout that cannot be drawn may be the reason why there is only a point estimate.
+        posterior = MCDropout()
     if not isinstance(posterior, MCDropout):
-        return ()
-    return posterior.left_out(cut.model, lambda: cut.outputs(points.first[:1]))
+        return TrainOnlyDropout()
+    return posterior.search_train_only(cut.model, lambda: cut.outputs(points.first[:1]))
 
 
 def _member_view(cut: Cut, points: Points, smooth: str | float | None, batch_size: int | None) -> View:

@@ -134,12 +134,15 @@ def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> st
 
 def _dropout_left_out(plan: RunPlan) -> str | None:
     """Warn that some modules have dropout that cannot be separated from the rest of their train mode."""
-    if not plan.dropout_left_out:
+    found = plan.train_only
+    if not found.mixed_classes:
         return None
+    more = f" and {len(found.changes) - 1} more" if len(found.changes) > 1 else ""
+    changes = f" (changes {found.changes[0]!r}{more})" if found.changes else ""
     return (
-        f"posterior={plan.posterior!r}: {', '.join(plan.dropout_left_out)} drop in train mode only and do other "
-        "things there too, so that their dropout is not drawn; call dropout in eval mode as well, with "
-        "training=self.training."
+        f"posterior={plan.posterior!r}: {', '.join(found.mixed_classes)} drop in train mode only and do other things "
+        f"there too{changes}, so that their dropout is not drawn; call dropout in eval mode as well, with "
+        "training=self.training, or pass posterior=PointEstimate()."
     )
 
 

@@ -10,6 +10,8 @@
     One measure of all pairs, and the mean gradient of each unit, with uncertainty.
 ``evidence``, ``decisions``
     Outcome of the test on held-out labels, and what a rule decides about each pair.
+``pair_names``
+    Labels of pairs, which differ for different pairs.
 ``ranking``
     Pairs in the order of any score, to compare methods.
 ``protocol``

@@ -20,8 +20,8 @@ from geh_explain.errors import GEHWarning
 from geh_explain.explainer import GEHExplainer
 from geh_explain.inference import PermutationTest, permutation_test
 from geh_explain.inference.jsonl import Record
-from geh_explain.inference.workers import one_thread
 from geh_explain.results.interactions import Interactions
+from geh_explain.run.threads import one_thread
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.ranking import PairRanking
 from geh_explain.statistics.p_values import discoveries

@@ -180,3 +180,41 @@ def test_dropout_that_leads_nowhere_is_refused():
 def test_wrong_layers_and_options_are_refused(make, message):
     with pytest.raises(geh.GEHError, match=message):
         make()
+
+
+class Sharing(nn.Module):
+    """One dropout module, under two names, before two layers, and before two more that read one output of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.left, self.right = (
+            nn.Linear(3, 3),
+            nn.Linear(3, 3),
+            nn.Linear(3, 2),
+            nn.Linear(3, 2),
+        )
+        self.drop = self.same_drop = nn.Dropout(0.3)
+
+    def forward(self, x):
+        hidden = self.drop(self.second(self.same_drop(self.first(self.drop(x)).tanh())).tanh())
+        return self.left(hidden) + self.right(hidden)
+
+
+def test_all_layers_that_share_a_dropout_are_converted():
+    net = Sharing().eval()
+    x = torch.randn(4, 3)
+    found = to_concrete(net, x)
+    layers = (found.first, found.second, found.left, found.right)
+    assert all(isinstance(layer, ConcreteDropout) for layer in layers)
+    assert all(torch.allclose(layer.rates, torch.tensor(0.3)) for layer in layers)
+    assert isinstance(found.drop, nn.Identity)
+    assert found.same_drop is found.drop
+    assert torch.equal(found(x), net(x))
+    assert not any(isinstance(module, nn.Dropout) for module in found.modules())
+
+
+def test_a_shared_dropout_is_refused_if_one_of_its_calls_leads_elsewhere():
+    drop = nn.Dropout(0.3)
+    net = nn.Sequential(drop, nn.Linear(3, 3), drop, nn.Tanh())
+    with pytest.raises(geh.GEHError, match="dropout '0' does not lead straight into a linear layer"):
+        to_concrete(net, torch.randn(2, 3))

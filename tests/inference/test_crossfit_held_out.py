@@ -28,7 +28,7 @@ def test_combined_evidence_of_pairs_without_interaction_is_kept_in_files(tmp_pat
     options = {"posterior": geh.posterior.PointEstimate()}
 
     def fit(X, y):
-        return lambda x: x[:, 0] * x[:, 1]
+        return lambda x: x[:, 0] * x[:, 1] + x[:, 2]
 
     test = geh.inference.crossfit_test(fit, X, y, folds=2, explainer=options, progress=False)
     assert test.p_value[1:].tolist() == [1, 1]

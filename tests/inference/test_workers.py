@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from geh_explain.errors import GEHRuntimeError
+from geh_explain.inference.dask_tasks import Failure
 from geh_explain.inference.jsonl import Store, complete
-from geh_explain.inference.workers import Failure, run_parallel
+from geh_explain.inference.workers import run_parallel
 
 # joblib warns when a process dies.
 pytestmark = pytest.mark.filterwarnings("ignore:A worker stopped while some jobs were given")

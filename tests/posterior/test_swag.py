@@ -87,6 +87,36 @@ def test_swag_explains_a_trained_network():
     assert np.array_equal(result.signed, again.signed)
 
 
+def test_another_seed_of_the_run_gives_other_draws():
+    path = random_path(10)
+    net = nn.Linear(2, 1, bias=False)
+
+    def drawn(posterior, seed):
+        weights = []
+        for draw in posterior.draws(net, 3, seed):
+            with draw:
+                weights.append(net.weight.detach().clone())
+        return torch.stack(weights)
+
+    assert torch.equal(drawn(SWAG(path), 0), drawn(SWAG(path), 0))
+    assert not torch.isclose(drawn(SWAG(path), 0), drawn(SWAG(path), 1)).any()
+    expected = torch.stack([SWAG(path).sample(k, seed=1)["weight"] for k in range(3)])
+    assert torch.equal(drawn(SWAG(path), 1), expected.to(net.weight))
+
+
+def test_buffers_stay_as_they_are_in_the_model():
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    # Variances far apart: samples of a Gaussian around them would be negative now and then.
+    path = [{**model.state_dict(), "1.running_var": torch.full((3,), 10.0**k)} for k in range(-2, 3)]
+    path = [{name: v + 0.1 * torch.randn_like(v.double()) for name, v in state.items()} for state in path]
+    mean, variance = model[1].running_mean.clone(), model[1].running_var.clone()
+    for draw in SWAG(path).draws(model, 5, 0):
+        with draw:
+            assert torch.equal(model[1].running_var, variance)
+            assert torch.equal(model[1].running_mean, mean)
+            assert not torch.equal(model[0].weight.double(), path[0]["0.weight"])
+
+
 FLAT = [{"weight": torch.zeros(1, 2)}, {"weight": torch.zeros(1, 2)}]
 WRONG = {
     "one checkpoint": ({"checkpoints": FLAT[:1]}, "at least two checkpoints"),

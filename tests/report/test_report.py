@@ -65,7 +65,10 @@ def test_the_page_has_the_decisions_and_the_order_of_the_table(rule, tmp_path):
     result = evidence_result(random_result(6), untested=2)
     path = result.report(tmp_path / "page.html", rule=rule)
     data, table = data_of(path), result.table(rule=rule)
-    names = [(data["names"][i], data["names"][j]) for i, j in zip(*data["pairs"].values(), strict=True)]
+    names = [
+        (data["names"][i], data["names"][j])
+        for i, j in zip(data["pairs"]["first"], data["pairs"]["second"], strict=True)
+    ]
     assert names == list(zip(table["unit_i"], table["unit_j"], strict=True))
     assert data["measures"]["geh"]["accepted"] == table.iloc[:, -1].tolist()
     decisions = result.decisions(rule=rule)

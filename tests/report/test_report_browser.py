@@ -11,6 +11,7 @@ from synthetic_results import evidence_result, random_result
 from torch import nn
 
 import geh_explain as geh
+from geh_explain.scores.pair_names import join_names
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pages are not tried in a browser")
 BROWSER = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium"))), None)
@@ -82,7 +83,7 @@ def chosen(page):
 
 
 def label(row):
-    return f"{row['unit_i']} × {row['unit_j']}"
+    return join_names(row["unit_i"], row["unit_j"])
 
 
 def test_the_heatmap_shows_every_pair_twice_in_its_place_and_darker_the_stronger_it_is(page, result):
@@ -226,6 +227,39 @@ def test_the_download_is_the_table(page, tmp_path, result):
     for name in ("mean", "std", "low", "high"):
         np.testing.assert_allclose([float(row[name]) for row in rows], table[name], rtol=1e-3, atol=1e-4)
     assert [row["stable"] == "yes" for row in rows] == table["stable"].tolist()
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "\uff1d1", "plain", "a - b"]
+
+
+def test_names_are_no_formulas_in_the_download_and_numbers_stay_numbers(opened, tmp_path):
+    result = evidence_result(random_result(len(FORMULAS), groups=2, names=FORMULAS), untested=2)
+    page = opened(result.report(tmp_path / "page.html"))
+    with page.expect_download() as waiting:
+        page.locator("#download").click()
+    waiting.value.save_as(tmp_path / "table.csv")
+    with open(tmp_path / "table.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    names = {row[column] for row in rows for column in ("unit i", "unit j")}
+    assert names == {"plain", "a - b", *(f"'{name}" for name in FORMULAS[:-2])}
+    slopes = [float(row["slope"]) for row in rows if row["slope"]]
+    assert min(slopes) < 0
+    # A number is not quoted, so that a negative one is no text.
+    assert f",{next(row['slope'] for row in rows if row['slope'].startswith('-'))}," in (
+        tmp_path / "table.csv"
+    ).read_text(encoding="utf-8")
+
+
+def test_pairs_whose_names_hold_the_separator_have_rows_of_their_own(opened, tmp_path):
+    names = ["a", "b × c", "a × b", "c", "long " * 9 + "name", "another " + "long " * 9 + "name"]
+    page = opened(random_result(6, groups=2, names=names).report(tmp_path / "page.html"))
+    points = marks(page, POINTS)
+    assert len({point["label"] for point in points}) == len({point["short"] for point in points}) == 15
+    assert len({point["box"][1] for point in points}) == 15
+    for texts in ("#heatmap .role-axis-label text", "#network .mark-text.role-mark text"):
+        shown = page.locator(texts).all_text_contents()
+        assert len(set(shown)) == 6
+        assert {"a", "a × b"} < set(shown)
 
 
 def test_a_page_of_tested_pairs_shows_supported_scores_beside_geh(opened, tmp_path, result):

@@ -151,11 +151,16 @@ def bomb(content: bytes, kind: str, size: int) -> bytes:
 
 #: Reads a file, and prints what came of it and by how many bytes the memory in use had grown at its peak.
 READING = """
-import json, resource, sys
+import json, sys
 import geh_explain as geh
 
-resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+try:
+    import resource
+except ImportError:  # Windows has no limits, and does not tell the peak
+    peak = lambda: 0
+else:
+    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))
+    peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 before = peak()
 try:
     geh.Interactions.load(sys.argv[1]).table()

@@ -68,7 +68,8 @@ def untouched(*models):
     yield
     after = {**model_state(*models), **global_state()}
     assert list(after) == list(before)
-    assert {key: (before[key], after[key]) for key in before if before[key] != after[key]} == {}
+    changed = {key: (before[key], after[key]) for key in before if before[key] != after[key]}
+    assert not changed, changed
     del keep_alive
 
 

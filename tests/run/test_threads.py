@@ -1,0 +1,221 @@
+"""Other threads and forked processes while one thread explains."""
+
+import os
+import random
+import signal
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from interrupted_runs import network, rows
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import geh_explain as geh
+from geh_explain.posterior import Ensemble, MCDropout, PointEstimate, WeightSamples
+
+pytestmark = pytest.mark.usefixtures("seeded")
+
+
+@contextmanager
+def repeating(step):
+    """Call a function again and again in another thread."""
+    stop = threading.Event()
+
+    def repeat():
+        while not stop.is_set():
+            step()
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def weights(net):
+    return WeightSamples([{name: value * (1 + 0.1 * k) for name, value in net.state_dict().items()} for k in range(3)])
+
+
+POSTERIORS = {
+    "dropout": lambda net: MCDropout(),
+    "weights": weights,
+    "ensemble": lambda net: Ensemble([net, network(1, drop=0)]),
+    "point": lambda net: PointEstimate(),
+}
+
+
+@pytest.mark.parametrize("posterior", POSTERIORS)
+def test_random_numbers_of_another_thread_do_not_repeat(posterior):
+    net = network()
+    explainer = geh.GEHExplainer(net, posterior=POSTERIORS[posterior](net))
+    drawn = []
+    with repeating(lambda: drawn.append((torch.rand(2).tolist(), np.random.rand(), random.random()))):
+        for _ in range(2):
+            explainer.explain(rows(60), groups=2, draws=3, progress=False)
+    assert len(drawn) > 9
+    torch_numbers, numpy_numbers, python_numbers = zip(*drawn, strict=True)
+    assert len({tuple(numbers) for numbers in torch_numbers}) == len(drawn)
+    assert len(set(numpy_numbers)) == len(drawn)
+    assert len(set(python_numbers)) == len(drawn)
+
+
+def global_states():
+    return (
+        torch.get_rng_state().tolist(),
+        np.random.get_state()[1].tolist(),
+        np.random.get_state()[2],
+        random.getstate(),
+    )
+
+
+def drawing(x):
+    return x.prod(1) + 0 * (torch.rand(()) + np.random.rand() + random.random())
+
+
+def test_a_model_that_draws_random_numbers_leaves_the_global_generators_as_they_were():
+    before = global_states()
+    geh.GEHExplainer(drawing, posterior=PointEstimate()).explain(rows(20), groups=1, progress=False)
+    assert global_states() == before
+
+
+class Shuffled(TensorDataset):
+    """A dataset with augmentation that draws from all global generators."""
+
+    def __getitem__(self, index):
+        return super().__getitem__(index)[0] + 0 * (torch.rand(()) + np.random.rand() + random.random())
+
+
+def read_by_fit(net, loader):
+    geh.bnn.fit(net, loader, rows().sum(1), epochs=1, progress=False)
+
+
+def read_by_baseline(net, loader):
+    geh.baselines.lasso(loader, rows().sum(1))
+
+
+def read_by_conversion(net, loader):
+    geh.bnn.to_concrete(nn.Sequential(nn.Dropout(0.2), net[0]), loader)
+
+
+def read_by_explain(net, loader):
+    geh.GEHExplainer(net, posterior=PointEstimate()).explain(loader, groups=1, progress=False)
+
+
+@pytest.mark.parametrize("read", [read_by_fit, read_by_baseline, read_by_conversion, read_by_explain])
+def test_whoever_reads_a_loader_leaves_the_global_generators_as_they_were(read):
+    net = network(drop=0)
+    before = global_states()
+    read(net, DataLoader(Shuffled(rows()), batch_size=64, shuffle=True))
+    assert global_states() == before
+
+
+@torch.no_grad()
+def step(net):
+    """Change the weights as an optimiser does."""
+    for parameter in net.parameters():
+        parameter.mul_(0.9999)
+
+
+def test_a_model_that_another_thread_trains_is_refused():
+    net = network()
+    explainer = geh.GEHExplainer(net, engine="difference", posterior=PointEstimate())
+    # Checks of the model may notice it first.
+    refused = pytest.raises(
+        geh.GEHError, match=r"parameter '.*' was written to while it was explained|not one function"
+    )
+    with repeating(lambda: step(net)), refused:
+        explainer.explain(rows(2000), groups=1, batch_size=50, progress=False)
+
+
+def test_a_parameter_that_is_written_to_within_a_draw_is_named():
+    net, calls = network(), []
+
+    def output(out):
+        calls.append(len(out))
+        if len(calls) == 20:  # between two forward passes of a draw
+            with torch.no_grad():
+                net[3].weight.add_(1e-3)
+        return out
+
+    explainer = geh.GEHExplainer(net, output=output, engine="difference", posterior=weights(net))
+    with pytest.raises(geh.GEHError, match=r"parameter '3.weight' was written to while it was explained.*deepcopy"):
+        explainer.explain(rows(400), groups=2, batch_size=20, progress=False)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_process_that_is_forked_while_a_thread_explains_can_explain():
+    inside, done = threading.Event(), threading.Event()
+
+    def waiting(x):
+        inside.set()
+        done.wait()
+        return x.prod(1)
+
+    explainer = geh.GEHExplainer(waiting, posterior=PointEstimate())
+    thread = threading.Thread(target=lambda: explainer.explain(rows(9), groups=1, progress=False))
+    thread.start()
+    inside.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        other = geh.GEHExplainer(lambda x: x.prod(1), posterior=PointEstimate())
+        os._exit(0 if other.explain(rows(9), groups=1, progress=False).geh.mean.any() else 1)
+    done.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_process_that_a_thread_forks_while_the_main_thread_explains_has_the_users_handler():
+    codes = []
+
+    def fork():
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if signal.getsignal(signal.SIGINT) is signal.default_int_handler else 1)
+        codes.append(os.waitpid(child, 0)[1])
+
+    def forking(x):
+        if not codes:
+            thread = threading.Thread(target=fork)
+            thread.start()
+            thread.join()
+        return x.prod(1)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        geh.GEHExplainer(forking, posterior=PointEstimate()).explain(rows(9), groups=1, progress=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert codes == [0]
+
+
+def test_two_threads_that_explain_one_model_get_the_same_scores():
+    net, results = network(), []
+
+    def explain():
+        results.append(geh.GEHExplainer(net).explain(rows(60), groups=2, draws=3, progress=False).signed)
+
+    threads = [threading.Thread(target=explain) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 3
+    assert all(np.array_equal(result, results[0]) for result in results)
+
+
+def test_stochastic_models_keep_the_generators_between_forward_passes():
+    def noisy(x):
+        return x.prod(1) * torch.normal(2.0, 0.1, ())
+
+    before = global_states()
+    geh.GEHExplainer(noisy, posterior=geh.posterior.Stochastic()).explain(rows(20), groups=1, draws=9, progress=False)
+    assert global_states() == before
