@@ -98,6 +98,11 @@ def _constant(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any],
     return func(*args, **kwargs)
 
 
+def _refuse(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Refuse a call that returns no tensor but changes derivatives, such as a hook on a gradient."""
+    raise UnsupportedOp(f"{func.__name__}()")
+
+
 def _named(rule: Rule, names: str) -> dict[str, Rule]:
     """Return table entries with one rule for several names, separated by spaces."""
     return dict.fromkeys(names.split(), rule)
@@ -128,5 +133,6 @@ _RULES: dict[str, Rule] = {
     **_named(max_pool, "max_pool1d max_pool2d max_pool3d"),
     "layer_norm": _layer_norm,
     "where": where,
+    "register_hook": _refuse,
     **_named(_constant, "detach new_zeros new_ones new_full new_empty new_tensor zeros_like ones_like full_like"),
 }
