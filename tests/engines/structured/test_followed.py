@@ -1,4 +1,4 @@
-"""Calls that the recorder cannot see, or not follow: the numbers are those of double backward, whatever the network does.
+"""Calls that the recorder cannot see or follow: the numbers are those of double backward, whatever the network does.
 
 Each network has a term that the first rows, on which engines are tried, do not have.
 """
