@@ -153,7 +153,10 @@ class StructuredRun(EngineRun):
         recorder = Recorder(cut.view, apply_rule)
         t = cut.zeros(rows).requires_grad_()
         with cut.viewed(recorder):
-            value = cut.outputs(rows, t)
+            outputs = cut.all_outputs(rows, t)
+        recorder.check_followed(outputs)
+        # The choice of the target is linear: it needs no step.
+        value = cut.selected(outputs, rows)
         with torch._C.DisableTorchFunction():
             program = Program(recorder, value, t)
             check = partial(self._check_cost, program, recorder.work) if check_cost else None

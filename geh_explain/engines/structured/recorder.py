@@ -11,6 +11,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.utils._pytree import tree_leaves
 
 from geh_explain.engines.structured.jacobians import Jacobian
 from geh_explain.model.view import View
@@ -74,6 +75,11 @@ class Recorder(View):
     Tensors that depend on the units are tracked under integer slots, as one tensor may be overwritten in place and then
     be another function of the units.
 
+    Some calls cannot be seen here: ``autograd.Function.apply``, functions of TorchScript, transforms of ``torch.func``,
+    assignments to a part of a tensor. Nothing may depend on the units behind the recorder's back, so that every tensor
+    which enters a call, and the output, is examined. It must be tracked and unchanged since it was, or be a constant:
+    autograd's graph must not lead from it to the units (:meth:`check_followed`).
+
     Parameters
     ----------
     executor
@@ -106,8 +112,11 @@ class Recorder(View):
         self.entries: list[tuple[int, ...]] = []
         self.work = 0
         self._slots: dict[int, int] = {}
-        # The id of a tensor is unique only as long as the tensor lives.
-        self._alive: list[Tensor] = []
+        # For each tracked tensor itself, as an id is unique only as long as the tensor lives, its version, and the node
+        # of autograd that computed it. Both change when the tensor is changed in place.
+        self._states: dict[int, tuple[Tensor, int, Any]] = {}
+        # Which nodes of autograd's graph depend on the units, as far as they were examined.
+        self._depends: dict[Any, bool] = {}
         self._n_slots = 0
 
     def enter(self, before: tuple[Tensor, ...], after: tuple[Tensor, ...]) -> None:
@@ -121,15 +130,44 @@ class Recorder(View):
         """Return whether ``value`` is a tensor that depends on the units."""
         return isinstance(value, Tensor) and id(value) in self._slots
 
-    def contains_tracked(self, value: Any) -> bool:
-        """Return whether ``value`` is a tracked tensor, or a nested list or tuple with one in it."""
-        if isinstance(value, Tensor):
-            return id(value) in self._slots
-        return isinstance(value, (list, tuple)) and any(self.contains_tracked(item) for item in value)
+    def check_followed(self, values: Any) -> bool:
+        """Return whether some of ``values``, a tensor or nested collection of them, are tracked.
+
+        Raises
+        ------
+        UnsupportedOp
+            If a tracked tensor was changed in place by a call that was not recorded, or if an untracked one depends on
+            the units.
+        """
+        tensors = [value for value in tree_leaves(values) if isinstance(value, Tensor)]
+        for tensor in tensors:
+            if id(tensor) in self._slots:
+                _, version, node = self._states[id(tensor)]
+                if tensor._version != version or tensor.grad_fn is not node:
+                    raise UnsupportedOp("a tensor that is changed in place")
+            elif tensor.grad_fn is not None and self._depends_on_units(tensor.grad_fn):
+                raise UnsupportedOp(f"a function that it cannot record ({tensor.grad_fn.name()})")
+        return any(id(tensor) in self._slots for tensor in tensors)
+
+    def _depends_on_units(self, node: Any) -> bool:
+        """Return whether a node of autograd's graph leads back to the units."""
+        pending = [node]
+        while pending:
+            current = pending[-1]
+            sources = [source for source, _ in current.next_functions if source is not None]
+            open_sources = [source for source in sources if source not in self._depends]
+            if current not in self._depends and open_sources:
+                pending += open_sources
+                continue
+            self._depends.setdefault(current, any(self._depends[source] for source in sources))
+            pending.pop()
+        return self._depends[node]
 
     def _track(self, tensor: Tensor) -> int:
         """Return a new slot for a tensor, or for the new values of one that was changed in place."""
-        self._alive.append(tensor)
+        self._states[id(tensor)] = tensor, tensor._version, tensor.grad_fn
+        if tensor.grad_fn is not None:
+            self._depends[tensor.grad_fn] = True
         self._slots[id(tensor)] = self._n_slots
         self._n_slots += 1
         return self._n_slots - 1
@@ -153,11 +191,13 @@ class Recorder(View):
             If ``out`` does not have the rows of its sources in its first dimension.
         """
         slots = tuple(self._slots[id(source)] for source in sources)
+        if not out.requires_grad:
+            # Under torch.no_grad() in the model: a constant for autograd, and so for all further calls.
+            if any(out is source for source in sources):
+                raise UnsupportedOp("a tensor that is changed in place under torch.no_grad()")
+            return out
         if out.ndim == 0 or out.shape[0] != sources[0].shape[0]:
             raise UnsupportedOp("a call that moves or mixes the rows")
-        # Under torch.no_grad() in the model autograd has no gradient at this step, and the step has no term.
-        if hessian_terms is not None and not out.requires_grad:
-            hessian_terms = None
         edge = get_gradient_edge(out) if hessian_terms is not None else None
         size = math.prod(out.shape[1:])
         self.steps.append(Step(slots, self._track(out), push_forward, hessian_terms, edge, size))

@@ -26,7 +26,7 @@ def only_tracked(recorder: Recorder, args: Sequence[Any], kwargs: dict[str, Any]
     """
     x: Tensor = args[0] if args else kwargs["input"]
     rest = (*args[1:], *without(kwargs, "input").values())
-    if not recorder.is_tracked(x) or any(recorder.contains_tracked(value) for value in rest):
+    if not recorder.is_tracked(x) or recorder.check_followed(rest):
         raise UnsupportedOp("a product of two things that depend on the units")
     return x
 

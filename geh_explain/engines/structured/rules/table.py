@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from geh_explain.engines.structured.recorder import Recorder, Rule, UnsupportedOp
 from geh_explain.engines.structured.rules.arithmetic import add, divide, multiply, negative
-from geh_explain.engines.structured.rules.calls import argument, only_tracked
+from geh_explain.engines.structured.rules.calls import argument, is_in_place, only_tracked
 from geh_explain.engines.structured.rules.curved import elementwise, max_pool, softmax
 from geh_explain.engines.structured.rules.linear import (
     batch_norm,
@@ -39,8 +39,10 @@ def apply_rule(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any]
     UnsupportedOp
         If the call depends on the units, returns floating-point numbers, and has no rule.
     """
-    if not any(recorder.contains_tracked(value) for value in (*args, *kwargs.values())):
+    if not recorder.check_followed((args, kwargs)):
         return recorder.executor.handle(func, args, kwargs)
+    if not torch.is_grad_enabled():
+        return _without_gradients(recorder, func, args, kwargs)
     # __add__, add_ and add share one rule.
     name = getattr(func, "__name__", "").strip("_")
     rule = _RULES.get(name)
@@ -48,9 +50,23 @@ def apply_rule(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any]
         return rule(recorder, func, args, kwargs)
     out = recorder.executor.handle(func, args, kwargs)
     # Shapes, sizes and comparisons have no derivative.
-    if any(isinstance(value, Tensor) and value.is_floating_point() for value in tree_leaves(out)):
+    if any(_has_derivative(value) for value in tree_leaves(out)):
         raise UnsupportedOp(f"{name}()")
     return out
+
+
+def _has_derivative(value: Any) -> bool:
+    """Return whether a value is a tensor of real or complex numbers."""
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _without_gradients(
+    recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    """Execute a call under torch.no_grad(), whose result is a constant for autograd; changes in place are refused."""
+    if is_in_place(func, kwargs):
+        raise UnsupportedOp("a tensor that is changed in place under torch.no_grad()")
+    return recorder.executor.handle(func, args, kwargs)
 
 
 def _layer_norm(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
@@ -80,6 +96,11 @@ def _constant(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any],
     Its result is not tracked, so that it is a constant for all further calls.
     """
     return func(*args, **kwargs)
+
+
+def _refuse(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Refuse a call that returns no tensor but changes derivatives, such as a hook on a gradient."""
+    raise UnsupportedOp(f"{func.__name__}()")
 
 
 def _named(rule: Rule, names: str) -> dict[str, Rule]:
@@ -112,5 +133,6 @@ _RULES: dict[str, Rule] = {
     **_named(max_pool, "max_pool1d max_pool2d max_pool3d"),
     "layer_norm": _layer_norm,
     "where": where,
+    "register_hook": _refuse,
     **_named(_constant, "detach new_zeros new_ones new_full new_empty new_tensor zeros_like ones_like full_like"),
 }
