@@ -59,8 +59,10 @@ def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path, workers):
     with open(store.path, "a") as lines:
         lines.write('{"task": [3], "val')  # the machine went down here
         lines.write("\n")
-    with pytest.warns(GEHWarning, match=r"1 line\(s\) are damaged and not used"):
+    damaged = r"1 line\(s\) are damaged and not used"
+    with pytest.warns(GEHWarning, match=damaged):
         progress = list(complete(store, [(1,), (2,), (3,)], doubled, workers))
+    with pytest.warns(GEHWarning, match=damaged):
         records = list(store)
     assert progress[0] == (1, 3)
     assert progress[-1] == (3, 3)
