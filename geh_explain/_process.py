@@ -201,7 +201,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def is_only_thread() -> bool:
-    """Return whether no other thread of Python runs, apart from daemons such as those of notebooks and progress bars."""
+    """Return whether no other thread of Python runs, apart from daemons, such as those of notebooks."""
     return all(thread is current_thread() or thread.daemon for thread in enumerate_threads())
 
 
