@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, _GeneratorContextManager, contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from threading import current_thread, get_ident, main_thread
-from threading import enumerate as enumerate_threads
+from threading import active_count, current_thread, get_ident, main_thread
+from time import sleep
 from types import FrameType
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -200,11 +200,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_other_threads)
 
 
-def is_only_thread() -> bool:
-    """Return whether no other thread of Python runs, apart from daemons, such as those of notebooks."""
-    return all(thread is current_thread() or thread.daemon for thread in enumerate_threads())
-
-
 class GeneratorStates:
     """The states of the global random generators of torch, NumPy and Python at one moment."""
 
@@ -238,6 +233,19 @@ class GeneratorStates:
             or not np.array_equal(mine["key"], others["key"])
             or self._python != states._python
         )
+
+
+#: Seconds for which a thread waits to see whether others draw random numbers.
+_WAIT = 0.01
+
+
+def other_threads_draw() -> bool:
+    """Return whether another thread draws from the generators of NumPy or Python: these change while this one waits."""
+    if active_count() == 1:
+        return False
+    before = GeneratorStates()
+    sleep(_WAIT)
+    return before.others_differ(GeneratorStates())
 
 
 @safe_contextmanager

@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from geh_explain._process import (
     GeneratorStates,
     SafeContext,
-    is_only_thread,
+    other_threads_draw,
     raise_waiting_interrupt,
     safe_contextmanager,
 )
@@ -206,7 +206,7 @@ class _ForwardWatch:
         finally:
             self.draws_from_torch |= watch.draws
             # Torch's operations are watched in this thread only; numbers from NumPy may be another thread's.
-            self.draws_from_others |= is_only_thread() and states.others_differ(GeneratorStates())
+            self.draws_from_others |= states.others_differ(GeneratorStates()) and not other_threads_draw()
         self._remaining = 0
         return out
 
