@@ -97,6 +97,7 @@ FUNCTIONS = {
     "masked_fill": lambda x: x.masked_fill(x > 0.5, 0.5),
     "copy": lambda x: torch.empty_like(x).copy_(x**2),
     "out of place sum with alpha": lambda x: torch.add(x, x**2, alpha=3.0),
+    "sum with alpha by position": lambda x: torch.rsub(x**2, 0.3, 0.4),
     "hook": doubled_gradient,
 }
 

@@ -27,7 +27,8 @@ def add(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwarg
         With ``alpha``, or where an operand has fewer dimensions than the result: its rows would not be in dimension 0.
     """
     a, b = _operands(args, kwargs)
-    if without(kwargs, "input", "other"):
+    # alpha may also be a third argument by position, in an old form of the call.
+    if without(kwargs, "input", "other") or len(args) > 2:
         raise UnsupportedOp("add() with alpha")
     name = func.__name__.strip("_")
     signs = (-1, 1) if name == "rsub" else (1, -1 if "sub" in name else 1)
