@@ -91,16 +91,16 @@ class Fitted:
     net
         The network.
     result
-        Its interactions, with evidence from the test rows, or from those of ``unseen`` where the test rows are too few.
+        Its interactions, with evidence from the test rows; where these are too few, also from those of early stopping.
     unseen
-        Evidence from all rows that training did not use; those of early stopping are among them.
+        Evidence from all rows that training did not use, those of early stopping among them; None where not asked for.
     explained
         Share of the test variance that the network explains.
     """
 
     net: bnn.HybridNet
     result: Interactions
-    unseen: Evidence
+    unseen: Evidence | None
     explained: float
 
     def ranking(self, measure: str) -> PairRanking:
@@ -112,13 +112,15 @@ class Fitted:
 class Analysis:
     """The ``fit`` of a permutation test: train on 70 % of the rows, stop early on 20 %, explain the remaining 10 %.
 
-    Epochs and patience are those of the data set's setting, or ``min_epochs`` if that is more.
+    Epochs and patience are those of the data set's setting, or ``min_epochs`` if that is more. ``unseen`` tests the
+    pairs a second time, on all rows that training did not use.
     """
 
     name: str
     size: Size
     posterior: str = MEAN_FIELD
     min_epochs: int = 0
+    unseen: bool = False
 
     def __call__(self, X: pd.DataFrame, y: pd.Series, seed: int) -> Fitted:
         """Return a network that is trained on ``X`` and ``y``, explained and tested."""
@@ -142,8 +144,8 @@ class Analysis:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GEHWarning)
             result = explainer.explain(test.X, groups=setting.groups, draws=self.size.draws, seed=seed, progress=False)
-            unseen = _test_network(net, validation, test)
-            evidence = unseen if setting.few_test_rows else _test_network(net, test)
+            evidence = _test_network(net, *((validation, test) if setting.few_test_rows else (test,)))
+            unseen = _test_network(net, validation, test) if self.unseen else None
         return Fitted(net, result.with_evidence(evidence), unseen, _explained_variance(net, test))
 
 
@@ -176,8 +178,8 @@ class RefitRecord:
         """Return the record of one refit: a share of pairs for each measure and rule, and ``"scaled"``.
 
         Keys are ``"aeh interval"``, ..., ``"geh sign"``, ``"geh evidence"`` (p < 0.05), ``"geh discovery"`` (at a false
-        discovery rate of 5 %), ``"geh any discovery"``, 1 if there is one and else 0, and ``"geh unseen"``, which is
-        ``"geh evidence"`` from all rows that training did not use.
+        discovery rate of 5 %), ``"geh any discovery"``, 1 if there is one and else 0, and, where it was tested,
+        ``"geh unseen"``, which is ``"geh evidence"`` from all rows that training did not use.
         """
         result = fitted.result
         assert result.evidence is not None
@@ -192,8 +194,9 @@ class RefitRecord:
             "geh evidence": float(np.mean(p_values < 1 - LEVEL)),
             "geh discovery": float(np.mean(found)),
             "geh any discovery": float(found.any()),
-            "geh unseen": float(np.mean(fitted.unseen.p_value < 1 - LEVEL)),
         }
+        if fitted.unseen is not None:
+            shares["geh unseen"] = float(np.mean(fitted.unseen.p_value < 1 - LEVEL))
         return {**shares, "scaled": float((result.geh.pair_mean * np.array(self.factors)).max())}
 
 
@@ -266,13 +269,13 @@ def analyse_data_set(name: str, size: Size, checkpoint: Path, workers: int, fold
     raw = refit(analysis, size.permutations, "y", MEAN_FIELD, result)
     concrete = refit(Analysis(name, size, CONCRETE), size.compared, "y", CONCRETE, None)
     # An additive model is fitted to the target; its residuals, which hold the interactions, are permuted.
-    additive = refit(analysis, size.additive, "main", ADDITIVE, result)
+    additive = refit(Analysis(name, size, unseen=True), size.additive, "main", ADDITIVE, result)
     # The scaled test needs no refits: each permutation has recorded its strongest scaled score.
     ranking = PairRanking("scaled GEH", raw.observed.scores * np.array(keep.factors), raw.observed.names)
     scaled = PermutationTest(ranking, np.array([record["scaled"] for record in raw.kept]), raw.kept, raw.failures)
-    points = data.split(SEED)[2].X
-    surface = GEHExplainer(fitted.net).surface(points, pair=SETTINGS[name].shown, result=result, progress=False)
-    return DataSetTests(result, raw, scaled, concrete, additive, surface, fitted.explained, fitted.unseen.n_rows)
+    _, validation, test = data.split(SEED)
+    surface = GEHExplainer(fitted.net).surface(test.X, pair=SETTINGS[name].shown, result=result, progress=False)
+    return DataSetTests(result, raw, scaled, concrete, additive, surface, fitted.explained, len(validation) + len(test))
 
 
 def tasks(size: Size) -> list[tuple[Any, ...]]:
