@@ -44,7 +44,7 @@ from geh_explain.run.identity import claim_run
 from geh_explain.run.loop import run_draws
 from geh_explain.run.options import AnalysisOptions, RunOptions, Scale
 from geh_explain.run.plan import PILOT_DRAWS, make_plan, run_resources
-from geh_explain.run.record import describe, make_record
+from geh_explain.run.record import describe, digest_parameters, make_record
 from geh_explain.run.setup import ModelSetup
 from geh_explain.run.warnings import collect_warnings
 from geh_explain.scores.evidence import Evidence
@@ -711,7 +711,7 @@ class GEHExplainer:
         return HeldOutTest.prepare(self._setup, rows, reading)
 
     def _check_result(self, result: Any) -> None:
-        """Raise unless ``result`` is about the layer of this explainer."""
+        """Raise unless ``result`` is about the layer of this explainer; warn if it is about another network."""
         if not isinstance(result, Interactions):
             raise GEHTypeError(f"result is a {type(result).__name__}, no result of explain().")
         layer = self._setup.layer_ref.name or None
@@ -725,6 +725,12 @@ class GEHExplainer:
             raise GEHValueError(
                 f"result: it is about output={result.record.output!r}, and this explainer about output={output!r}; use "
                 "the explainer that made it."
+            )
+        recorded = result.record.parameters
+        if recorded and recorded != digest_parameters(self.model):
+            warn(
+                "result: it is about a network with other parameters than this explainer's; use the explainer that made "
+                "it, or explain again."
             )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from geh_explain._hashing import digest
 from geh_explain._version import __version__
 from geh_explain.engines.difference import DifferenceRun
 from geh_explain.run.accumulate import DrawAccumulator
@@ -28,6 +29,8 @@ class RunRecord:
     geh_explain: str = ""
     torch: str = ""
     model: str = "a network"
+    #: Hash of the model's parameters; empty if unknown.
+    parameters: str = ""
     #: Where the units are, in words: "the inputs" or "layer 'conv2'".
     place: str = "the inputs"
     #: Dotted name of the layer, None for the inputs.
@@ -75,6 +78,11 @@ class RunRecord:
         return cls(**{key: value for key, value in settings.items() if key in names})
 
 
+def digest_parameters(model: nn.Module) -> str:
+    """Return the hash of the names and values of a model's parameters."""
+    return digest(dict(model.named_parameters()))
+
+
 def describe(value: Any) -> Any:
     """Return ``value`` unchanged if JSON can hold it, else a description of it."""
     if isinstance(value, (Tensor, np.ndarray, np.generic)):
@@ -99,6 +107,7 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
         geh_explain=__version__,
         torch=torch.__version__,
         model=type(cut.model).__name__,
+        parameters=digest_parameters(setup.model),
         place=cut.place,
         layer=cut.name or None,
         pick=describe(cut.layer_ref.pick),

@@ -299,3 +299,19 @@ def test_results_do_not_share_settings(result):
     other = result.with_evidence(None)
     other.settings["note"] = "mine"
     assert "note" not in result.settings
+
+
+def test_a_result_of_another_network_is_warned_of(recwarn):
+    def explainer(seed):
+        torch.manual_seed(seed)
+        net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        return geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
+
+    x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
+    y = torch.randn(300, generator=torch.Generator().manual_seed(1))
+    result = explainer(0).explain(x, groups=1, progress=False)
+    recwarn.clear()
+    explainer(0).test(result, x, y, progress=False)
+    assert not recwarn.list
+    with pytest.warns(geh.GEHWarning, match="other parameters"):
+        explainer(1).test(result, x, y, progress=False)
