@@ -124,11 +124,13 @@ def _measure_columns(result: PairResult, decisions: Decisions, measure: str, pai
 
 
 def _evidence_columns(result: PairResult, decisions: Decisions, pairs: Ints) -> dict[str, Any] | None:
-    """Return slope, its standard error and p-value of the pairs; None if the rule is another one."""
+    """Return slope, standard error, p-value and interval of the true GEH of the pairs; None if the rule is another."""
     evidence = result.evidence
     if decisions.rule != "evidence" or evidence is None:
         return None
     columns = {"slope": evidence.slope, "slope_se": evidence.slope_se, "p": evidence.p_value}
+    if evidence.true_scores is not None:
+        columns["true_low"], columns["true_high"] = evidence.true_scores.interval(decisions.level)
     return {name: _round(values[pairs]) for name, values in columns.items()}
 
 

@@ -25,6 +25,7 @@
     });
   }
   const hasIntervals = "low" in data.measures.geh, hasEvidence = data.evidence !== null, words = data.decision;
+  const hasTrueInterval = hasEvidence && "true_low" in data.evidence;
   if (hasEvidence) pairsOf.supported = pairsOf.geh.map((row) => ({ ...row, strength: row.supported ?? 0, band: row.mean }));
   const scoreName = () => (state.measure === "supported" ? "GEH" : state.measure.toUpperCase());
 
@@ -157,11 +158,12 @@
     const interval = hasIntervals ? `, ${level} interval ${format(row.low)} to ${format(row.high)}` : "; one draw, no interval";
     const decision = words === null ? "" : row.unsure ? words.other : words.label;
     if (hasEvidence && row.p === null) return `${score}${interval}. Not tested on held-out labels.`;
-    if (hasEvidence) return `${score}${interval}. Held-out labels support ${format(row.supported)} of it${slope(row)}, p ${shortP(row.p)}: ${decision}.`;
+    if (hasEvidence) return `${score}${interval}. Held-out labels support ${format(row.supported)} of it${slope(row)}, p ${shortP(row.p)}: ${decision}.${trueInterval(row)}`;
     return `${score}${interval}${decision && `: ${decision}`}.${row.p === undefined ? "" : ` p-value ${format(row.p)}.`}`;
   }
 
   const slope = (row) => (row.slope === null ? "" : ` (slope ${row.slope.toFixed(2)} ± ${row.slope_se.toFixed(2)})`);
+  const trueInterval = (row) => (hasTrueInterval && row.true_low !== null ? ` ${level} interval of the true GEH: ${format(row.true_low)} to ${format(row.true_high)}.` : "");
   const shortP = (p) => (p < 0.001 ? "< 0.001" : `= ${format(p)}`);
 
   function groupEffects(pair) {
@@ -197,6 +199,7 @@
   const COLUMNS = [["first", "unit i"], ["second", "unit j"], ["mean", "mean"], ["std", "std"],
     ...(hasIntervals ? [["low", "low"], ["high", "high"]] : []),
     ...(hasEvidence ? [["supported", "supported"], ["slope", "slope"], ["slope_se", "slope se"]] : []),
+    ...(hasTrueInterval ? [["true_low", "true GEH, low"], ["true_high", "high"]] : []),
     ...(hasEvidence || "p" in data.measures.geh ? [["p", "p"]] : []),
     ...(words === null ? [] : [["decision", words.column]])]
     .filter(([key]) => key !== "std" || data.measures.geh.std.some((value) => value !== null));

@@ -175,7 +175,8 @@ _GUIDES = {
         "network's interaction beyond all effects without it. The slope is the share of the network's interaction that "
         "the labels contain: 1 at the network's size, 0 not at all. p-values are one-sided, and the supported score is "
         "the score times 1 - p. Significance is corrected for the number of tested pairs at the false discovery rate "
-        "of the summary."
+        "of the summary. The interval of the true GEH, for numeric labels, is about the function that made the labels; "
+        "low and high are about the network."
     ),
     "sign": (
         "A pair is stable if the sign of its effect in some group holds over the draws and points: another draw of "

@@ -1,5 +1,6 @@
 """The report page as a file: its sentences, its data, what it escapes, and its size."""
 
+import dataclasses
 import json
 import re
 from importlib.resources import files
@@ -14,6 +15,7 @@ import geh_explain as geh
 from geh_explain.cli import main
 from geh_explain.report import text
 from geh_explain.scores.decisions import RULES
+from geh_explain.scores.evidence import TrueScoreEstimates
 
 
 def without_library(path):
@@ -85,6 +87,16 @@ def test_the_page_has_the_decisions_and_the_order_of_the_table(rule, tmp_path):
             shown = [np.nan if value is None else value for value in columns[key]]
             np.testing.assert_allclose(shown, table[column], rtol=1e-4)
         assert columns["p"][-2:] == [None, None]
+
+
+def test_the_page_has_the_interval_of_the_true_score(tmp_path):
+    result = evidence_result(random_result())
+    tested = result.evidence
+    estimates = TrueScoreEstimates(*(np.linspace(1, 2, len(tested.slope)) for _ in range(4)))
+    result = result.with_evidence(dataclasses.replace(tested, true_scores=estimates))
+    data, table = data_of(result.report(tmp_path / "page.html")), result.table()
+    for column in ("true_low", "true_high"):
+        np.testing.assert_allclose(data["evidence"][column], table[column], rtol=1e-4)
 
 
 def test_one_draw_with_evidence_has_decisions_without_intervals(tmp_path):
