@@ -729,8 +729,8 @@ class GEHExplainer:
         recorded = result.record.parameters
         if recorded and recorded != digest_parameters(self.model):
             warn(
-                "result: it is about a network with other parameters than this explainer's; use the explainer that made "
-                "it, or explain again."
+                "result: it is about a network with other parameters than this explainer's; use the explainer that "
+                "made it, or explain again."
             )
 
 

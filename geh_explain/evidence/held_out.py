@@ -40,6 +40,8 @@ from geh_explain.scores.evidence import Evidence, TrueScoreEstimates
 
 #: Functions of pairs are held for at most this many rows times pairs at once (1 GB).
 _MAX_NUMBERS = 2**26
+#: Share of the variance of what the units leave that principal components should retain.
+_MIN_COVARIATE_SHARE = 0.9
 #: Pairs that are tested where the user does not choose.
 MAX_TESTED = 1000
 
@@ -176,6 +178,7 @@ class HeldOutTest:
                 for column, pair in enumerate(pairs[part]):
                     slopes[pair], estimates[pair] = tests.pair(units[pair], pair, without[:, :, column], interactions)
         self._warn_of_lost_pairs(tests.lost)
+        _warn_of_covariates(tests.covariates.share)
         true_scores = None if np.isnan(estimates).all() else TrueScoreEstimates(*estimates.T)
         slope, slope_se, p_value = slopes.T
         return Evidence(slope, slope_se, p_value, n_rows, link, true_scores, tuple(functions.unit_names))
@@ -221,6 +224,16 @@ def _check_index(inputs: Any, y: Any) -> None:
         raise GEHValueError(
             "y has the index of the held-out rows in another order, and rows are matched by position; give "
             "y.loc[X_held.index]."
+        )
+
+
+def _warn_of_covariates(share: float) -> None:
+    """Warn if effects of numbers beside the units are not accounted for."""
+    if share < _MIN_COVARIATE_SHARE:
+        warn(
+            "evidence: the units do not determine the layer's output, and there are too few rows to account for the "
+            f"effects of all that they leave: principal components with {share:.0%} of its variance are used. p-values "
+            "may be too small; give more rows, or units that determine more."
         )
 
 

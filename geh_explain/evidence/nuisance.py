@@ -4,17 +4,17 @@ Under the hypothesis for units i and j the labels' mean is a(x without i) + b(x 
 off columns that span such functions, so that errors of the network in main effects and in other pairs do not pass for
 an interaction of i and j. Two kinds of columns do this:
 
-- for all pairs: polynomials of the ranks and of the values of every unit, and with many rows also indicators of fine
-  quantile bins of every unit;
+- for all pairs: polynomials of the ranks and of the values of every unit and covariate
+  (:mod:`~geh_explain.evidence.covariates`), and with many rows also indicators of fine quantile bins of them;
 - for one pair: the network's own predictions without i, without j and without both, and its interactions of i or j with
   other units; indicators of quantile bins of i and of j, for main effects with steps; products of polynomials of i, j
   and two *indices*, the linear predictions of i and of j from all other units; and, if there are rows enough, products
   of i and of j with one and with two other units.
 
 What remains of h must be orthogonal to all functions of x without i and of x without j, so E[h | x without i] and
-E[h | x without j] must be in the span. If the units have a Gaussian copula, the first one depends on x_j and the
-indices alone, the second one on x_i and the indices. So the indices are enough then, for any number of units. Products
-with other units are for dependence of other kinds.
+E[h | x without j] must be in the span. If units and covariates have a Gaussian copula, the first one depends on x_j and
+the indices alone, the second one on x_i and the indices. So the indices are enough then, for any number of units.
+Products with other units are for dependence of other kinds. Covariates count as other units.
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ _LADDER = (
     Degrees(ranks=3, values=0, indices=2, bins=5),
     Degrees(ranks=1, values=0, indices=2, bins=5),
 )
+#: Index of the poorest columns that have products with other units.
+_POOREST_WITH_OTHERS = -3
 
 
 def choose_degrees(n_rows: int, n_units: int) -> Degrees:
@@ -114,17 +116,28 @@ def _fine_bins(n_rows: int, n_units: int, n_columns: int) -> int:
     return count if count >= smallest else 0
 
 
+def max_covariates(n_rows: int, n_units: int) -> int:
+    """Return how many covariates the rows allow beside the units: those of the poorest columns that know of others."""
+    columns = (
+        max((e for e in range(n_rows) if poor.n_columns(n_units + e) <= _MAX_SHARE * n_rows), default=0)
+        for poor in (_LADDER[_POOREST_WITH_OTHERS], _LADDER[-1])
+    )
+    return next((count for count in columns if count), 0)
+
+
 class Nuisance:
     """Nuisance columns of all pairs of D units.
 
     Parameters
     ----------
     values
-        Values (n, D) of the units in the held-out rows.
+        Values (n, D) of the units in the held-out rows, then those of covariates.
     degrees
         How rich the columns are, see :func:`choose_degrees`.
     root_weights
         Roots (n,) of the rows' weights, by which all columns are multiplied.
+    members
+        Numbers (n, M) that units move together, if these move several; they have main effects of their own.
 
     Attributes
     ----------
@@ -141,7 +154,7 @@ class Nuisance:
     True
     """
 
-    def __init__(self, values: Floats, degrees: Degrees, root_weights: Floats) -> None:
+    def __init__(self, values: Floats, degrees: Degrees, root_weights: Floats, members: Floats | None = None) -> None:
         self._degrees = degrees
         self._root_weights = root_weights[:, None]
         self._ranks = _ranks(values)
@@ -149,6 +162,8 @@ class Nuisance:
         self._bounded = _bounded(values)
         if degrees.values:
             columns.append(_legendre(self._bounded, degrees.values))
+        if members is not None:
+            columns.append(_legendre(_ranks(members), degrees.ranks))
         if degrees.fine_bins:
             columns += [self._bins(unit, degrees.fine_bins) for unit in range(values.shape[1])]
         self.common = orthonormal(np.concatenate(columns, axis=1) * self._root_weights)

@@ -35,6 +35,7 @@ from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHRuntimeError, GEHValueError
+from geh_explain.evidence.covariates import read_covariates
 from geh_explain.model.cut import Cut
 from geh_explain.posterior import MCDropout, PointEstimate, Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed
@@ -77,6 +78,8 @@ class HeldOutFunctions:
     ----------
     values
         Values (n, D) of the units.
+    covariates
+        What else the rows contain.
     """
 
     def __init__(
@@ -96,6 +99,7 @@ class HeldOutFunctions:
         self._rows_per_call = batch_size or _ROWS_PER_CALL
         self._seed = seed
         self.values = unit_values(cut, points, batch_size)
+        self.covariates = read_covariates(cut, points, batch_size)
         count = -(-_BACKGROUND_VALUES // self.n_functions) * self.n_functions
         places = (np.arange(count) + 0.5) / count
         # A Latin hypercube: every unit takes all of its quantiles, in an order of its own.

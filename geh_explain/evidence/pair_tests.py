@@ -6,7 +6,7 @@ import numpy as np
 
 from geh_explain._types import Floats
 from geh_explain.evidence.explained import Explained
-from geh_explain.evidence.nuisance import Nuisance, choose_degrees
+from geh_explain.evidence.nuisance import Nuisance, choose_degrees, max_covariates
 from geh_explain.evidence.pair_functions import HeldOutFunctions, MeanInteractions, Pair
 from geh_explain.evidence.true_scores import UNKNOWN, TrueScore, TrueScores
 from geh_explain.statistics.logistic import fit_logistic, sigmoid
@@ -39,6 +39,8 @@ class PairTests:
 
     Attributes
     ----------
+    covariates
+        What the rows contain beside the units, as far as the number of rows allows.
     lost
         Pairs so far whose interaction cannot be told from effects of other units.
     """
@@ -51,20 +53,23 @@ class PairTests:
         self._logit = link == "logit"
         # Smaller interactions are rounding errors of differences of outputs.
         self._rounding = functions.rounding * float(np.abs(outputs).max())
-        values = functions.values
+        n_rows, n_units = functions.values.shape
+        self.covariates = functions.covariates.reduced(max_covariates(n_rows, n_units))
+        values = np.concatenate([functions.values, self.covariates.columns], axis=1)
+        members = self.covariates.members
         self._degrees = degrees = choose_degrees(*values.shape)
         self.lost: list[Pair] = []
         self._root_weights = np.ones(len(labels))
-        self._nuisance = Nuisance(values, degrees, self._root_weights)
+        self._nuisance = Nuisance(values, degrees, self._root_weights, members)
         self._main_effects = np.zeros(len(labels))
         if self._logit:
             probability, self._main_effects = _fit_main_effects(outputs, labels, self._nuisance.common)
             # All pairs share the weights of the whole network, so that the common columns are computed once.
             self._root_weights = np.sqrt(np.maximum(probability * (1 - probability), _MIN_WEIGHT))
-            self._nuisance = Nuisance(values, degrees, self._root_weights)
+            self._nuisance = Nuisance(values, degrees, self._root_weights, members)
         self._true_scores = None
         if explained is not None and not self._logit:
-            self._true_scores = TrueScores(values, labels - outputs, self._nuisance.common, explained)
+            self._true_scores = TrueScores(functions.values, labels - outputs, self._nuisance.common, explained)
 
     def pair(self, pair: Pair, index: int, without: Floats, interactions: MeanInteractions) -> tuple[Slope, TrueScore]:
         """Test one pair.
