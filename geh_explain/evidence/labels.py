@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import numbers
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from geh_explain._types import Floats
 from geh_explain.data.targets import Target, select
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
+from geh_explain.evidence.label_arrays import are_numbers_as_text, as_label_array, check_varies
 from geh_explain.model.outputs import Output
 from geh_explain.statistics.logistic import sigmoid
 
@@ -95,7 +94,7 @@ def read_labels(y: Any, n_rows: int, outputs: Tensor, target: Target, output: Ou
             "target=3 for instance, and give the labels of all rows."
         )
     target = int(target) if isinstance(target, np.integer) else target
-    values = _as_array(y, n_rows)
+    values = as_label_array(y, n_rows)
     n_outputs = outputs.shape[1:].numel()
     if n_outputs == 1:
         # The only output may be explained by target=0.
@@ -103,53 +102,6 @@ def read_labels(y: Any, n_rows: int, outputs: Tensor, target: Target, output: Ou
     if values.ndim == 2:
         return _of_columns(values, n_outputs, target, output, link)
     return _of_classes(values, n_outputs, target, output, link)
-
-
-def _as_array(y: Any, n_rows: int) -> np.ndarray[Any, Any]:
-    """Return labels as an array (n,) or (n, k) without missing values."""
-    if isinstance(y, Tensor):
-        y = y.detach().cpu()
-        # numpy has no numbers of 16 bits in the manner of bfloat16.
-        values = (y.double() if y.is_floating_point() else y).numpy()
-    else:
-        try:
-            values = np.ma.asanyarray(y)
-        except ValueError:
-            raise GEHValueError("y has rows of different lengths; give one label per row.") from None
-    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-    if values.ndim not in (1, 2) or len(values) != n_rows:
-        raise GEHValueError(
-            f"y has shape {values.shape} for {n_rows} held-out rows; give one label per row, in the order of the rows."
-        )
-    missing = _missing(values)
-    if missing.any():
-        row = int(missing.nonzero()[0][0])
-        raise GEHValueError(f"y is missing or infinite in {missing.sum()} rows, first in row {row}; leave them out.")
-    values = np.asarray(values)
-    if values.dtype.kind == "O" and all(isinstance(value, numbers.Number) for value in values.ravel()):
-        values = np.array(values.tolist())
-    _check_varies(values)
-    return values
-
-
-def _missing(values: np.ndarray[Any, Any]) -> NDArray[np.bool_]:
-    """Return which rows (n,) have labels that are masked, NaN, None or infinite."""
-    missing = np.ma.getmaskarray(values)
-    if values.dtype.kind == "f":
-        missing = missing | ~np.isfinite(np.asarray(values))
-    elif values.dtype.kind == "O":
-        missing = missing | np.array([value is None or value != value for value in np.ravel(values)]).reshape(
-            values.shape
-        )
-    return np.asarray(missing.reshape(len(values), -1).any(axis=1))
-
-
-def _check_varies(values: np.ndarray[Any, Any]) -> None:
-    """Raise if all labels (n,) are the same."""
-    if values.ndim == 1 and np.unique(values).size < 2:
-        raise GEHValueError(
-            f"y has the same value, {values[0]}, in all {len(values)} held-out rows; a test needs labels that vary."
-        )
 
 
 def _column(values: np.ndarray[Any, Any], target: Target, n_outputs: int) -> np.ndarray[Any, Any]:
@@ -162,7 +114,7 @@ def _column(values: np.ndarray[Any, Any], target: Target, n_outputs: int) -> np.
             "labels of the explained output, one per row."
         )
     column = np.asarray(values[:, target])
-    _check_varies(column)
+    check_varies(column)
     return column
 
 
@@ -173,9 +125,10 @@ def _of_one_output(values: np.ndarray[Any, Any], target: Target, output: Output,
     if (kind == "f" and set(classes) != {0.0, 1.0}) or (kind in "iu" and len(classes) > 2):
         return _numbers(values, target, link)
     if len(classes) > 2:
-        raise GEHValueError(
-            f"y has {len(classes)} classes, but the model has one output; give numbers, or two classes."
-        )
+        wanted = "give numbers, or two classes"
+        if are_numbers_as_text(values):
+            wanted = f"they are numbers as text, such as {str(values[0])!r}: convert them, np.asarray(y, float)"
+        raise GEHValueError(f"y has {len(classes)} classes, but the model has one output; {wanted}.")
     if link == "auto" and output == "probability":
         link = "identity"
     return Labels((values == classes[1]).astype(float), link, target)
