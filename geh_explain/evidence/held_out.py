@@ -163,12 +163,12 @@ class HeldOutTest:
         slopes = np.full((len(units), 3), np.nan)
         estimates = np.full((len(units), 4), np.nan)
         outputs = functions.outputs()
-        link = self.labels.decide(outputs)
+        link, labels = self.labels.decide(outputs)
         on_grids = _with_neighbours(tested, units)
         steps = (len(tested) + len(on_grids)) * functions.n_functions
         with tqdm(total=steps, desc="testing", unit="pair", disable=not progress, leave=False) as bar:
             interactions = functions.mean_interactions(on_grids, bar.update)
-            tests = PairTests(functions, self.labels.values, outputs, link, explained)
+            tests = PairTests(functions, labels, outputs, link, explained)
             chunk = max(1, _MAX_NUMBERS // n_rows)
             for start in range(0, len(pairs), chunk):
                 part = slice(start, start + chunk)
