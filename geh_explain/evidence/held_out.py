@@ -28,6 +28,7 @@ from geh_explain.data.points import Points
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.evidence.explained import Explained
+from geh_explain.evidence.fit_check import describe_misfit
 from geh_explain.evidence.labels import Labels, read_labels
 from geh_explain.evidence.nuisance import choose_degrees
 from geh_explain.evidence.pair_functions import HeldOutFunctions, Pair
@@ -164,6 +165,9 @@ class HeldOutTest:
         estimates = np.full((len(units), 4), np.nan)
         outputs = functions.outputs()
         link, labels = self.labels.decide(outputs)
+        misfit = describe_misfit(labels, outputs, link, self.labels.classes)
+        if misfit is not None:
+            warn(misfit)
         on_grids = _with_neighbours(tested, units)
         steps = (len(tested) + len(on_grids)) * functions.n_functions
         with tqdm(total=steps, desc="testing", unit="pair", disable=not progress, leave=False) as bar:

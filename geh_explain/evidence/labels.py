@@ -58,6 +58,11 @@ class Labels:
         others[:, self.target] = -torch.inf
         return chosen - torch.logsumexp(others, dim=1)
 
+    @property
+    def classes(self) -> bool:
+        """Whether the labels are classes, 0 and 1."""
+        return bool(np.isin(self.values, (0, 1)).all())
+
     def decide(self, outputs: Floats) -> tuple[str, Floats]:
         """Return the link and the labels (n,) on its scale, those that are nearest to the outputs (n,).
 

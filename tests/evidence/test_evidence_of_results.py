@@ -97,9 +97,13 @@ def test_files_keep_evidence(result, tmp_path):
 def test_evidence_leaves_the_network_untouched_and_needs_no_dropout(rows):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 1)).train()
+    with torch.no_grad():
+        y = rows[1] + 20 * copy.deepcopy(net).eval()(rows[0])[:, 0]
+        net[-1].weight *= 20
+        net[-1].bias *= 20
     before = copy.deepcopy(net.state_dict())
     state = torch.get_rng_state()
-    result = geh.GEHExplainer(net).explain(rows[0][:200], groups=1, draws=5, evidence=rows, progress=False)
+    result = geh.GEHExplainer(net).explain(rows[0][:200], groups=1, draws=5, evidence=(rows[0], y), progress=False)
     assert result.evidence.tested.all()
     assert net.training
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
@@ -308,7 +312,8 @@ def test_a_result_of_another_network_is_warned_of(recwarn):
         return geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
 
     x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
-    y = torch.randn(300, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        y = explainer(0).model(x)[:, 0] + 0.1 * torch.randn(300, generator=torch.Generator().manual_seed(1))
     result = explainer(0).explain(x, groups=1, progress=False)
     recwarn.clear()
     explainer(0).test(result, x, y, progress=False)
