@@ -31,8 +31,8 @@ def describe_misfit(labels: Floats, outputs: Floats, link: str, classes: bool) -
             return (
                 f"evidence: the outputs do not separate the classes (AUC = {auc:.2f} on {len(labels):,} held-out "
                 "rows). Check that the labels are those of this target, in the order of the rows, and that a higher "
-                "output means the second class in sorted order; if so, the network has learned nothing that holds for these "
-                "rows."
+                "output means the second class in sorted order; if so, the network has learned nothing that holds for "
+                "these rows."
             )
     if link == "logit" or (classes and labels.min() <= outputs.min() and outputs.max() <= labels.max()):
         return None

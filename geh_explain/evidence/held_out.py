@@ -33,7 +33,7 @@ from geh_explain.evidence.labels import Labels, read_labels
 from geh_explain.evidence.nuisance import choose_degrees
 from geh_explain.evidence.pair_functions import HeldOutFunctions, Pair
 from geh_explain.evidence.pair_tests import PairTests
-from geh_explain.evidence.training_rows import count_common_rows
+from geh_explain.evidence.training_rows import count_common_rows, count_copied_rows
 from geh_explain.posterior.protocols import fixed
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.run.setup import ModelSetup
@@ -41,6 +41,8 @@ from geh_explain.scores.evidence import Evidence, TrueScoreEstimates
 
 #: Functions of pairs are held for at most this many rows times pairs at once (1 GB).
 _MAX_NUMBERS = 2**26
+#: More copies of rows than this share of all rows are reported.
+_MAX_COPIED = 0.05
 #: Pairs that are tested where the user does not choose.
 MAX_TESTED = 1000
 
@@ -117,6 +119,7 @@ class HeldOutTest:
             cut, points, posterior, labels.read, batch_size=options.batch_size, seed=options.seed
         )
         held_out = cls(functions, labels, points.columns)
+        _warn_of_copied_rows(count_copied_rows(points, labels.values), len(points))
         if rows.train is not None:
             train, _ = setup.read(rows.train, rows.target, None)
             held_out.check_columns(train.columns, "rows of train=")
@@ -234,4 +237,14 @@ def _warn_of_training_rows(common: int, rows: int) -> None:
         warn(
             f"evidence: {common:,} of {rows:,} held-out rows are also in train=; the network has seen their labels, so "
             "that p-values from them are too small. Leave them out."
+        )
+
+
+def _warn_of_copied_rows(copied: int, rows: int) -> None:
+    """Warn if held-out rows are copies of others."""
+    if copied > _MAX_COPIED * rows:
+        warn(
+            f"evidence: {copied:,} of {rows:,} held-out rows repeat the inputs and the label of another row, as after "
+            "oversampling; the test takes rows for independent, so that p-values are too small. Keep one of each, as "
+            "drop_duplicates of pandas does."
         )
