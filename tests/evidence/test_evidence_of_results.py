@@ -224,6 +224,29 @@ def test_pairs_that_other_units_determine_are_not_tested():
     assert np.isnan(evidence.slope[0])
 
 
+def test_columns_of_a_category_are_tested_as_one_code():
+    """What the warning on lost pairs advises: a function of the code, which computes the columns inside."""
+    generator = np.random.default_rng(0)
+    code = torch.as_tensor(generator.integers(0, 3, 1500))
+    x = torch.column_stack([torch.as_tensor(generator.normal(size=1500)), nn.functional.one_hot(code)])
+    slopes = torch.tensor([-1.0, 0.0, 1.0]).double()
+    y = x[:, 0] * slopes[code] + 0.5 * torch.as_tensor(generator.normal(size=1500))
+
+    def of_columns(x):
+        return x[:, 0] * (x[:, 1:] @ slopes)
+
+    def of_code(x):
+        return of_columns(torch.column_stack([x[:, 0], nn.functional.one_hot(x[:, 1].long(), 3)]))
+
+    explainer = geh.GEHExplainer(of_columns, posterior=POINT)
+    with pytest.warns(geh.GEHWarning, match="explain a function of fewer features that computes the others inside"):
+        assert (explainer.test_pairs(x, y, progress=False).p_value == 1).all()
+    evidence = geh.GEHExplainer(of_code, posterior=POINT).test_pairs(
+        torch.column_stack([x[:, 0], code]), y, progress=False
+    )
+    assert abs(evidence.slope[0] - 1) < 3 * evidence.slope_se[0] < 0.2
+
+
 def test_the_zero_of_the_labels_does_not_matter():
     x = torch.randn(500, 3, generator=torch.Generator().manual_seed(0)).double()
     y = x[:, 0] * x[:, 1] + torch.randn(500, generator=torch.Generator().manual_seed(1))
