@@ -194,8 +194,8 @@ class HeldOutTest:
             shown = ", ".join(f"{names[i]} x {names[j]}" for i, j in lost[:3]) + (", ..." if len(lost) > 3 else "")
             warn(
                 f"evidence: {len(lost)} pair(s) cannot be tested, since other units determine what their interaction "
-                f"would do: {shown}; their p-value is 1. To test them, explain a function of fewer features that computes "
-                "the others inside, for instance of one code instead of all columns of a category."
+                f"would do: {shown}; their p-value is 1. To test them, explain a function of fewer features that "
+                "computes the others inside, for instance of one code instead of all columns of a category."
             )
 
 
