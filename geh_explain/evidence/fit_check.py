@@ -29,7 +29,7 @@ def describe_misfit(labels: Floats, outputs: Floats, link: str, classes: bool) -
         auc, chance = _auc(labels > labels.min(), outputs)
         if auc <= chance:
             return (
-                f"evidence: the outputs do not separate the classes (AUC = {auc:.2f} on {len(labels):,} held-out "
+                f"evidence: higher outputs do not go with label 1 (AUC = {auc:.2f} on {len(labels):,} held-out "
                 "rows). Check that the labels are those of this target, in the order of the rows, and that a higher "
                 "output means the second class in sorted order; if so, the network has learned nothing that holds for "
                 "these rows."

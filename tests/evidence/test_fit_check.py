@@ -9,8 +9,14 @@ from geh_explain.errors import GEHWarning
 from geh_explain.evidence.fit_check import describe_misfit
 
 ROWS = 600
-X = torch.randn(ROWS, 3, generator=torch.Generator().manual_seed(0)).double()
-SHUFFLED = np.random.default_rng(2).permutation(ROWS)
+
+
+def inputs():
+    return torch.randn(ROWS, 3, generator=torch.Generator().manual_seed(0)).double()
+
+
+def shuffled(y):
+    return np.random.default_rng(2).permutation(y)
 
 
 def network(x):
@@ -18,58 +24,58 @@ def network(x):
 
 
 def numbers():
-    return (network(X) + torch.randn(ROWS, generator=torch.Generator().manual_seed(1))).numpy()
+    return (network(inputs()) + torch.randn(ROWS, generator=torch.Generator().manual_seed(1))).numpy()
 
 
-def classes(factor=1.0):
-    return np.random.default_rng(1).uniform(size=ROWS) < torch.sigmoid(factor * network(X)).numpy()
+def classes():
+    return np.random.default_rng(1).uniform(size=ROWS) < torch.sigmoid(network(inputs())).numpy()
 
 
 def counts(shift=0.0):
-    return np.random.default_rng(1).poisson(torch.exp(network(X) / 2 + shift).numpy())
+    return np.random.default_rng(1).poisson(torch.exp(network(inputs()) / 2 + shift).numpy())
 
 
 def run_test(y, model=network, **options):
     link = options.pop("link", "auto")
     explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate(), **options)
-    return explainer.test_pairs(X, y, link=link, progress=False)
+    return explainer.test_pairs(inputs(), y, link=link, progress=False)
 
 
 @pytest.mark.parametrize(
     ("y", "options"),
     [
-        (numbers(), {}),
-        (1000 * numbers() + 5000, {"model": lambda x: 1000 * network(x) + 5000}),
-        (classes(), {}),
-        (classes(), {"model": lambda x: 100 * network(x)}),  # far too confident
-        (classes(), {"model": lambda x: network(x) - 5}),  # trained on other shares of the classes
-        (classes(), {"model": lambda x: 100 * network(x), "output": "probability"}),
-        (2.0 * classes() - 1, {}),
-        (counts(), {"model": lambda x: network(x) / 2, "output": torch.exp}),
-        (numbers() > 1.8, {}),  # a rare class
+        (lambda: numbers(), {}),
+        (lambda: 1000 * numbers() + 5000, {"model": lambda x: 1000 * network(x) + 5000}),
+        (lambda: classes(), {}),
+        (lambda: classes(), {"model": lambda x: 100 * network(x)}),  # far too confident
+        (lambda: classes(), {"model": lambda x: network(x) - 5}),  # trained on other shares of the classes
+        (lambda: classes(), {"model": lambda x: 100 * network(x), "output": "probability"}),
+        (lambda: 2.0 * classes() - 1, {}),
+        (lambda: counts(), {"model": lambda x: network(x) / 2, "output": torch.exp}),
+        (lambda: numbers() > 1.8, {}),  # a rare class
     ],
 )
 def test_networks_that_predict_the_labels_are_tested_without_a_warning(y, options):
-    assert run_test(y, **options).p_value[0] < 0.05
+    assert run_test(y(), **options).p_value[0] < 0.05
 
 
 @pytest.mark.parametrize(
     ("y", "options", "message"),
     [
         # 1 - 5000^2 / 1500^2 = -10
-        (1000 * numbers() + 5000, {}, r"R\^2 = -1\d on 600 held-out rows.*scale of the output"),
-        (numbers()[SHUFFLED], {}, "none of the variance.*in the order of the rows"),
-        (X[:, 0], {}, "none of the variance.*labels are those of this target"),
-        (counts(1.0), {"model": lambda x: network(x) / 2 + 1}, "none of the variance.*output=torch.exp"),
-        (counts(-0.5), {"model": lambda x: network(x) / 2 - 0.5}, "torch.exp"),
-        (classes()[SHUFFLED], {}, "AUC = 0.51 on 600 held-out rows.*in the order of the rows"),
-        (np.where(classes(), "benign", "malignant"), {}, "AUC = 0.2.*second class in sorted order"),
-        (classes(), {"model": lambda x: 100 * network(x), "link": "identity"}, "none of the variance"),
+        (lambda: 1000 * numbers() + 5000, {}, r"R\^2 = -1\d on 600 held-out rows.*scale of the output"),
+        (lambda: shuffled(numbers()), {}, "none of the variance.*in the order of the rows"),
+        (lambda: inputs()[:, 0], {}, "none of the variance.*labels are those of this target"),
+        (lambda: counts(1.0), {"model": lambda x: network(x) / 2 + 1}, "none of the variance.*output=torch.exp"),
+        (lambda: counts(-0.5), {"model": lambda x: network(x) / 2 - 0.5}, "torch.exp"),
+        (lambda: shuffled(classes()), {}, "AUC = 0.51 on 600 held-out rows.*in the order of the rows"),
+        (lambda: np.where(classes(), "benign", "malignant"), {}, "AUC = 0.2.*second class in sorted order"),
+        (lambda: classes(), {"model": lambda x: 100 * network(x), "link": "identity"}, "none of the variance"),
     ],
 )
 def test_labels_on_another_scale_in_another_order_or_of_another_target_are_warned_of_once(y, options, message):
     with pytest.warns(GEHWarning, match=message) as caught:
-        run_test(y, **options)
+        run_test(y(), **options)
     assert len(caught) == 1
 
 

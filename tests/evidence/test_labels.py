@@ -73,7 +73,7 @@ def test_class_indices_as_floats_and_booleans_are_refused(rows):
 def test_one_column_of_several_labels_warns(rows):
     x, _, several = rows
     with (
-        pytest.warns(GEHWarning, match="do not separate the classes"),
+        pytest.warns(GEHWarning, match="do not go with label 1"),
         pytest.warns(GEHWarning, match="only 0 and 1, and the model 3 outputs"),
     ):
         evidence_for(x, several[:, 0].int())
