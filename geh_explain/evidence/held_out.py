@@ -41,10 +41,10 @@ from geh_explain.scores.evidence import Evidence, TrueScoreEstimates
 
 #: Functions of pairs are held for at most this many rows times pairs at once (1 GB).
 _MAX_NUMBERS = 2**26
-#: More copies of rows than this share of all rows are reported.
-_MAX_COPIED = 0.05
 #: Pairs that are tested where the user does not choose.
 MAX_TESTED = 1000
+#: More copies of rows than this share of all rows are reported.
+_MAX_COPIED = 0.05
 
 
 @dataclass(frozen=True)
