@@ -28,11 +28,12 @@ from geh_explain.data.points import Points
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.evidence.explained import Explained
+from geh_explain.evidence.fit_check import describe_misfit
 from geh_explain.evidence.labels import Labels, read_labels
 from geh_explain.evidence.nuisance import choose_degrees
 from geh_explain.evidence.pair_functions import HeldOutFunctions, Pair
 from geh_explain.evidence.pair_tests import PairTests
-from geh_explain.evidence.training_rows import count_common_rows
+from geh_explain.evidence.training_rows import count_common_rows, count_copied_rows
 from geh_explain.posterior.protocols import fixed
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.run.setup import ModelSetup
@@ -44,6 +45,8 @@ _MAX_NUMBERS = 2**26
 _MIN_COVARIATE_SHARE = 0.9
 #: Pairs that are tested where the user does not choose.
 MAX_TESTED = 1000
+#: More copies of rows than this share of all rows are reported.
+_MAX_COPIED = 0.05
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,7 @@ class HeldOutTest:
             cut, points, posterior, labels.read, batch_size=options.batch_size, seed=options.seed
         )
         held_out = cls(functions, labels, points.columns)
+        _warn_of_copied_rows(count_copied_rows(points, labels.values), len(points))
         if rows.train is not None:
             train, _ = setup.read(rows.train, rows.target, None)
             held_out.check_columns(train.columns, "rows of train=")
@@ -165,12 +169,15 @@ class HeldOutTest:
         slopes = np.full((len(units), 3), np.nan)
         estimates = np.full((len(units), 4), np.nan)
         outputs = functions.outputs()
-        link = self.labels.decide(outputs)
+        link, labels = self.labels.decide(outputs)
+        misfit = describe_misfit(labels, outputs, link, self.labels.classes)
+        if misfit is not None:
+            warn(misfit)
         on_grids = _with_neighbours(tested, units)
         steps = (len(tested) + len(on_grids)) * functions.n_functions
         with tqdm(total=steps, desc="testing", unit="pair", disable=not progress, leave=False) as bar:
             interactions = functions.mean_interactions(on_grids, bar.update)
-            tests = PairTests(functions, self.labels.values, outputs, link, explained)
+            tests = PairTests(functions, labels, outputs, link, explained)
             chunk = max(1, _MAX_NUMBERS // n_rows)
             for start in range(0, len(pairs), chunk):
                 part = slice(start, start + chunk)
@@ -190,7 +197,8 @@ class HeldOutTest:
             shown = ", ".join(f"{names[i]} x {names[j]}" for i, j in lost[:3]) + (", ..." if len(lost) > 3 else "")
             warn(
                 f"evidence: {len(lost)} pair(s) cannot be tested, since other units determine what their interaction "
-                f"would do: {shown}; their p-value is 1. Leave units out that are functions of others."
+                f"would do: {shown}; their p-value is 1. To test them, explain a function of fewer features that "
+                "computes the others inside, for instance of one code instead of all columns of a category."
             )
 
 
@@ -243,4 +251,14 @@ def _warn_of_training_rows(common: int, rows: int) -> None:
         warn(
             f"evidence: {common:,} of {rows:,} held-out rows are also in train=; the network has seen their labels, so "
             "that p-values from them are too small. Leave them out."
+        )
+
+
+def _warn_of_copied_rows(copied: int, rows: int) -> None:
+    """Warn if held-out rows are copies of others."""
+    if copied > _MAX_COPIED * rows:
+        warn(
+            f"evidence: {copied:,} of {rows:,} held-out rows repeat the inputs and the label of another row, as after "
+            "oversampling; the test takes rows for independent, so that p-values are too small. Keep one of each, as "
+            "drop_duplicates of pandas does."
         )

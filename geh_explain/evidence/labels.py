@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import numbers
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from geh_explain._types import Floats
 from geh_explain.data.targets import Target, select
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
+from geh_explain.evidence.label_arrays import are_numbers_as_text, as_label_array, check_varies
 from geh_explain.model.outputs import Output
 from geh_explain.statistics.logistic import sigmoid
 
 #: Values of ``link``.
 LINKS = ("auto", "identity", "logit")
+#: Pairs of numbers that are classes also as floats.
+_CLASS_CODES = ((0.0, 1.0), (-1.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,16 @@ class Labels:
         The output that predicts them, as in Captum.
     against_rest
         Whether the log-odds are those of one class among several logits: z_t - log sum_{k != t} exp z_k.
+    codes
+        The user's numbers for the classes 0 and 1. A network that is fitted by least squares to labels -1 and 1, for
+        instance, has outputs 2 p - 1.
     """
 
     values: Floats
     link: str
     target: Target
     against_rest: bool = False
+    codes: tuple[float, float] = _CLASS_CODES[0]
 
     def read(self, outputs: Tensor) -> Tensor:
         """Return the number (n,) that predicts the label, out of all outputs (n, ...)."""
@@ -53,15 +58,26 @@ class Labels:
         others[:, self.target] = -torch.inf
         return chosen - torch.logsumexp(others, dim=1)
 
-    def decide(self, outputs: Floats) -> str:
-        """Return the link; for ``"auto"`` the one under which the outputs (n,) are nearer to the labels."""
-        if self.link != "auto":
-            return self.link
-        errors = {
-            "identity": np.mean((self.values - outputs) ** 2),
-            "logit": np.mean((self.values - sigmoid(outputs)) ** 2),
-        }
-        return min(errors, key=lambda link: errors[link])
+    @property
+    def classes(self) -> bool:
+        """Whether the labels are classes, 0 and 1."""
+        return bool(np.isin(self.values, (0, 1)).all())
+
+    def decide(self, outputs: Floats) -> tuple[str, Floats]:
+        """Return the link and the labels (n,) on its scale, those that are nearest to the outputs (n,).
+
+        Distances are mean squared errors, in units of the distance of the two classes. Classes with the identity link
+        are 0 and 1, or the user's numbers.
+        """
+        choices: list[tuple[float, str, Floats]] = []
+        if self.link != "logit":
+            for low, high in dict.fromkeys((_CLASS_CODES[0], self.codes)):
+                labels = low + (high - low) * self.values
+                choices.append((float(np.mean(((labels - outputs) / (high - low)) ** 2)), "identity", labels))
+        if self.link != "identity":
+            choices.append((float(np.mean((self.values - sigmoid(outputs)) ** 2)), "logit", self.values))
+        _, link, labels = min(choices, key=lambda choice: choice[0])
+        return link, labels
 
 
 def read_labels(y: Any, n_rows: int, outputs: Tensor, target: Target, output: Output, link: str) -> Labels:
@@ -70,7 +86,8 @@ def read_labels(y: Any, n_rows: int, outputs: Tensor, target: Target, output: Ou
     Parameters
     ----------
     y
-        One label per row: numbers, or classes (whole numbers, or booleans and text for two); or one column per output.
+        One label per row: numbers, or classes (whole numbers, or booleans and text for two; -1 and 1 of any dtype are
+        two classes); or one column per output.
     n_rows
         Number of held-out rows.
     outputs
@@ -95,7 +112,7 @@ def read_labels(y: Any, n_rows: int, outputs: Tensor, target: Target, output: Ou
             "target=3 for instance, and give the labels of all rows."
         )
     target = int(target) if isinstance(target, np.integer) else target
-    values = _as_array(y, n_rows)
+    values = as_label_array(y, n_rows)
     n_outputs = outputs.shape[1:].numel()
     if n_outputs == 1:
         # The only output may be explained by target=0.
@@ -103,53 +120,6 @@ def read_labels(y: Any, n_rows: int, outputs: Tensor, target: Target, output: Ou
     if values.ndim == 2:
         return _of_columns(values, n_outputs, target, output, link)
     return _of_classes(values, n_outputs, target, output, link)
-
-
-def _as_array(y: Any, n_rows: int) -> np.ndarray[Any, Any]:
-    """Return labels as an array (n,) or (n, k) without missing values."""
-    if isinstance(y, Tensor):
-        y = y.detach().cpu()
-        # numpy has no numbers of 16 bits in the manner of bfloat16.
-        values = (y.double() if y.is_floating_point() else y).numpy()
-    else:
-        try:
-            values = np.ma.asanyarray(y)
-        except ValueError:
-            raise GEHValueError("y has rows of different lengths; give one label per row.") from None
-    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-    if values.ndim not in (1, 2) or len(values) != n_rows:
-        raise GEHValueError(
-            f"y has shape {values.shape} for {n_rows} held-out rows; give one label per row, in the order of the rows."
-        )
-    missing = _missing(values)
-    if missing.any():
-        row = int(missing.nonzero()[0][0])
-        raise GEHValueError(f"y is missing or infinite in {missing.sum()} rows, first in row {row}; leave them out.")
-    values = np.asarray(values)
-    if values.dtype.kind == "O" and all(isinstance(value, numbers.Number) for value in values.ravel()):
-        values = np.array(values.tolist())
-    _check_varies(values)
-    return values
-
-
-def _missing(values: np.ndarray[Any, Any]) -> NDArray[np.bool_]:
-    """Return which rows (n,) have labels that are masked, NaN, None or infinite."""
-    missing = np.ma.getmaskarray(values)
-    if values.dtype.kind == "f":
-        missing = missing | ~np.isfinite(np.asarray(values))
-    elif values.dtype.kind == "O":
-        missing = missing | np.array([value is None or value != value for value in np.ravel(values)]).reshape(
-            values.shape
-        )
-    return np.asarray(missing.reshape(len(values), -1).any(axis=1))
-
-
-def _check_varies(values: np.ndarray[Any, Any]) -> None:
-    """Raise if all labels (n,) are the same."""
-    if values.ndim == 1 and np.unique(values).size < 2:
-        raise GEHValueError(
-            f"y has the same value, {values[0]}, in all {len(values)} held-out rows; a test needs labels that vary."
-        )
 
 
 def _column(values: np.ndarray[Any, Any], target: Target, n_outputs: int) -> np.ndarray[Any, Any]:
@@ -162,7 +132,7 @@ def _column(values: np.ndarray[Any, Any], target: Target, n_outputs: int) -> np.
             "labels of the explained output, one per row."
         )
     column = np.asarray(values[:, target])
-    _check_varies(column)
+    check_varies(column)
     return column
 
 
@@ -170,15 +140,17 @@ def _of_one_output(values: np.ndarray[Any, Any], target: Target, output: Output,
     """Return the labels of a model with one output: numbers, or 1 for the second of two classes in sorted order."""
     classes = np.unique(values)
     kind = values.dtype.kind
-    if (kind == "f" and set(classes) != {0.0, 1.0}) or (kind in "iu" and len(classes) > 2):
+    if (kind == "f" and tuple(classes) not in _CLASS_CODES) or (kind in "iu" and len(classes) > 2):
         return _numbers(values, target, link)
     if len(classes) > 2:
-        raise GEHValueError(
-            f"y has {len(classes)} classes, but the model has one output; give numbers, or two classes."
-        )
-    if link == "auto" and output == "probability":
-        link = "identity"
-    return Labels((values == classes[1]).astype(float), link, target)
+        wanted = "give numbers, or two classes"
+        if are_numbers_as_text(values):
+            wanted = f"they are numbers as text, such as {str(values[0])!r}: convert them, np.asarray(y, float)"
+        raise GEHValueError(f"y has {len(classes)} classes, but the model has one output; {wanted}.")
+    labels = Labels((values == classes[1]).astype(float), link, target)
+    if output == "probability":
+        return replace(labels, link="identity" if link == "auto" else link)
+    return replace(labels, codes=(float(classes[0]), float(classes[1]))) if kind in "iuf" else labels
 
 
 def _numbers(values: np.ndarray[Any, Any], target: Target, link: str) -> Labels:
@@ -191,16 +163,18 @@ def _numbers(values: np.ndarray[Any, Any], target: Target, link: str) -> Labels:
 def _of_columns(values: np.ndarray[Any, Any], n_outputs: int, target: Target, output: Output, link: str) -> Labels:
     """Return the labels of a model with several outputs, from one column per output.
 
-    Columns of 0 and 1 are classes: of which each row has one, where all rows sum to 1, else any number, whose outputs
-    are log-odds of their own.
+    Columns of 0 and 1, or of -1 and 1, are classes: of which each row has one, where all rows have a single 1, else any
+    number, whose outputs are log-odds of their own.
     """
     column = _column(values, target, n_outputs)
     if values.dtype.kind not in "iubf":
         raise GEHTypeError(f"y has columns of dtype {values.dtype}; give numbers, or 0 and 1 for classes.")
-    if not np.isin(values, (0, 1)).all():
+    codes = next((codes for codes in _CLASS_CODES if np.isin(values, codes).all()), None)
+    if codes is None:
         return _numbers(column, target, link)
-    if (values.sum(axis=1) == 1).all():
-        return _of_classes(values.argmax(axis=1), n_outputs, target, output, link)
+    if ((values == 1).sum(axis=1) == 1).all():
+        labels = _of_classes(values.argmax(axis=1), n_outputs, target, output, link)
+        return labels if output == "probability" else replace(labels, codes=codes)
     return _of_one_output(column.astype(float), target, output, link)
 
 
@@ -208,10 +182,10 @@ def _of_classes(values: np.ndarray[Any, Any], n_outputs: int, target: Target, ou
     """Return the labels of a model with several outputs, from one label per row: 1 for the target's class."""
     if values.dtype.kind == "f":
         whole = bool((values == np.round(values)).all()) and values.min() >= 0 and values.max() < n_outputs
-        if whole and link != "identity":
+        if (whole or tuple(np.unique(values)) in _CLASS_CODES) and link != "identity":
             raise GEHValueError(
                 f"y has the whole numbers {values.min():g} to {values.max():g} as floats, and the model {n_outputs} "
-                "outputs; give integers if they are classes, or link='identity' if they are numbers."
+                "outputs; give integers from 0 if they are classes, or link='identity' if they are numbers."
             )
         return _numbers(values, target, link)
     if values.dtype.kind not in "iu":

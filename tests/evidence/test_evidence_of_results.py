@@ -97,9 +97,13 @@ def test_files_keep_evidence(result, tmp_path):
 def test_evidence_leaves_the_network_untouched_and_needs_no_dropout(rows):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 1)).train()
+    with torch.no_grad():
+        y = rows[1] + 20 * copy.deepcopy(net).eval()(rows[0])[:, 0]
+        net[-1].weight *= 20
+        net[-1].bias *= 20
     before = copy.deepcopy(net.state_dict())
     state = torch.get_rng_state()
-    result = geh.GEHExplainer(net).explain(rows[0][:200], groups=1, draws=5, evidence=rows, progress=False)
+    result = geh.GEHExplainer(net).explain(rows[0][:200], groups=1, draws=5, evidence=(rows[0], y), progress=False)
     assert result.evidence.tested.all()
     assert net.training
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
@@ -220,6 +224,29 @@ def test_pairs_that_other_units_determine_are_not_tested():
     assert np.isnan(evidence.slope[0])
 
 
+def test_columns_of_a_category_are_tested_as_one_code():
+    """What the warning on lost pairs advises: a function of the code, which computes the columns inside."""
+    generator = np.random.default_rng(0)
+    code = torch.as_tensor(generator.integers(0, 3, 1500))
+    x = torch.column_stack([torch.as_tensor(generator.normal(size=1500)), nn.functional.one_hot(code)])
+    slopes = torch.tensor([-1.0, 0.0, 1.0]).double()
+    y = x[:, 0] * slopes[code] + 0.5 * torch.as_tensor(generator.normal(size=1500))
+
+    def of_columns(x):
+        return x[:, 0] * (x[:, 1:] @ slopes)
+
+    def of_code(x):
+        return of_columns(torch.column_stack([x[:, 0], nn.functional.one_hot(x[:, 1].long(), 3)]))
+
+    explainer = geh.GEHExplainer(of_columns, posterior=POINT)
+    with pytest.warns(geh.GEHWarning, match="explain a function of fewer features that computes the others inside"):
+        assert (explainer.test_pairs(x, y, progress=False).p_value == 1).all()
+    evidence = geh.GEHExplainer(of_code, posterior=POINT).test_pairs(
+        torch.column_stack([x[:, 0], code]), y, progress=False
+    )
+    assert abs(evidence.slope[0] - 1) < 3 * evidence.slope_se[0] < 0.2
+
+
 def test_the_zero_of_the_labels_does_not_matter():
     x = torch.randn(500, 3, generator=torch.Generator().manual_seed(0)).double()
     y = x[:, 0] * x[:, 1] + torch.randn(500, generator=torch.Generator().manual_seed(1))
@@ -308,7 +335,8 @@ def test_a_result_of_another_network_is_warned_of(recwarn):
         return geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
 
     x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
-    y = torch.randn(300, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        y = explainer(0).model(x)[:, 0] + 0.1 * torch.randn(300, generator=torch.Generator().manual_seed(1))
     result = explainer(0).explain(x, groups=1, progress=False)
     recwarn.clear()
     explainer(0).test(result, x, y, progress=False)

@@ -70,7 +70,7 @@ def test_the_slope_is_the_share_of_the_interaction_that_the_labels_contain():
 def test_an_interaction_of_the_wrong_sign_is_not_evidence():
     x = correlated(500, 2, 0)
     noise = np.random.default_rng(1).normal(size=500)
-    evidence = test_pairs(lambda x: -x[:, 0] * x[:, 1], x, x[:, 0] * x[:, 1] + noise)
+    evidence = test_pairs(lambda x: 3 * x[:, 0] - x[:, 0] * x[:, 1], x, 3 * x[:, 0] + x[:, 0] * x[:, 1] + noise)
     assert evidence.slope[0] < -0.8
     assert evidence.p_value[0] > 0.999
 
@@ -167,7 +167,7 @@ def test_ensembles_are_tested_by_their_mean_function():
             return self.scale * x[:, 0] * x[:, 1] + x[:, 2]
 
     x = correlated(500, 3, 0)
-    y = x[:, 0] * x[:, 1] + np.random.default_rng(1).normal(size=500)
+    y = x[:, 0] * x[:, 1] + x[:, 2] + np.random.default_rng(1).normal(size=500)
     x = torch.as_tensor(x, dtype=torch.float32)
     slopes = {}
     for scales in ((1.0, 3.0), (1.0, -1.0)):
@@ -181,7 +181,10 @@ def test_ensembles_are_tested_by_their_mean_function():
 def test_dropout_is_off():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 32), nn.Tanh(), nn.Dropout(0.5), nn.Linear(32, 1)).train()
-    x, y = torch.randn(300, 3), torch.randn(300)
+    x = torch.randn(300, 3)
+    with torch.no_grad():
+        y = net.eval()(x)[:, 0] + 0.1 * torch.randn(300)
+    net.train()
     first = geh.GEHExplainer(net).test_pairs(x, y, progress=False)
     second = geh.GEHExplainer(net.eval(), posterior=POINT).test_pairs(x, y, progress=False)
     assert np.array_equal(first.p_value, second.p_value)
@@ -238,7 +241,8 @@ BAD = {
 def test_pairs_of_binary_units_are_tested():
     generator = np.random.default_rng(0)
     x = (generator.normal(size=(800, 3)) > 0) * 1.0
-    evidence = test_pairs(lambda x: x[:, 0] * x[:, 1] + x[:, 2], x, x[:, 0] * x[:, 1] + generator.normal(size=800))
+    y = x[:, 0] * x[:, 1] + x[:, 2] + generator.normal(size=800)
+    evidence = test_pairs(lambda x: x[:, 0] * x[:, 1] + x[:, 2], x, y)
     assert evidence.p_value[0] < 1e-3
     assert 0.6 < evidence.slope[0] < 1.4
     assert np.isnan(evidence.slope[1:]).all()

@@ -24,7 +24,7 @@ def test_units_have_the_names_of_the_explainer():
 def test_combined_evidence_of_pairs_without_interaction_is_kept_in_files(tmp_path):
     generator = np.random.default_rng(0)
     X = generator.normal(size=(600, 3))
-    y = X[:, 0] * X[:, 1] + generator.normal(size=600)
+    y = X[:, 0] * X[:, 1] + X[:, 2] + generator.normal(size=600)
     options = {"posterior": geh.posterior.PointEstimate()}
 
     def fit(X, y):
