@@ -38,6 +38,8 @@ _ROWS_PER_FINE_BIN = 150
 _FINE_BINS = (8, 64)
 #: Added to the diagonal of the correlation matrix, so that units that are copies of others have finite predictions.
 _RIDGE = 1e-3
+#: A unit is determined by others if they leave less than this share of its variance.
+_DETERMINED = 0.01
 #: Decimals of predictions of normal scores; those beyond are rounding errors.
 _DECIMALS = 9
 #: Values beyond these quantiles are set to them before polynomials of values are taken.
@@ -188,6 +190,17 @@ class Nuisance:
             *self._with_others(i, j),
         ]
         return orthonormal(np.concatenate(columns, axis=1) * self._root_weights, beside=self.common)
+
+    def are_determined(self, i: int, j: int) -> bool:
+        """Return whether the other units and covariates determine i or j, as linear functions of normal scores."""
+        # The inverse of a diagonal entry of the precision matrix is the variance that others do not explain.
+        return bool(1 / self._precision[[i, j], [i, j]].max() < _DETERMINED)
+
+    def triple_products(self, i: int, j: int) -> Floats:
+        """Return the products (n, N - 2) of i, j and each other unit or covariate, with mean 0."""
+        others = [unit for unit in range(self._bounded.shape[1]) if unit not in (i, j)]
+        products = self._bounded[:, [i]] * self._bounded[:, [j]] * self._bounded[:, others]
+        return np.asarray(products - products.mean(axis=0))
 
     def _with_others(self, i: int, j: int) -> Iterator[Floats]:
         """Yield products of i and of j with one other unit, and with two."""

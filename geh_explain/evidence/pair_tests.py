@@ -9,12 +9,18 @@ from geh_explain.evidence.explained import Explained
 from geh_explain.evidence.nuisance import Nuisance, choose_degrees, max_covariates
 from geh_explain.evidence.pair_functions import HeldOutFunctions, MeanInteractions, Pair
 from geh_explain.evidence.true_scores import UNKNOWN, TrueScore, TrueScores
+from geh_explain.statistics.combination import cauchy_combination
 from geh_explain.statistics.logistic import fit_logistic, sigmoid
-from geh_explain.statistics.slopes import NO_DIRECTION, Slope, project_off, slope_test
+from geh_explain.statistics.slopes import NO_DIRECTION, Slope, orthonormal, project_off, slope_test
 
-#: Pairs of whose direction projection leaves less than this share of the variance are not tested: other units determine
-#: what the interaction does, and errors of the nuisance columns would decide.
-_LOST = 0.02
+#: Directions of which projection leaves less than this share of the variance are not tested: other units determine what
+#: the interaction does, and errors of the nuisance columns would decide. The share is larger where other units
+#: determine one of the two: any function of both can then be written in another way.
+_LOST = 0.003
+_LOST_IF_DETERMINED = 0.1
+#: Products of three units are tested if they have at least this share of the variance that projection leaves of the
+#: network's interaction.
+_MIN_THIRD_ORDER = 0.2
 #: Precision of a prior that is flat, per row and for columns of variance 1.
 _FLAT = 1e-9
 #: Precision of the prior of main effects, whose columns have variance 1.
@@ -85,48 +91,80 @@ class PairTests:
         """
         mean = interactions.at_rows(pair)
         offset = without[0] + without[1] - without[2]
+        local = self._outputs - offset
         beside = interactions.beside(pair, self._rounding) if self._degrees.others else ()
-        functions = np.column_stack([*without, *beside])
-        bases = self._nuisance.common, self._nuisance.pair(*pair, functions)
-        uses = np.abs(mean).max() > self._rounding
-        if uses and self._is_lost(mean, bases):
-            self.lost.append(pair)
-            return NO_DIRECTION, UNKNOWN
+        bases = self._nuisance.common, self._nuisance.pair(*pair, np.column_stack([*without, *beside]))
         true_score = UNKNOWN
-        if self._true_scores is not None:
-            local = self._outputs - offset
+        directions, lost = self._directions(pair, mean, local, bases)
+        if lost:
+            self.lost.append(pair)
+        elif self._true_scores is not None:
             interaction = local if np.abs(local).max() > self._rounding else None
             true_score = self._true_scores.estimate(pair, index, interaction, bases[1])
-        if not uses:
+        if not directions:
             return NO_DIRECTION, true_score
+        tests = [self._test(direction, offset, bases) for direction in directions]
+        if len(tests) == 1:
+            return tests[0], true_score
+        return tests[0]._replace(p_value=float(cauchy_combination([test.p_value for test in tests]))), true_score
+
+    def _directions(
+        self, pair: Pair, mean: Floats, local: Floats, bases: tuple[Floats, Floats]
+    ) -> tuple[list[Floats], bool]:
+        """Return the directions (n,) to test, that with the larger part of the interaction first, and if it is lost.
+
+        They are the mean interaction and, where it has a considerable part of the variance, what products of three
+        units explain of the rest: an interaction whose sign depends on a third unit has the mean 0. The interaction is
+        lost if the network has one, and nuisance columns leave too little of it.
+        """
+        root_weights = self._root_weights
+        products = orthonormal(project_off(self._nuisance.triple_products(*pair) * root_weights[:, None], *bases))
+        third = products @ (products.T @ project_off((local - mean) * root_weights, *bases)) / root_weights
+        (of_mean, left_of_mean), (_, left_of_third), (of_local, left_of_local) = (
+            self._variances(direction, bases) for direction in (mean, third, local)
+        )
+        # Sums of squares of rounding errors.
+        rounding = self._rounding**2 * len(local)
+        has_mean = np.abs(mean).max() > self._rounding
+        share = _LOST_IF_DETERMINED if self._nuisance.are_determined(*pair) else _LOST
+        directions = []
+        if has_mean and left_of_mean > share * of_mean:
+            directions.append((left_of_mean, mean))
+        if left_of_third > max(rounding, share * of_local, _MIN_THIRD_ORDER * left_of_local):
+            directions.append((left_of_third, third))
+        lost = not directions and (has_mean or left_of_local > rounding)
+        return [direction for _, direction in sorted(directions, key=lambda entry: -entry[0])], bool(lost)
+
+    def _variances(self, direction: Floats, bases: tuple[Floats, Floats]) -> tuple[float, float]:
+        """Return the weighted sum of squares of a direction around its mean, and what nuisance columns leave of it."""
+        weights = self._root_weights**2
+        total = float(weights @ (direction - np.average(direction, weights=weights)) ** 2)
+        remainder = project_off(direction * self._root_weights, *bases)
+        return total, float(remainder @ remainder)
+
+    def _test(self, direction: Floats, offset: Floats, bases: tuple[Floats, Floats]) -> Slope:
+        """Return the slope of the labels' residuals on one direction."""
         if not self._logit:
-            return slope_test(mean, self._labels - offset, *bases), true_score
+            return slope_test(direction, self._labels - offset, *bases)
         probability = sigmoid(_calibrate(offset, self._labels, self._main_effects) + self._main_effects)
         residual = (self._labels - probability) / self._root_weights
-        score = slope_test(mean * self._root_weights, residual, *bases)
-        return self._likely_slope(score, mean, offset, bases), true_score
+        score = slope_test(direction * self._root_weights, residual, *bases)
+        return self._likely_slope(score, direction, offset, bases)
 
-    def _is_lost(self, mean: Floats, bases: tuple[Floats, Floats]) -> bool:
-        """Return whether nuisance columns leave too little of the direction's variance."""
-        weights = self._root_weights**2
-        variance = float(weights @ (mean - np.average(mean, weights=weights)) ** 2)
-        remainder = project_off(mean * self._root_weights, *bases)
-        return float(remainder @ remainder) <= _LOST * variance
-
-    def _likely_slope(self, score: Slope, mean: Floats, offset: Floats, bases: tuple[Floats, Floats]) -> Slope:
+    def _likely_slope(self, score: Slope, direction: Floats, offset: Floats, bases: tuple[Floats, Floats]) -> Slope:
         """Return the p-value of a score test with the most likely slope and its robust standard error.
 
         The score test is a first step from slope 0, whose size is not that of a large effect on the log-odds. The
         likelihood is maximised over the slope beside the calibration and the nuisance part of the direction.
         """
-        remainder = project_off(mean * self._root_weights, *bases) / self._root_weights
-        columns = np.column_stack([remainder, mean - remainder, np.ones_like(mean), offset - offset.mean()])
+        remainder = project_off(direction * self._root_weights, *bases) / self._root_weights
+        columns = np.column_stack([remainder, direction - remainder, np.ones_like(direction), offset - offset.mean()])
         scale = np.maximum(np.sqrt(np.mean(columns**2, axis=0)), 1e-300)
         columns /= scale
-        coefficients = fit_logistic(columns, self._labels, self._main_effects, _FLAT * len(mean))
+        coefficients = fit_logistic(columns, self._labels, self._main_effects, _FLAT * len(direction))
         probability = sigmoid(columns @ coefficients + self._main_effects)
         curvature = (columns * (probability * (1 - probability))[:, None]).T @ columns
-        curvature += _FLAT * len(mean) * np.eye(len(scale))
+        curvature += _FLAT * len(direction) * np.eye(len(scale))
         influence = np.linalg.solve(curvature, (columns * (self._labels - probability)[:, None]).T)[0]
         return Slope(float(coefficients[0] / scale[0]), float(np.sqrt(influence @ influence) / scale[0]), score.p_value)
 

@@ -2,19 +2,21 @@
 
 The true function is taken to differ from the network g, as far as units i and j interact, by ::
 
-    beta_0 G + sum_{a,b=1..3} beta_ab L_a(x_i) L_b(x_j)
+    beta_0 G + sum_{a,b=1..3} beta_ab L_a(x_i) L_b(x_j) + sum_k gamma_k L_1(x_i) L_1(x_j) L_1(x_k)
 
-with the network's own interaction G and Legendre polynomials L. The coefficients are estimated by regressing y - g on
-these functions beside the nuisance columns, with a covariance that is robust to unequal errors. Those of degree 3 have
-a normal prior, whose standard deviation maximises the evidence; the others are free. Mixed derivatives of the
-functions, averaged over the points of each group, turn coefficients into group means theta_m of the truth. Then ::
+with the network's own interaction G, Legendre polynomials L and all other units k. The coefficients are estimated by
+regressing y - g on these functions beside the nuisance columns, with a covariance that is robust to unequal errors.
+Those of degree 3 and of three units have a normal prior, whose standard deviation maximises the evidence; the others
+are free. Mixed derivatives of the functions, averaged over the points of each group, turn coefficients into group means
+theta_m of the truth. Then ::
 
     psi  = sum_m (n_m / N) sign(theta_m of g) theta_m        low  = max(0, psi - z se)
     size = sum_m (n_m / N) |theta_m|                          high = max(psi + z se, mean + z std of size)
 
 psi is linear in the truth, so that it has no bias from absolute values, and is at most the true GEH; ``size`` covers
 what psi misses where a sign is wrong. A mean derivative cannot be estimated without an assumption of smoothness; here
-it is that the network's error in a pair is a cubic polynomial of both units.
+it is that the network's error in a pair is a cubic polynomial of both units, plus their product times a linear function
+of the others.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ _DEGREE = 3
 _FREE_DEGREE = 2
 #: Candidates for the prior's standard deviation, relative to that of the network's interaction.
 _PRIOR_SCALES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+#: Products of three units are left out if there are more other units than this.
+_MAX_OTHERS = 50
 #: Draws of the coefficients from which the mean and standard deviation of the size are estimated.
 _DRAWS = 400
 #: Polynomials are bounded by the values between these quantiles.
@@ -90,12 +94,18 @@ class TrueScores:
         # By the chain rule, with the units' factors.
         scale = 2 / width * explained.factors
         self._derivatives = np.stack([legendre.legval(points, c) for c in derivatives], axis=-1) * scale[:, None]
+        self._held_out, self._points = held_out, points
         n_groups = len(explained.shares)
         self._members = np.eye(n_groups)[explained.labels] / np.maximum(
             np.bincount(explained.labels, minlength=n_groups), 1
         )
         degrees = np.maximum.outer(np.arange(1, _DEGREE + 1), np.arange(1, _DEGREE + 1)).ravel()
-        self._has_prior = np.concatenate([[False], degrees > _FREE_DEGREE])
+        self._degree_has_prior = degrees > _FREE_DEGREE
+
+    def _others(self, i: int, j: int) -> list[int]:
+        """Return the units that may change the interaction of i and j; none if they are very many."""
+        others = [unit for unit in range(self._held_out.shape[1]) if unit not in (i, j)]
+        return others if len(others) <= _MAX_OTHERS else []
 
     def estimate(self, pair: Pair, index: int, local: Floats | None, own: Floats) -> TrueScore:
         """Return the estimates of one pair.
@@ -112,8 +122,8 @@ class TrueScores:
         i, j = pair
         if not (self._varies[i] and self._varies[j]):
             return UNKNOWN
-        products = self._polynomials[:, i, :, None] * self._polynomials[:, j, None, :]
-        products = products.reshape(len(products), -1)
+        others = self._others(i, j)
+        products = _products(self._polynomials[:, i], self._polynomials[:, j], self._held_out[:, others])
         functions = products if local is None else np.column_stack([local, products])
         # Functions of variance 1, so that coefficients are in units of the labels.
         spreads = functions.std(axis=0)
@@ -123,13 +133,15 @@ class TrueScores:
         leverage = np.minimum((self._common**2).sum(axis=1) + (own**2).sum(axis=1), _MAX_LEVERAGE)
         freedom = len(response) - self._common.shape[1] - own.shape[1]
         reference = float(self._residual.std() if local is None else local.std())
-        has_prior = self._has_prior[-len(spreads) :]
+        has_prior = np.concatenate(
+            [np.zeros(len(spreads) - products.shape[1], bool), self._degree_has_prior, np.ones(len(others), bool)]
+        )
         coefficients, covariance = _fit(columns, response, has_prior, reference, leverage, freedom)
         explained = self._explained
         network = explained.signed[:, index]
         # Means over groups of the mixed derivatives of all functions; that of G is the network's own.
-        mixed = self._derivatives[:, i, :, None] * self._derivatives[:, j, None, :]
-        effects = self._members.T @ mixed.reshape(len(mixed), -1)
+        mixed = _products(self._derivatives[:, i], self._derivatives[:, j], self._points[:, others])
+        effects = self._members.T @ mixed
         effects = (effects if local is None else np.column_stack([network, effects])) / spreads
         truth = network + effects @ coefficients
         weights = explained.shares * np.sign(network)
@@ -143,6 +155,12 @@ class TrueScores:
             float(sizes.mean()),
             float(sizes.std(ddof=1)),
         )
+
+
+def _products(first: Floats, second: Floats, others: Floats) -> Floats:
+    """Return the products of all columns of ``first`` and ``second``, then of their first ones with ``others``."""
+    pairs = (first[:, :, None] * second[:, None, :]).reshape(len(first), -1)
+    return np.concatenate([pairs, first[:, :1] * second[:, :1] * others], axis=1)
 
 
 def _fit(

@@ -9,9 +9,9 @@ Files, in the order in which to read them: ``permutation``, ``refits`` (one task
 ``checkpoint``, ``jsonl``, ``workers`` and ``dask_tasks``, which run and keep numbered tasks.
 """
 
-from geh_explain.inference.combination import cauchy_combination
 from geh_explain.inference.crossfit import CrossfitTest, crossfit_test
 from geh_explain.inference.permutation import PermutationTest, permutation_test
+from geh_explain.statistics.combination import cauchy_combination
 from geh_explain.statistics.intervals import gaussian_interval, quantile_interval
 from geh_explain.statistics.known_truth import auc, coverage, error_rates, roc
 from geh_explain.statistics.p_values import bayesian_p_value, benjamini_hochberg, sign_p_value

@@ -17,13 +17,13 @@ from geh_explain.errors import GEHRuntimeError, GEHValueError
 from geh_explain.evidence.nuisance import choose_degrees
 from geh_explain.explainer import GEHExplainer
 from geh_explain.inference.checkpoint import Checkpoint
-from geh_explain.inference.combination import cauchy_combination
 from geh_explain.inference.jsonl import Record
 from geh_explain.inference.null_targets import class_codes, holds_classes
 from geh_explain.inference.refits import call_fit, check_fit, describe_options, fit_seed, function_name
 from geh_explain.inference.rows import check_rows, data_digest, take_rows
 from geh_explain.results.evidence_files import parse_evidence
 from geh_explain.scores.evidence import Evidence
+from geh_explain.statistics.combination import cauchy_combination
 from geh_explain.statistics.p_values import discoveries
 
 if TYPE_CHECKING:

@@ -20,17 +20,23 @@ from geh_explain.explainer import GEHExplainer
 from geh_explain.inference.jsonl import Record
 from geh_explain.results.interactions import Interactions
 from geh_explain.scores.evidence import Evidence
+from geh_explain.units import FeatureGroups, Subset, Units
 from studies.decisions.networks import train_together
 from studies.decisions.scenarios import HIDDEN_WEIGHTS, SCENARIOS, Sample, Scenario, draw, signal_features, true_pairs
 
 #: Smaller seeds were used to choose the test's columns, standard errors and degrees of freedom.
-FIRST_SEED = 11_000
+FIRST_SEED = 13_000
 #: Groups of points.
 _GROUPS = 11
 #: Pairs that are tested where there are many features: the strongest.
 _MAX_PAIRS = 100
 
 
+#: Unit sets of scenarios that do not explain all features.
+_UNITS: dict[str, Units] = {
+    "some": Subset(range(4)),
+    "groups": FeatureGroups({name: [2 * k, 2 * k + 1] for k, name in enumerate("abcd")}),
+}
 #: Name of the tasks that run the demonstration of the package.
 DEMONSTRATION = "demonstration"
 
@@ -116,7 +122,7 @@ def _first_layer() -> nn.Sequential:
 def _analyse(scenario: Scenario, model: Any, sample: Sample) -> Record:
     """Return p-values, truth and, for the signal-to-noise scenarios, scores and intervals of one data set."""
     layer = "0" if scenario.model == "hidden" else None
-    explainer = GEHExplainer(model, layer, posterior=posterior.PointEstimate())
+    explainer = GEHExplainer(model, layer, units=_UNITS.get(scenario.units), posterior=posterior.PointEstimate())
     x, points = (torch.as_tensor(array, dtype=torch.float32) for array in (sample.x_held, sample.points))
     y: Any = sample.y_held.astype(int) if scenario.labels == "classes" else sample.y_held
     target = 1 if scenario.labels == "classes" else None

@@ -26,6 +26,7 @@ class Scenario:
         ``"pairs"``: the seven pairs of the simulated study. ``"steps"``: main effects with steps and two pairs.
         ``"main"``: strong main effects without interaction. ``"hour"``: two steps of the hour whose cosine and sine are
         the first features. ``"index"``: a curve of the third feature. Both have main effects of all other features.
+        ``"triple"``: a product of three features and main effects; its mean interaction of any two of them is 0.
     correlation
         Correlation of all pairs of features, on the normal scale (Gaussian copula).
     dependence
@@ -44,6 +45,9 @@ class Scenario:
         ``"network"``, ``"trees"`` (gradient boosting), or ``"hidden"``: a network whose hidden units interact.
     fit
         ``"usual"``, ``"under"`` (few epochs) or ``"over"`` (many epochs, few rows).
+    units
+        ``"features"``; ``"some"``: only the first four are explained; ``"groups"``: four groups of two features with
+        unequal scales, of which the first two are a group, the next two, and so on.
     features
         Number of features; those after the eighth do not matter.
     train, held_out
@@ -59,6 +63,7 @@ class Scenario:
     labels: str = "numbers"
     model: str = "network"
     fit: str = "usual"
+    units: str = "features"
     features: int = 8
     train: int = 4_000
     held_out: int = 3_000
@@ -97,7 +102,12 @@ SCENARIOS = {
     "copies, S/N 10": Scenario(dependence="copies", sn=10.0),
     "cosine and sine of the hour": Scenario(signal="hour", dependence="hour", sn=10.0),
     "function of two features": Scenario(signal="index", dependence="index", sn=10.0),
+    "product of three features": Scenario(signal="triple", correlation=0.3),
+    "four of eight features, underfitted": Scenario(units="some", correlation=0.5, fit="under", sn=10.0),
+    "groups of features": Scenario(units="groups", correlation=0.3, sn=3.0),
 }
+#: Scales of the features that are groups.
+_GROUP_SCALES = np.array([4.0, 1.0] * 4)
 
 
 @dataclass(frozen=True)
@@ -140,6 +150,8 @@ def draw(scenario: Scenario, seed: int) -> Sample:
         if scenario.margins == "levels":
             units = (np.floor(4 * units) + 0.5) / 4
         inputs = _features(units, scenario.margins)
+        if scenario.units == "groups":
+            inputs = inputs * _GROUP_SCALES
     labels = _labels(_signal(units, scenario.signal), units, scenario, generator)
     parts = np.split(np.arange(rows), [scenario.train, scenario.train + scenario.held_out])
     train, held, points = parts
@@ -148,9 +160,16 @@ def draw(scenario: Scenario, seed: int) -> Sample:
 
 def true_pairs(scenario: Scenario) -> NDArray[np.bool_]:
     """Return which pairs (P,) of the units interact."""
-    steps, hour = {(6, 7), (0, 3)}, {(0, 1)}
-    pairs = {"pairs": set(simulation.PAIRS), "steps": steps, "hour": hour}.get(scenario.signal, set())
-    first, second = np.triu_indices(scenario.features, 1)
+    pairs = {
+        "pairs": set(simulation.PAIRS),
+        "steps": {(6, 7), (0, 3)},
+        "hour": {(0, 1)},
+        "triple": {(0, 1), (0, 2), (1, 2)},
+    }.get(scenario.signal, set())
+    if scenario.units == "groups":
+        pairs = {(i // 2, j // 2) for i, j in pairs}
+    n_units = scenario.features if scenario.units == "features" else 4
+    first, second = np.triu_indices(n_units, 1)
     flags = [(i, j) in pairs for i, j in zip(first.tolist(), second.tolist(), strict=True)]
     return np.array(flags) & (scenario.sn > 0)
 
@@ -206,6 +225,8 @@ def _signal(units: Floats, kind: str) -> Floats:
     elif kind == "hour":
         hour = np.arctan2(v[:, 1], v[:, 0]) % (2 * np.pi) * 12 / np.pi
         signal = 3.0 * ((hour > 8) & (hour < 18)) + _other_main_effects(v)
+    elif kind == "triple":
+        signal = 6 * v[:, 0] * v[:, 1] * v[:, 2] + v[:, 0] + _other_main_effects(v)
     elif kind == "index":
         signal = 6 * v[:, 2] ** 3 - 2 * v[:, 2] + _other_main_effects(v)
     else:

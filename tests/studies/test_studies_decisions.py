@@ -17,7 +17,9 @@ def test_every_scenario_has_finite_data_of_its_size(name):
     assert sample.y_held.shape == (scenario.held_out,)
     assert np.isfinite(sample.x_held).all()
     assert sample.y_train.std() > 0.3
-    interacting = {"pairs": 7, "steps": 2, "main": 0, "hour": 1, "index": 0}[scenario.signal]
+    interacting = {"pairs": 7, "steps": 2, "main": 0, "hour": 1, "index": 0, "triple": 3}[scenario.signal]
+    if scenario.units != "features":  # neighbours among four features, or among four groups
+        interacting = 3
     assert true_pairs(scenario).sum() == (0 if scenario.sn == 0 else interacting)
 
 
