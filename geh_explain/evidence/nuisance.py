@@ -127,6 +127,11 @@ def max_covariates(n_rows: int, n_units: int) -> int:
     return next((count for count in columns if count), 0)
 
 
+def allows_members(degrees: Degrees, n_rows: int, n_units: int, n_members: int) -> bool:
+    """Return whether the rows allow main effects of members beside all other columns."""
+    return degrees.n_columns(n_units) + degrees.ranks * n_members <= _MAX_SHARE * n_rows
+
+
 class Nuisance:
     """Nuisance columns of all pairs of D units.
 
@@ -164,7 +169,7 @@ class Nuisance:
         self._bounded = _bounded(values)
         if degrees.values:
             columns.append(_legendre(self._bounded, degrees.values))
-        if members is not None:
+        if members is not None and members.size:
             columns.append(_legendre(_ranks(members), degrees.ranks))
         if degrees.fine_bins:
             columns += [self._bins(unit, degrees.fine_bins) for unit in range(values.shape[1])]

@@ -6,7 +6,7 @@ import numpy as np
 
 from geh_explain._types import Floats
 from geh_explain.evidence.explained import Explained
-from geh_explain.evidence.nuisance import Nuisance, choose_degrees, max_covariates
+from geh_explain.evidence.nuisance import Nuisance, allows_members, choose_degrees, max_covariates
 from geh_explain.evidence.pair_functions import HeldOutFunctions, MeanInteractions, Pair
 from geh_explain.evidence.true_scores import UNKNOWN, TrueScore, TrueScores
 from geh_explain.statistics.combination import cauchy_combination
@@ -62,8 +62,10 @@ class PairTests:
         n_rows, n_units = functions.values.shape
         self.covariates = functions.covariates.reduced(max_covariates(n_rows, n_units))
         values = np.concatenate([functions.values, self.covariates.columns], axis=1)
-        members = self.covariates.members
         self._degrees = degrees = choose_degrees(*values.shape)
+        members = self.covariates.members
+        if not allows_members(degrees, n_rows, values.shape[1], members.shape[1]):
+            members = members[:, :0]
         self.lost: list[Pair] = []
         self._root_weights = np.ones(len(labels))
         self._nuisance = Nuisance(values, degrees, self._root_weights, members)

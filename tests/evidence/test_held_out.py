@@ -291,3 +291,17 @@ def test_backgrounds_of_each_row_s_own_would_inflate_the_test():
 
     assert rejections(own_background=False) <= 8  # 3 expected
     assert rejections(own_background=True) >= 30
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_an_interaction_whose_sign_depends_on_a_third_unit_is_found(binary):
+    """Of x0 x1 x2 the mean interaction of any two is 0; that of the model is its sampling error."""
+    generator = np.random.default_rng(0)
+    x = generator.integers(0, 2, (1500, 4)) * 2.0 - 1 if binary else generator.normal(size=(1500, 4))
+    y = x[:, :3].prod(axis=1) + x[:, 3] + generator.normal(size=1500)
+    evidence = test_pairs(lambda x: x[:, :3].prod(dim=1) + x[:, 3] + 0.1 * x[:, 0] * x[:, 3], x, y)
+    pairs = list(zip(*np.triu_indices(4, 1), strict=True))
+    for pair in ((0, 1), (0, 2), (1, 2)):
+        assert evidence.p_value[pairs.index(pair)] < 1e-6
+        assert 0.8 < evidence.slope[pairs.index(pair)] < 1.2
+    assert evidence.p_value[pairs.index((0, 3))] > 0.01

@@ -1,0 +1,119 @@
+"""What rows contain beside the units: found, reduced, and accounted for by the held-out test."""
+
+import numpy as np
+import pytest
+import torch
+
+import geh_explain as geh
+from geh_explain.evidence.covariates import Covariates, read_covariates
+from geh_explain.evidence.nuisance import max_covariates
+from geh_explain.run.setup import ModelSetup
+
+POINT = geh.posterior.PointEstimate()
+
+
+def covariates_of(model, x, units, arguments=None):
+    explainer = geh.GEHExplainer(model, posterior=POINT, units=units)
+    setup: ModelSetup = explainer._setup
+    points, cut = setup.read(torch.as_tensor(x), None, arguments)
+    return read_covariates(cut, points, None)
+
+
+@pytest.fixture
+def x():
+    return np.random.default_rng(0).normal(size=(40, 5))
+
+
+def test_all_features_as_units_leave_nothing(x):
+    found = covariates_of(lambda x: x.sum(dim=1), x, None)
+    assert found.count == found.members.shape[1] == 0
+
+
+def test_features_that_are_no_units_are_covariates(x):
+    found = covariates_of(lambda x: x.sum(dim=1), x, geh.units.Subset([0, 3]))
+    expected = x[:, [1, 2, 4]]
+    np.testing.assert_allclose(found.columns, (expected - expected.mean(axis=0)) / expected.std(axis=0), atol=1e-12)
+    assert found.members.shape[1] == 0
+
+
+def test_groups_leave_the_differences_of_their_members(x):
+    found = covariates_of(lambda x: x.sum(dim=1), x, geh.units.FeatureGroups({"a": [0, 1], "b": [2, 3]}))
+    difference = x[:, 0] - x[:, 1]
+    # Both members of a group have the same difference from its mean, with opposite signs; the fifth feature is left.
+    correlations = np.abs(np.corrcoef(np.column_stack([difference, found.columns]).T)[0, 1:])
+    np.testing.assert_allclose(correlations[:2], 1, atol=1e-9)
+    assert found.count == 5
+    np.testing.assert_allclose(found.members, x[:, :4])
+
+
+def test_arguments_of_rows_are_covariates(x):
+    dose = torch.arange(40.0)
+    found = covariates_of(lambda x, dose, power: x.sum(dim=1) + dose**power, x.astype("f"), None, (dose, 2))
+    assert found.count == 1
+    assert abs(np.corrcoef(found.columns[:, 0], dose)[0, 1]) == pytest.approx(1)
+
+
+def test_many_covariates_become_principal_components():
+    generator = np.random.default_rng(0)
+    sources = generator.normal(size=(200, 2))
+    columns = sources @ generator.normal(size=(2, 500))
+    reduced = Covariates(columns / columns.std(axis=0), columns[:, :0]).reduced(2)
+    assert reduced.share == pytest.approx(1)
+    # The components span the two sources.
+    _, residuals, *_ = np.linalg.lstsq(reduced.columns, sources - sources.mean(axis=0), rcond=None)
+    assert residuals.max() < 1e-16 * 200 * 200
+    assert Covariates(columns, columns[:, :0]).reduced(1).share < 0.9
+
+
+def test_more_rows_allow_more_covariates():
+    assert 0 < max_covariates(1000, 8) < max_covariates(3000, 8)
+    # With few rows the poorest columns are taken, which have one for each covariate.
+    assert 38 + 8 + max_covariates(300, 8) == 0.3 * 300
+
+
+def left_out(seed, rows=1000):
+    """Return rows whose left-out features have effects that the model misses, and the model."""
+    generator = np.random.default_rng(seed)
+    common = generator.normal(size=(rows, 1))
+    x = 0.6 * common + 0.8 * generator.normal(size=(rows, 6))
+    y = x[:, 0] + x[:, 1] + 0.8 * x[:, 3] ** 2 + 0.6 * x[:, 4] * x[:, 5] + generator.normal(size=rows)
+    return x, y, lambda x: x[:, 0] + x[:, 1] + 0.2 * x[:, 0] * x[:, 1] + 0.1 * x[:, 0] * x[:, 2]
+
+
+def grouped(seed, rows=1000):
+    """Return rows with additive effects of features of unequal scales, and a model with a wrong product of groups."""
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(rows, 4)) * np.array([2, 0.5, 2, 0.5])
+    y = x[:, 0] - x[:, 1] + 0.5 * x[:, 2] + generator.normal(size=rows)
+    return x, y, lambda x: x[:, 0] - x[:, 1] + 0.5 * x[:, 2] + 0.5 * x[:, 0] * x[:, 2]
+
+
+@pytest.mark.filterwarnings("ignore:evidence. the outputs explain none")
+@pytest.mark.parametrize(
+    ("make", "units"),
+    [(left_out, geh.units.Subset([0, 1, 2])), (grouped, geh.units.FeatureGroups({"a": [0, 1], "b": [2, 3]}))],
+)
+def test_the_level_holds_where_units_do_not_determine_the_rows(make, units):
+    """Without covariates about a third of the pairs of the first design, and all of the second, are found."""
+    p_values = []
+    for seed in range(30):
+        x, y, model = make(seed)
+        explainer = geh.GEHExplainer(model, posterior=POINT, units=units)
+        evidence = explainer.test_pairs(torch.as_tensor(x), y, progress=False)
+        p_values.append(evidence.p_value[~np.isnan(evidence.slope)])
+    found = np.concatenate(p_values) < 0.05
+    assert len(found) >= 30
+    assert found.mean() < 0.05 + 3 * np.sqrt(0.05 * 0.95 / len(found))
+
+
+def test_too_few_rows_for_what_units_leave_are_warned_of():
+    generator = np.random.default_rng(0)
+    maps = torch.as_tensor(generator.normal(size=(400, 3, 12, 12)))
+
+    def model(x):
+        return x.mean(dim=(2, 3)).prod(dim=1) + x[:, 0, 0, 0]
+
+    y = model(maps).numpy() + generator.normal(size=400)
+    explainer = geh.GEHExplainer(model, posterior=POINT, units=geh.units.Channels(dim=1))
+    with pytest.warns(geh.GEHWarning, match="principal components with .* of its variance"):
+        explainer.test_pairs(maps, y, progress=False)
