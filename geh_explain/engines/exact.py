@@ -13,7 +13,7 @@ from torch import Tensor
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
-from geh_explain.engines.probes import choose_points, contradicts_differences
+from geh_explain.engines.probes import choose_points, contradicts_differences, graph_nodes
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.model.cut import Cut
@@ -187,7 +187,7 @@ def _gradient(cut: Cut, rows: Rows) -> tuple[Tensor, Tensor | None, Tensor]:
 def _check_twice_differentiable(gradient: Tensor) -> None:
     """Raise if a function forbids a second derivative, which autograd would silently take for 0."""
     # @once_differentiable puts a node of this name into the graph.
-    if any(node.name().endswith("Error") for node in _graph_nodes(gradient)):
+    if any(node.name().endswith("Error") for node in graph_nodes(gradient)):
         raise NoSecondDerivative(
             "a function inside the model has no second derivative: it may be differentiated once only "
             "(@once_differentiable). Replace it while explaining, or explain a layer above it."
@@ -259,22 +259,11 @@ def _graph_bytes(cut: Cut, rows: Rows) -> int:
     _, gradient, _ = _gradient(cut, rows)
     bytes_by_pointer: dict[int, int] = {}
     # Not by torch.autograd.graph.saved_tensors_hooks: the tensors that it passes keep their own graph alive.
-    for node in () if gradient is None else _graph_nodes(gradient):
+    for node in () if gradient is None else graph_nodes(gradient):
         for tensor in _saved_tensors(node):
             if tensor.ndim and not isinstance(tensor, torch.nn.Parameter):
                 bytes_by_pointer[tensor.data_ptr()] = tensor.nbytes
     return max(1, sum(bytes_by_pointer.values()) // len(rows), cut.n_units * 8)
-
-
-def _graph_nodes(value: Tensor) -> Iterator[Any]:
-    """Yield all nodes of the autograd graph that leads to ``value``."""
-    waiting, visited = [value.grad_fn], set()
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in visited:
-            visited.add(node)
-            yield node
-            waiting += [child for child, _ in node.next_functions]
 
 
 def _saved_tensors(node: Any) -> Iterator[Tensor]:

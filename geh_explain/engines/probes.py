@@ -6,7 +6,8 @@ differences of gradients (:func:`contradicts_differences`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -104,7 +105,7 @@ def contradicts_differences(cut: Cut, rows: Rows, seed: int, product: Callable[[
     steps = torch.tensor([_STEP.get(cut.dtype, 0.05) / 4**k for k in range(_N_STEPS)]).to(directions)
     shifts = torch.cat([steps, -steps, steps.new_zeros(1)])[:, None, None] * directions
     try:
-        outputs, gradients = _gradients(cut, rows.repeat(len(shifts)), shifts.flatten(0, 1))
+        outputs, gradients, eps = _gradients(cut, rows.repeat(len(shifts)), shifts.flatten(0, 1))
     except GEHRuntimeError:
         # The model is not defined at the shifted units.
         return False
@@ -120,7 +121,6 @@ def contradicts_differences(cut: Cut, rows: Rows, seed: int, product: Callable[[
     changes = (differences[1:] - differences[:-1]).abs().amax(dim=0)
     # Second derivatives may jump, as that of ELU at 0: then the differences to both sides are not equal.
     jumps = (above[-1] - 2 * gradients[-1] + below[-1]).abs() / (2 * steps[-1])
-    eps = torch.finfo(cut.dtype).eps
     slopes = gradients.abs().amax(dim=(0, 2))[:, None]
     rounding = _GRADIENT_EPS * eps * slopes / steps[:, None, None]
     # Entries whose differences hardly change from step to step, and are not rounding, as in rows with a flat output.
@@ -130,11 +130,27 @@ def contradicts_differences(cut: Cut, rows: Rows, seed: int, product: Callable[[
     return bool((settled & contradicts).all(dim=0).any())
 
 
-def _gradients(cut: Cut, rows: Rows, t: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the outputs (n,) at shifts ``t`` (n, D), and their gradients (n, D), 0 where there are none."""
+def _gradients(cut: Cut, rows: Rows, t: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Return the outputs (n,) at shifts ``t`` (n, D), their gradients (n, D), and the eps of the coarsest precision.
+
+    A model may compute in a lower precision than that of its units.
+    """
     value = cut.outputs(rows, t.requires_grad_())
     gradient = torch.autograd.grad(value.sum(), t, allow_unused=True)[0] if value.requires_grad else None
-    return value.detach(), torch.zeros_like(t) if gradient is None else gradient
+    dtypes = {entry.dtype for node in graph_nodes(value) for entry in node._input_metadata}
+    eps = max(torch.finfo(dtype).eps for dtype in (t.dtype, *dtypes) if dtype.is_floating_point)
+    return value.detach(), torch.zeros_like(t) if gradient is None else gradient, eps
+
+
+def graph_nodes(value: Tensor) -> Iterator[Any]:
+    """Yield all nodes of the autograd graph that leads to ``value``."""
+    waiting, visited = [value.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in visited:
+            visited.add(node)
+            yield node
+            waiting += [child for child, _ in node.next_functions]
 
 
 def _unit_scale(cut: Cut, rows: Rows) -> Tensor:

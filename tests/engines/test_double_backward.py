@@ -121,7 +121,11 @@ def test_a_function_that_only_some_rows_reach_is_reported_where_chunks_go_to_the
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
 @pytest.mark.parametrize("share", [1.0, 1e-4])
-@pytest.mark.parametrize("function", [Cube.apply, HardStep.apply, torch.sigmoid, lambda x: 1000 + x])
+@pytest.mark.parametrize(
+    "function",
+    [Cube.apply, HardStep.apply, torch.sigmoid, lambda x: 1000 + x, lambda x: x.bfloat16().sin().to(x.dtype)],
+    ids=["cube", "step", "sigmoid", "large", "half precision"],
+)
 def test_a_right_double_backward_is_not_reported(function, share, scale, dtype):
     assert not is_reported(Network(function, share).to(dtype), scale * points(dtype=dtype))
 
