@@ -55,7 +55,8 @@ class Exact(Engine):
     *Right* for everything that autograd differentiates twice, to rounding. *Not* for black boxes, for operators without
     a second derivative (:class:`NoSecondDerivative`), and for kinked functions such as ReLU, whose second derivative is
     0 almost everywhere: these are smoothed while explaining, see ``smooth``. The structured engine gives the same
-    Hessians faster where it supports the network.
+    Hessians faster where it supports the network. At a few points double backward is compared with differences of
+    gradients; a warning says where a function inside the model hides its second derivative from autograd.
 
     Examples
     --------
