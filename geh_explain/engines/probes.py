@@ -28,8 +28,8 @@ _CHECKED_POINTS = 1 / 8
 _RELATIVE = 1e-3
 #: Rounding of a row of H v, relative to the largest entry of |H| |v| in the row. Without saturation 10 eps were seen.
 _ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}
-#: Rounding of saturated rows, whose H is a difference of larger numbers, relative to the mean of all compared rows: less
-#: than this does not matter in a sum over points.
+#: Rounding of saturated rows, whose H is a difference of larger numbers, relative to the mean of all compared rows:
+#: less than this does not matter in a sum over points.
 _SATURATED = {torch.float32: 3e-3, torch.float64: 1e-9}
 #: First step of the differences, as a part of the spread of the units; each further one is a quarter of it.
 _STEP = {torch.float32: 0.05, torch.float64: 1e-3}
