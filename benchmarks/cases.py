@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from benchmarks.checks import checks
 from benchmarks.draws import energy, evidence, group_curve
 from benchmarks.growth import growth_draws, growth_inputs, growth_memory, growth_points
 from benchmarks.images import exemplars, lenet_hidden, lenet_patches, lenet_pixels, resnet_channels
@@ -28,6 +29,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "energy": energy,
     "group-curve": group_curve,
     "evidence": evidence,
+    "checks": checks,
     "growth-points": growth_points,
     "growth-draws": growth_draws,
     "growth-inputs": growth_inputs,

@@ -55,6 +55,25 @@ def lenet() -> nn.Sequential:
     return nn.Sequential(layers).eval().requires_grad_(False)
 
 
+def convolutional(dropout: float = 0.0) -> nn.Sequential:
+    """Return a small convolutional network for 12 x 12 images: two layers with ReLU, one output."""
+    with _seeded():
+        layers = OrderedDict[str, nn.Module](
+            conv1=nn.Conv2d(1, 8, 3, padding=1),
+            act1=nn.ReLU(),
+            pool1=nn.MaxPool2d(2),
+            conv2=nn.Conv2d(8, 16, 3, padding=1),
+            act2=nn.ReLU(),
+            pool2=nn.AdaptiveAvgPool2d(2),
+            flatten=nn.Flatten(-3),
+            fc1=nn.Linear(64, 32),
+            act3=nn.ReLU(),
+            dropout=nn.Dropout(dropout),
+            fc2=nn.Linear(32, 1),
+        )
+    return nn.Sequential(layers).eval().requires_grad_(False)
+
+
 def resnet() -> nn.Module:
     """Return torchvision's ResNet-18 with ReLUs and 1,000 classes."""
     with _seeded():

@@ -105,10 +105,17 @@ class EngineRun(ABC):
         Whether :meth:`add` accepts rows that are repeated, once for each of several draws. False by default.
     needs_values
         Whether :meth:`observe` must be called with the units' values before the first draw. False by default.
+    refuted
+        Whether a check found that the interactions of this run are wrong. All draws are then computed again after a
+        call of :meth:`fall_back`. False by default.
+    doubtful
+        Whether autograd's second derivatives contradict differences of its gradients. False by default.
     """
 
     batches_draws = False
     needs_values = False
+    refuted = False
+    doubtful = False
 
     def __init__(self, engine: Engine, cut: Cut, limits: Limits) -> None:
         self.engine = engine
@@ -146,6 +153,9 @@ class EngineRun(ABC):
 
     def end_draw(self, sums: GroupSums) -> None:  # noqa: B027
         """Finish a draw, after all of its rows were added to ``sums``."""
+
+    def fall_back(self) -> None:  # noqa: B027
+        """Use another engine from now on, as this one was ``refuted``, here or in another process."""
 
     @abstractmethod
     def chunk_rows(self, rows: Rows) -> int:

@@ -13,6 +13,7 @@ from torch import Tensor
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
+from geh_explain.engines.probes import choose_points, contradicts_differences, graph_nodes
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.model.cut import Cut
@@ -27,6 +28,9 @@ _MAX_DIRECTIONS = 32
 _IMAGE_BYTES = 64 * 1024
 #: ... unless all rows of the chunk together take no more than this.
 _SMALL_CHUNK_BYTES = 2 * 2**20
+
+#: Rows of a chunk at which double backward is compared with differences of gradients, at most.
+_MAX_COMPARED = 16
 
 
 class NoSecondDerivative(GEHRuntimeError):
@@ -51,7 +55,8 @@ class Exact(Engine):
     *Right* for everything that autograd differentiates twice, to rounding. *Not* for black boxes, for operators without
     a second derivative (:class:`NoSecondDerivative`), and for kinked functions such as ReLU, whose second derivative is
     0 almost everywhere: these are smoothed while explaining, see ``smooth``. The structured engine gives the same
-    Hessians faster where it supports the network.
+    Hessians faster where it supports the network. At a few points double backward is compared with differences of
+    gradients; a warning says where a function inside the model hides its second derivative from autograd.
 
     Examples
     --------
@@ -80,9 +85,16 @@ class ExactRun(EngineRun):
         self._row_bytes = 0
         #: Whether all operators of the model support a backward pass vectorised over directions.
         self._vectorise = True
+        #: Seed of the current draw, and whether double backward was compared with differences of gradients.
+        self._seed = 0
+        self._was_compared = False
 
-    def probe(self, rows: Rows) -> tuple[Tensor, Tensor] | None:
-        """Return one random direction v (D,) and the products H v (n, D) of the local Hessians with it.
+    def begin_draw(self, seed: int) -> None:
+        """Start a draw; ``seed`` chooses the points at which double backward is checked."""
+        self._seed = seed
+
+    def probe(self, rows: Rows, directions: Tensor) -> Tensor | None:
+        """Return the products H v (n, D) of the local Hessians with one direction v per row (n, D).
 
         Other engines are checked against it. Returns None if the outputs have no gradients.
 
@@ -91,18 +103,29 @@ class ExactRun(EngineRun):
         NoSecondDerivative
             If the gradients cannot be differentiated.
         """
-        cut = self.cut
-        t, gradient, _ = _gradient(cut, rows)
-        direction = torch.randn(cut.n_units, generator=torch.Generator().manual_seed(0), dtype=torch.double).to(t)
+        t, gradient, _ = _gradient(self.cut, rows)
         if gradient is None:
-            return (direction, torch.zeros_like(t)) if cut.outputs(rows, t).requires_grad else None
-        return direction, _backward((gradient * direction).sum(), t)
+            return torch.zeros_like(t) if self.cut.outputs(rows, t).requires_grad else None
+        return _backward((gradient * directions).sum(), t)
+
+    def _check_double_backward(self, rows: Rows) -> None:
+        """Compare double backward with differences of gradients at a few points, and set ``doubtful``.
+
+        Draws that are computed at once are left out: the first draw is always computed alone.
+        """
+        if rows.repeats > 1 or self.doubtful:
+            return
+        points = choose_points(rows, self._seed, _MAX_COMPARED, always=not self._was_compared)
+        if points is not None:
+            self._was_compared = True
+            self.doubtful = contradicts_differences(self.cut, rows.take(points[0].tolist()), self._seed, self.probe)
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the local interactions of a chunk of rows to ``sums``."""
         members = sums.one_hot(labels, self.cut.device)
         t, gradient, slopes = _gradient(self.cut, rows)
         sums.add_slopes(slopes, members)
+        self._check_double_backward(rows)
         if gradient is None:
             sums.visit(members)
             return
@@ -165,7 +188,7 @@ def _gradient(cut: Cut, rows: Rows) -> tuple[Tensor, Tensor | None, Tensor]:
 def _check_twice_differentiable(gradient: Tensor) -> None:
     """Raise if a function forbids a second derivative, which autograd would silently take for 0."""
     # @once_differentiable puts a node of this name into the graph.
-    if any(node.name().endswith("Error") for node in _graph_nodes(gradient)):
+    if any(node.name().endswith("Error") for node in graph_nodes(gradient)):
         raise NoSecondDerivative(
             "a function inside the model has no second derivative: it may be differentiated once only "
             "(@once_differentiable). Replace it while explaining, or explain a layer above it."
@@ -237,22 +260,11 @@ def _graph_bytes(cut: Cut, rows: Rows) -> int:
     _, gradient, _ = _gradient(cut, rows)
     bytes_by_pointer: dict[int, int] = {}
     # Not by torch.autograd.graph.saved_tensors_hooks: the tensors that it passes keep their own graph alive.
-    for node in () if gradient is None else _graph_nodes(gradient):
+    for node in () if gradient is None else graph_nodes(gradient):
         for tensor in _saved_tensors(node):
             if tensor.ndim and not isinstance(tensor, torch.nn.Parameter):
                 bytes_by_pointer[tensor.data_ptr()] = tensor.nbytes
     return max(1, sum(bytes_by_pointer.values()) // len(rows), cut.n_units * 8)
-
-
-def _graph_nodes(value: Tensor) -> Iterator[Any]:
-    """Yield all nodes of the autograd graph that leads to ``value``."""
-    waiting, visited = [value.grad_fn], set()
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in visited:
-            visited.add(node)
-            yield node
-            waiting += [child for child, _ in node.next_functions]
 
 
 def _saved_tensors(node: Any) -> Iterator[Tensor]:

@@ -12,6 +12,7 @@ from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.difference import Difference
 from geh_explain.engines.exact import Exact, NoSecondDerivative
+from geh_explain.engines.probes import random_directions
 from geh_explain.engines.stein import Stein
 from geh_explain.engines.structured.engine import PROBE_ROWS, Structured, unsupported_reason
 from geh_explain.errors import GEHTypeError, GEHValueError
@@ -81,21 +82,22 @@ def choose_engine(engine: str | Engine, cut: Cut, rows: Rows, limits: Limits) ->
         return requested.start(cut, limits), REQUESTED
     structured = (engine if isinstance(engine, Structured) else Structured()).start(cut, limits)
     probe_rows = rows[:PROBE_ROWS]
+    directions = random_directions(cut, probe_rows, seed=0)
     try:
-        probe = structured.exact.probe(probe_rows)
+        products = structured.exact.probe(probe_rows, directions)
     except NoSecondDerivative as error:
         return Difference().start(cut, limits), str(error)
     except RuntimeError as error:
         # A model that calls x.numpy() fails for tensors that require gradients: a black box.
         if "numpy()" not in str(error):
             raise
-        probe = None
-    if probe is None and depends_on_units(cut, rows):
+        products = None
+    if products is None and depends_on_units(cut, rows):
         return Difference().start(cut, limits), "the model's output has no gradients"
-    if probe is None:
+    if products is None:
         # All second derivatives are 0, which any engine finds.
         return structured.exact, "the output does not depend on the units"
-    structured.check(probe_rows, probe)
+    structured.check(probe_rows, directions, products)
     if structured.unsupported is not None:
         return structured.exact, unsupported_reason(structured.unsupported)
     return structured, "linear maps and elementwise functions only"

@@ -163,6 +163,12 @@ class Checkpoint:
         self._optional = draws.optional
         return draws.sums
 
+    def discard(self) -> None:
+        """Remove all stored draws, which a check found to be wrong."""
+        self._optional = None
+        for path in self.folder.glob("draw_*.npz"):
+            path.unlink()
+
     @property
     def _run(self) -> str:
         """Hash of the identity, as JSON, which subclasses of text come back from as text."""

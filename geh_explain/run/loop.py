@@ -33,6 +33,10 @@ from geh_explain.run.threads import one_thread
 _TRIM_SECONDS = 1.0
 
 
+class _EngineRefuted(Exception):
+    """A check found that the engine's interactions are wrong, on this rank or another one."""
+
+
 @dataclass(frozen=True)
 class DrawsDone:
     """What the loop leaves: the draws, and whether the user interrupted it before all of them were computed."""
@@ -41,32 +45,47 @@ class DrawsDone:
     interrupted: bool
     #: The largest absolute interaction, and its largest difference between draws.
     spread: tuple[float, float]
+    #: Whether all draws were computed twice, as a check refuted the first engine.
+    repeated: bool
 
 
 def run_draws(plan: RunPlan) -> DrawsDone:
     """Compute the draws of a plan.
 
     Ctrl-C ends the loop; the draws that are finished are a result. With several ranks it is raised, as other ranks
-    would wait for this one.
+    would wait for this one. If a check refutes the engine, all draws are computed again by the one it falls back to.
     """
     reuse_heap()
-    loop = _DrawLoop(plan)
-    interrupted = False
+    repeated = False
     with plan.cut.viewed(plan.view):
         try:
-            loop.run()
-        except KeyboardInterrupt:
-            if not loop.accumulator.n_draws or plan.ranks.size > 1:
-                raise
-            interrupted = True
-        finally:
-            loop.bar.close()
+            loop, interrupted = _run_loop(plan)
+        except _EngineRefuted:
+            repeated = True
+            plan.engine.fall_back()
+            if plan.checkpoint is not None:
+                plan.ranks.on_rank0(plan.checkpoint.discard)
+            loop, interrupted = _run_loop(plan)
     if not loop.accumulator.n_draws:
         raise GEHValueError(
             f"posterior={plan.posterior!r} gave no draws for n={plan.options.draws}; it must yield at least one."
         )
     loop.accumulator.choose_group_number()
-    return DrawsDone(loop.accumulator, interrupted, loop.accumulator.spread())
+    return DrawsDone(loop.accumulator, interrupted, loop.accumulator.spread(), repeated)
+
+
+def _run_loop(plan: RunPlan) -> tuple[_DrawLoop, bool]:
+    """Run the loop over all draws; return it, and whether it was interrupted after at least one draw."""
+    loop = _DrawLoop(plan)
+    try:
+        loop.run()
+    except KeyboardInterrupt:
+        if not loop.accumulator.n_draws or plan.ranks.size > 1 or plan.engine.refuted:
+            raise
+        return loop, True
+    finally:
+        loop.bar.close()
+    return loop, False
 
 
 @dataclass
@@ -183,12 +202,18 @@ class _DrawLoop:
 
     def _finish_round(self, current: _Round) -> None:
         """Give all ranks the draws of a round."""
+        self._check_engine()
         ranks = self.plan.ranks
         members = ranks.size // current.teams
         for number in range(current.start, current.start + current.entered):
             source = (number - current.start) * members
             self._take(number, ranks.collect(current.sums, source, members), self._of_draw)
         self._advance()
+
+    def _check_engine(self) -> None:
+        """End the loop on all ranks if a check refuted the engine of one of them."""
+        if not self.plan.ranks.all_min(not self.plan.engine.refuted):
+            raise _EngineRefuted
 
     def _advance(self) -> None:
         """Move the progress bar to the number of finished draws."""
@@ -225,6 +250,7 @@ class _DrawLoop:
                     plan.engine.begin_draw(seed_of_draw(plan.options.seed, numbers.start))
                     self._first_forward()
                     current.sums = self._sums(part, numbers.start, len(numbers))
+            self._check_engine()
             members = ranks.size // current.teams
             for index, start in enumerate(starts):
                 self._take(start, ranks.collect(current.sums, index * members, members), self._of_block)

@@ -51,6 +51,8 @@ def collect_warnings(
         _interrupted(plan, done),
         None if plan.smoothed is None else smoothing_warning(plan.smoothed),
         _engine(plan),
+        _refuted_engine(done),
+        _doubtful_derivatives(plan),
         _jumping_units(plan),
         _recurrent_dropout(plan, default_posterior),
         _dropout_left_out(plan),
@@ -85,6 +87,27 @@ def _engine(plan: RunPlan) -> str | None:
     if not isinstance(plan.engine, DifferenceRun) or plan.engine_reason == REQUESTED:
         return None
     return f"engine='auto' takes mixed differences: {plan.engine_reason}"
+
+
+def _refuted_engine(done: DrawsDone) -> str | None:
+    """Warn that the structured engine was wrong for this network."""
+    if not done.repeated:
+        return None
+    return (
+        "engine: the structured engine and double backward gave different second derivatives at some points, so that "
+        "the exact engine computed all draws again. The scores are right; please report this network."
+    )
+
+
+def _doubtful_derivatives(plan: RunPlan) -> str | None:
+    """Warn that autograd's second derivatives are not those of the function that its gradients belong to."""
+    if plan.ranks.all_min(not plan.engine.doubtful):
+        return None
+    return (
+        "engine='exact': second derivatives by double backward contradict differences of gradients. A function inside "
+        "the model hides a part of its derivative from autograd: a custom autograd.Function whose backward uses "
+        "detach() or .data, or a detached factor in the forward. Use engine='difference', which needs no derivatives."
+    )
 
 
 def _jumping_units(plan: RunPlan) -> str | None:

@@ -163,3 +163,27 @@ def test_several_processes_must_be_there_if_they_are_asked_for():
         explainer.explain(data, distributed=True, progress=False)
     with pytest.raises(geh.GEHError, match="distributed='yes' must be None, True or False"):
         explainer.explain(data, distributed="yes", progress=False)
+
+
+REFUTED = """
+import numpy as np
+from geh_explain.engines.structured.engine import StructuredRun
+found, expected = [], []
+for posterior in (None, OneAfterTheOther()):
+    explain = lambda engine: geh.GEHExplainer(network(), posterior=posterior, engine=engine).explain(
+        rows(301), groups=2, draws=7, progress=False)
+    expected.append(explain("exact"))
+    compare = StructuredRun._compare
+    StructuredRun._compare = lambda self, rows, local: setattr(self, "refuted", rank == 1)
+    found.append(explain("auto"))
+    StructuredRun._compare = compare
+for a, b in zip(found, expected):
+    assert a.settings["engine"] == "exact" and any("again" in text for text in a.settings["warnings"])
+    np.testing.assert_array_equal(a.geh.draws, b.geh.draws)
+if rank == 0:
+    print("equal")
+"""
+
+
+def test_a_mismatch_on_one_process_lets_all_of_them_start_again(tmp_path):
+    assert "equal" in torchrun(REFUTED, tmp_path).stdout

@@ -10,6 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import geh_explain as geh
+
+#: Largest difference from double backward, relative to the largest interaction.
+TOLERANCE = {torch.float32: 2e-3, torch.float64: 1e-7}
 #: Columns of the tensors that functions take and return.
 WIDTH = 4
 #: Further arguments with which functions are tried, after the tensor itself.
@@ -112,3 +116,30 @@ def gated_points(dtype):
     x = torch.randn(40, WIDTH, dtype=dtype, generator=torch.Generator().manual_seed(1))
     x[:8, 0] = -1.0
     return x
+
+
+def _explain(network, x, engine, layer):
+    explainer = geh.GEHExplainer(network, layer, engine=engine, smooth=None, posterior=geh.posterior.PointEstimate())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return explainer.explain(x, groups=2, progress=False)
+
+
+def compare_engines(function, gated, layer, dtype):
+    """Return the engine that was chosen, or "error" where double backward has no answer; fail on a mismatch.
+
+    A mismatch that the run itself finds and repairs is one too. Returns "contradicted" if double backward is reported.
+    """
+    network, x = GatedNetwork(function, gated).to(dtype), gated_points(dtype)
+    try:
+        expected = _explain(network, x, "exact", layer)
+    except geh.GEHError:
+        return "error"
+    found = _explain(network, x, "auto", layer)
+    assert not any("computed all draws again" in text for text in found.settings["warnings"])
+    for measure in ("geh", "eah"):
+        reference = expected.scores(measure).pair_mean
+        difference = abs(found.scores(measure).pair_mean - reference).max()
+        assert difference <= TOLERANCE[dtype] * max(reference.max(), 1e-6), found.settings["engine_reason"]
+    contradicted = any("contradict differences" in text for text in expected.settings["warnings"])
+    return "contradicted" if contradicted else found.settings["engine"]

@@ -12,7 +12,8 @@ from torch import Tensor
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
-from geh_explain.engines.exact import Exact
+from geh_explain.engines.exact import Exact, NoSecondDerivative
+from geh_explain.engines.probes import choose_points, products_agree, random_directions
 from geh_explain.engines.structured.jacobians import DiagonalJacobian, Jacobian
 from geh_explain.engines.structured.program import LocalHessians, Program
 from geh_explain.engines.structured.pull_back import add_points, add_pulled_back
@@ -30,10 +31,10 @@ _CACHE_BYTES = 8 * 2**20
 _PAIR_COST = 0.5
 #: Up to this many units the engine pays whatever the products cost.
 _MAX_CHEAP_UNITS = 32
-#: Largest relative difference from the Hessian by autograd, along a random direction.
-_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-8}
-#: Rows on which an engine is tried.
+#: Rows on which the engine is tried before the first draw.
 PROBE_ROWS = 2
+#: Rows of a chunk at which Hessians are compared with double backward, at most.
+_MAX_COMPARED = 128
 #: Multiplications per draw for absolute interactions, each of which needs the pull-back of one point's Hessian ...
 _ABSOLUTE_WORK = 1e9
 #: ... which are measured at this many points at least.
@@ -62,8 +63,9 @@ class Structured(Engine):
     give the sampling error of the points.
 
     *Cost*: about half of double backward, much less through a narrow layer. *Right* to rounding for the functions in
-    :mod:`geh_explain.engines.structured.rules.table`: feed-forward and convolutional networks. The network is checked
-    once against double backward along a random direction. *Not* for attention, recurrent layers, matrix products of two
+    :mod:`geh_explain.engines.structured.rules.table`: feed-forward and convolutional networks. The Hessians are
+    compared with double backward at some random points during the run; if they differ, the exact engine computes all
+    draws again. *Not* for attention, recurrent layers, matrix products of two
     tensors that depend on the units, operations that mix rows, layers that are called several times, and wide
     convolutions over many units, where products of directions cost more than autograd: these go to the exact engine,
     and ``result.settings["engine_reason"]`` says why.
@@ -114,35 +116,68 @@ class StructuredRun(EngineRun):
         self._narrow_sums: Tensor | None = None
         self._measured_hessians: list[Tensor] = []
         self._measured_members: list[Tensor] = []
+        #: Seed of the current draw, and whether its network was compared with double backward.
+        self._seed = 0
+        self._was_compared = False
+        self._fell_back = False
 
-    # Support and cost.
+    # Support, cost and checks.
 
     def adapt(self, rows: Rows) -> None:
         """Check the network of this draw; if it is not supported, the exact engine computes the draw."""
-        rows = rows[:PROBE_ROWS]
-        probe = self.exact.probe(rows)
-        self.check(rows, probe or (self.cut.zeros(rows)[0], self.cut.zeros(rows)))
+        self._was_compared = False
+        if not self._fell_back:
+            self.check(rows[:PROBE_ROWS])
 
-    def check(self, rows: Rows, probe: tuple[Tensor, Tensor]) -> None:
+    def check(self, rows: Rows, directions: Tensor | None = None, products: Tensor | None = None) -> None:
         """Set ``unsupported`` unless the network is supported, gains by it, and agrees with autograd.
 
         Parameters
         ----------
         rows
             A few rows.
-        probe
-            A direction v (D,) and the products H v (n, D) of the exact local Hessians with it.
+        directions, products
+            Directions v (n, D), and the products H v (n, D) of the exact local Hessians with them; None where they need
+            not be compared.
         """
-        direction, expected = probe
         self.unsupported = None
         try:
-            product = _hessian_product(self._local_hessians(rows, check_cost=True)[0], direction, expected)
+            local, _ = self._local_hessians(rows, check_cost=True)
         except UnsupportedOp as unsupported:
             self.unsupported = str(unsupported)
             return
-        tolerance = _TOLERANCE.get(expected.dtype, 1e-3) * float(expected.abs().max())
-        if not bool(((product - expected).abs() <= tolerance).all()):
+        if directions is not None and products is not None and not _agrees(local, directions, products):
             self.unsupported = "a function that it cannot record (its Hessian differs from that of autograd)"
+
+    def fall_back(self) -> None:
+        """Let the exact engine compute everything from now on."""
+        self.refuted, self._fell_back = False, True
+        self.n_eah_points = self.limits.n_points
+        self.unsupported = "a function whose Hessian differs from that of autograd at some points"
+
+    def _compare(self, rows: Rows, local: LocalHessians | None) -> None:
+        """Compare the Hessians of some of the rows with double backward, and set ``refuted`` if they differ.
+
+        In the first chunk of each network, and in some others: random points, and the one with the largest Hessian.
+        """
+        points = choose_points(rows, self._seed, _MAX_COMPARED, always=not self._was_compared)
+        if points is None:
+            return
+        self._was_compared = True
+        n_points = len(rows) // rows.repeats
+        if local is not None:
+            sizes = torch.linalg.vector_norm(local.hessians, torch.inf, dim=(1, 2)).reshape(-1, n_points)
+            largest = sizes.argmax(dim=1, keepdim=True)
+            points = np.concatenate([points, largest.cpu().numpy()], axis=1)
+        indices = (np.arange(rows.repeats)[:, None] * n_points + points).ravel().tolist()
+        few = rows.take(indices)
+        directions = random_directions(self.cut, few, self._seed)
+        try:
+            products = self.exact.probe(few, directions)
+        except NoSecondDerivative:
+            return
+        part = None if local is None else LocalHessians(local.hessians[indices], local.linear_map)
+        self.refuted |= products is not None and not _agrees(part, directions, products)
 
     def _local_hessians(self, rows: Rows, check_cost: bool = False) -> tuple[LocalHessians | None, Tensor]:
         """Return the local Hessians of ``rows``, None where all are 0, and the slopes (n, D).
@@ -191,6 +226,11 @@ class StructuredRun(EngineRun):
         """Why the exact engine computes the interactions; None where it does not."""
         return None if self.unsupported is None else unsupported_reason(self.unsupported)
 
+    @property
+    def doubtful(self) -> bool:  # type: ignore[override]
+        """Whether autograd's second derivatives contradict differences of its gradients."""
+        return self.exact.doubtful
+
     @cached_property
     def n_eah_points(self) -> int:
         """Number of points per draw at which absolute interactions are measured.
@@ -216,7 +256,9 @@ class StructuredRun(EngineRun):
     def begin_draw(self, seed: int) -> None:
         """Start a draw: choose the points at which absolute interactions are measured."""
         self._reset_narrow_sums()
+        self.exact.begin_draw(seed)
         n_points = self.limits.n_points
+        self._seed, self._measured = seed, None
         if self.n_eah_points < n_points:
             chosen = np.random.default_rng(seed).choice(n_points, self.n_eah_points, replace=False)
             self._measured = np.zeros(n_points, dtype=bool)
@@ -241,6 +283,7 @@ class StructuredRun(EngineRun):
             # A branch of the forward that only these rows take.
             self.exact.add(sums, rows, labels)
             return
+        self._compare(rows, local)
         members = sums.one_hot(labels, self.cut.device)
         sums.add_slopes(slopes, members)
         if local is None:
@@ -315,13 +358,16 @@ def _unit_directions(cut: Cut, rows: Rows) -> list[Jacobian]:
     return [part.reshape(n_units, 1, *x.shape[1:]) for x, part in zip(rows.inputs, parts, strict=True)]
 
 
-def _hessian_product(local: LocalHessians | None, direction: Tensor, like: Tensor) -> Tensor:
-    """Return the products H v (n, D) of the local Hessians with a direction v (D,), shaped as ``like``."""
-    if local is None:
-        return torch.zeros_like(like)
-    if local.linear_map is None:
-        return local.hessians @ direction
-    return (local.hessians @ (local.linear_map @ direction)) @ local.linear_map
+def _agrees(local: LocalHessians | None, directions: Tensor, expected: Tensor) -> bool:
+    """Return whether products of local Hessians with directions (n, D) are the expected ones (n, D), up to rounding."""
+    found, sizes = torch.zeros_like(expected), torch.zeros_like(expected)
+    if local is not None:
+        hessians, linear_map = local.hessians, local.linear_map
+        pushed = directions if linear_map is None else directions @ linear_map.T
+        found, sizes = ((h @ v[:, :, None])[:, :, 0] for h, v in ((hessians, pushed), (hessians.abs(), pushed.abs())))
+        if linear_map is not None:
+            found, sizes = found @ linear_map, sizes @ linear_map.abs()
+    return products_agree(found, expected, sizes)
 
 
 def _add_hessians(sums: GroupSums, hessians: Tensor, members: Tensor) -> None:

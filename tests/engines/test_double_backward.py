@@ -1,0 +1,177 @@
+"""Double backward that contradicts the gradients is reported; a right one never is."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import geh_explain as geh
+
+
+class Cube(torch.autograd.Function):
+    """x^3, twice differentiable."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3 * ctx.saved_tensors[0] ** 2
+
+
+class DetachedCube(Cube):
+    """x^3 with a right first derivative and a second one of 0."""
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3 * ctx.saved_tensors[0].detach() ** 2
+
+
+class DataSwish(torch.autograd.Function):
+    """x sigmoid(x), whose backward reads ``.data``."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x = x.data
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        s = torch.sigmoid(ctx.x)
+        return gradient * s * (1 + ctx.x * (1 - s))
+
+
+class HardStep(torch.autograd.Function):
+    """max(x, 0), whose gradient jumps: neither double backward nor differences are wrong."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * (ctx.saved_tensors[0] > 0)
+
+
+class Network(nn.Module):
+    """tanh layers, with a part ``share`` of the second one through ``function``."""
+
+    def __init__(self, function, share=1.0):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.mix, self.last = nn.Linear(6, 20), nn.Linear(20, 20), nn.Linear(20, 1)
+        self.function, self.share = function, share
+
+    def forward(self, x):
+        hidden = torch.tanh(self.mix(torch.tanh(self.first(x))))
+        return self.last((1 - self.share) * hidden + self.share * self.function(hidden))
+
+
+def points(n=200, dtype=torch.float32):
+    return torch.randn(n, 6, generator=torch.Generator().manual_seed(1), dtype=torch.double).to(dtype)
+
+
+def is_reported(network, x, layer=None, **options):
+    """Explain, and return whether the result warns about double backward; it must be of the exact engine."""
+    options = {"posterior": geh.posterior.PointEstimate(), "engine": "exact", **options}
+    explainer = geh.GEHExplainer(network, layer, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        settings = explainer.explain(x, 0, groups=1, draws=2, batch_size=100, progress=False).settings
+    assert "exact" in (settings["engine"], options["engine"])
+    return any("contradict differences of gradients" in message for message in settings["warnings"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("layer", [None, "first"])
+@pytest.mark.parametrize("share", [1.0, 0.3])
+@pytest.mark.parametrize("function", [DetachedCube, DataSwish])
+def test_a_function_that_hides_its_second_derivative_is_reported(function, share, layer, dtype):
+    network, x = Network(function.apply, share).to(dtype), points(dtype=dtype)
+    assert is_reported(network, x, layer)
+    assert is_reported(network, x, layer, engine="auto")
+
+
+def test_the_warning_names_the_way_out():
+    explainer = geh.GEHExplainer(Network(DetachedCube.apply), posterior=geh.posterior.PointEstimate())
+    with pytest.warns(geh.GEHWarning, match="autograd.Function whose backward uses .* engine='difference'"):
+        explainer.explain(points(), groups=1, progress=False)
+
+
+def test_a_function_that_only_some_rows_reach_is_reported_where_chunks_go_to_the_exact_engine():
+    def branch(hidden):
+        return DetachedCube.apply(hidden) if bool((hidden[:, 0] > 0.2).any()) else hidden
+
+    x = points()
+    values = Network(torch.tanh).mix(torch.tanh(Network(torch.tanh).first(x)))[:, 0].tanh()
+    x = x[values.argsort()]  # the first chunk stays below the threshold
+    assert not (values.sort().values[:100] > 0.2).any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        explainer = geh.GEHExplainer(Network(branch), posterior=geh.posterior.PointEstimate())
+        result = explainer.explain(x, groups=1, batch_size=100, progress=False)
+    assert result.settings["engine"] == "structured"
+    assert any("contradict differences" in message for message in result.settings["warnings"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("share", [1.0, 1e-4])
+@pytest.mark.parametrize(
+    "function",
+    [Cube.apply, HardStep.apply, torch.sigmoid, lambda x: 1000 + x, lambda x: x.bfloat16().sin().to(x.dtype)],
+    ids=["cube", "step", "sigmoid", "large", "half precision"],
+)
+def test_a_right_double_backward_is_not_reported(function, share, scale, dtype):
+    assert not is_reported(Network(function, share).to(dtype), scale * points(dtype=dtype))
+
+
+@pytest.mark.parametrize("smooth", [None, "auto", 1000.0])
+def test_kinks_are_not_reported(smooth):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 1000), nn.ReLU(), nn.Linear(1000, 300), nn.ReLU(), nn.Linear(300, 1))
+    assert not is_reported(net, points(), smooth=smooth)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_jump_of_the_second_derivative_at_a_point_is_not_reported(dtype):
+    class Jumping(nn.Module):
+        def forward(self, x):
+            return nn.functional.elu(x[:, :1] + x[:, 1:2]) * (2 + x[:, 2:].sum(1, keepdim=True))
+
+    x = points(dtype=dtype)
+    x[:, 1] = 1e-7 - x[:, 0]
+    assert not is_reported(Jumping(), x)
+
+
+@pytest.mark.parametrize("last", [nn.Sigmoid(), nn.Softmax(1), nn.LogSoftmax(1)])
+def test_saturated_outputs_are_not_reported(last):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 50), nn.GELU(), nn.Linear(50, 3), last)
+    for scale in (10.0, 100.0):
+        assert not is_reported(net, scale * points())
+
+
+def test_inputs_of_very_different_scales_are_not_reported_and_hide_nothing():
+    scales = torch.tensor([1e-4, 1.0, 1e4, 1.0, 1.0, 1.0])
+
+    class Scaled(Network):
+        def forward(self, x):
+            return super().forward((x - 3 * scales) / scales)
+
+    x = (points() + 3) * scales
+    assert not is_reported(Scaled(Cube.apply), x)
+    assert is_reported(Scaled(DetachedCube.apply), x)
+
+
+def test_a_model_that_is_not_defined_beside_its_inputs_is_not_reported():
+    class Root(nn.Module):
+        def forward(self, x):
+            return torch.sqrt(x).prod(1, keepdim=True)
+
+    x = points().abs() * 1e-3 + torch.tensor([1e-6, 1, 1, 1, 1, 1])
+    assert not is_reported(Root(), x)
