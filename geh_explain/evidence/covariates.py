@@ -28,8 +28,8 @@ from geh_explain.model.cut import Cut
 #: directions, as many as this.
 _MAX_NUMBERS = 2**26
 _PROJECTIONS = 256
-#: Columns with a smaller standard deviation, relative to that of all numbers, are constant up to rounding errors.
-_ROUNDING = 1e-5
+#: Columns with a smaller standard deviation, in eps of their largest number, are constant up to rounding errors.
+_ROUNDING = 100
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ class Covariates:
 @torch.no_grad()
 def read_covariates(cut: Cut, points: Points, batch_size: int | None) -> Covariates:
     """Return all covariates of some rows; of layers with very many numbers random projections."""
-    first = cut.activations(points.first)
+    size = cut.activations(points.first[:1]).numel()
     none = np.zeros((len(points), 0))
-    if _is_determined(cut, first) and not any(points.first.forward_args.per_row[1:]):
+    if size == cut.n_units and not any(points.first.forward_args.per_row[1:]):
+        # Each unit moves one number.
         return Covariates(none, none)
-    size = first[:1].numel()
     project = None
     if size * len(points) > _MAX_NUMBERS:
         generator = torch.Generator().manual_seed(0)
@@ -92,13 +92,14 @@ def read_covariates(cut: Cut, points: Points, batch_size: int | None) -> Covaria
     rests, members, arguments = [], [], []
     for rows in points.split(batch_size):
         activations = cut.activations(rows)
-        left = _rest(cut, activations).flatten(1).double().cpu()
+        left, whole = (part.flatten(1).double().cpu() for part in (_rest(cut, activations), activations))
         rests.append((left if project is None else left @ project).numpy())
-        members.append(activations.flatten(1).double().cpu().numpy() if project is None else rests[-1][:, :0])
+        members.append((whole if project is None else whole @ project).numpy())
         arguments.append(np.concatenate([np.zeros((len(rows), 0)), *_argument_columns(rows)], axis=1))
     rest, member, argument = (np.concatenate(parts) for parts in (rests, members, arguments))
-    varies = rest.std(axis=0) > _ROUNDING * max(float(member.std() if member.size else rest.std()), 1e-300)
-    moved = varies & (np.abs(member - rest).max(axis=0) > 0) if member.size else np.zeros(0, dtype=bool)
+    # Column by column: the size of one feature says nothing about the rounding errors of another.
+    varies = rest.std(axis=0) > _ROUNDING * torch.finfo(cut.dtype).eps * np.abs(member).max(axis=0)
+    moved = varies & (member != rest).any(axis=0) & (project is None)
     columns = np.concatenate([rest[:, varies], argument[:, argument.std(axis=0) > 0]], axis=1)
     return Covariates(_standardised(columns), member[:, moved])
 
@@ -106,11 +107,6 @@ def read_covariates(cut: Cut, points: Points, batch_size: int | None) -> Covaria
 def _rest(cut: Cut, activations: Tensor) -> Tensor:
     """Return activations minus the part that the units move."""
     return activations - cut.units.shift(cut.units.values(activations), tuple(activations.shape[1:]))
-
-
-def _is_determined(cut: Cut, activations: Tensor) -> bool:
-    """Return whether the units move every number of the layer's output on its own, so that nothing is left."""
-    return bool(_rest(cut, activations).abs().max() <= _ROUNDING * activations.abs().max())
 
 
 def _argument_columns(rows: Rows) -> Iterator[Floats]:

@@ -125,7 +125,7 @@ class HeldOutTest:
         if rows.train is not None:
             train, _ = setup.read(rows.train, rows.target, None)
             held_out.check_columns(train.columns, "rows of train=")
-            _warn_of_training_rows(count_common_rows(points, train), len(points))
+            _warn_of_training_rows(*count_common_rows(points, train), len(points))
         return held_out
 
     def check_units(self, units: str) -> None:
@@ -245,9 +245,9 @@ def _warn_of_covariates(share: float) -> None:
         )
 
 
-def _warn_of_training_rows(common: int, rows: int) -> None:
-    """Warn if held-out rows were used for training."""
-    if common:
+def _warn_of_training_rows(common: int, by_chance: float, rows: int) -> None:
+    """Warn if held-out rows were used for training: if more of them are training rows than chance explains."""
+    if common > by_chance + 3 * by_chance**0.5:
         warn(
             f"evidence: {common:,} of {rows:,} held-out rows are also in train=; the network has seen their labels, so "
             "that p-values from them are too small. Leave them out."

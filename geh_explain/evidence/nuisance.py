@@ -33,13 +33,13 @@ from geh_explain.statistics.slopes import orthonormal
 #: and are needed for unusual dependence only may be a smaller share.
 _MAX_SHARE = 0.3
 _MAX_SHARE_OF_MANY = 0.2
+#: More columns than this take too much time and memory; they are needed only where the poorest columns are more.
+_MAX_COLUMNS = 1500
 #: Fine bins of every unit: one for so many rows, up to a largest number, and none if they are fewer than a smallest.
 _ROWS_PER_FINE_BIN = 150
 _FINE_BINS = (8, 64)
 #: Added to the diagonal of the correlation matrix, so that units that are copies of others have finite predictions.
 _RIDGE = 1e-3
-#: A unit is determined by others if they leave less than this share of its variance.
-_DETERMINED = 0.01
 #: Decimals of predictions of normal scores; those beyond are rounding errors.
 _DECIMALS = 9
 #: Values beyond these quantiles are set to them before polynomials of values are taken.
@@ -100,7 +100,8 @@ def choose_degrees(n_rows: int, n_units: int) -> Degrees:
     """
     for degrees in _LADDER:
         share = _MAX_SHARE_OF_MANY if degrees.others > 1 else _MAX_SHARE
-        if degrees.n_columns(n_units) <= share * n_rows:
+        poorest = degrees is _LADDER[-1]
+        if degrees.n_columns(n_units) <= min(share * n_rows, np.inf if poorest else _MAX_COLUMNS):
             return replace(degrees, fine_bins=_fine_bins(n_rows, n_units, degrees.n_columns(n_units)))
     needed = int(np.ceil(_LADDER[-1].n_columns(n_units) / _MAX_SHARE))
     raise GEHValueError(
@@ -112,7 +113,7 @@ def choose_degrees(n_rows: int, n_units: int) -> Degrees:
 
 def _fine_bins(n_rows: int, n_units: int, n_columns: int) -> int:
     """Return the number of bins of every unit beside other nuisance columns."""
-    allowed = int(_MAX_SHARE_OF_MANY * n_rows - n_columns) // n_units
+    allowed = int(min(_MAX_SHARE_OF_MANY * n_rows, _MAX_COLUMNS) - n_columns) // n_units
     smallest, largest = _FINE_BINS
     count = min(n_rows // _ROWS_PER_FINE_BIN, largest, allowed)
     return count if count >= smallest else 0
@@ -120,11 +121,12 @@ def _fine_bins(n_rows: int, n_units: int, n_columns: int) -> int:
 
 def max_covariates(n_rows: int, n_units: int) -> int:
     """Return how many covariates the rows allow beside the units: those of the poorest columns that know of others."""
-    columns = (
-        max((e for e in range(n_rows) if poor.n_columns(n_units + e) <= _MAX_SHARE * n_rows), default=0)
-        for poor in (_LADDER[_POOREST_WITH_OTHERS], _LADDER[-1])
-    )
-    return next((count for count in columns if count), 0)
+    for poor in (_LADDER[_POOREST_WITH_OTHERS], _LADDER[-1]):
+        limit = min(_MAX_SHARE * n_rows, _MAX_COLUMNS)
+        count = max((e for e in range(n_rows) if poor.n_columns(n_units + e) <= limit), default=0)
+        if count:
+            return count
+    return 0
 
 
 def allows_members(degrees: Degrees, n_rows: int, n_units: int, n_members: int) -> bool:
@@ -196,10 +198,13 @@ class Nuisance:
         ]
         return orthonormal(np.concatenate(columns, axis=1) * self._root_weights, beside=self.common)
 
-    def are_determined(self, i: int, j: int) -> bool:
-        """Return whether the other units and covariates determine i or j, as linear functions of normal scores."""
+    def unexplained(self, i: int, j: int) -> float:
+        """Return the smaller share of the variances of i and j that all other units and covariates leave.
+
+        Explained is what linear functions of normal scores explain.
+        """
         # The inverse of a diagonal entry of the precision matrix is the variance that others do not explain.
-        return bool(1 / self._precision[[i, j], [i, j]].max() < _DETERMINED)
+        return float(1 / self._precision[[i, j], [i, j]].max())
 
     def triple_products(self, i: int, j: int) -> Floats:
         """Return the products (n, N - 2) of i, j and each other unit or covariate, with mean 0."""

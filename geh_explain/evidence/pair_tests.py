@@ -14,9 +14,12 @@ from geh_explain.statistics.logistic import fit_logistic, sigmoid
 from geh_explain.statistics.slopes import NO_DIRECTION, Slope, orthonormal, project_off, slope_test
 
 #: Directions of which projection leaves less than this share of the variance are not tested: other units determine what
-#: the interaction does, and errors of the nuisance columns would decide. The share is larger where other units
-#: determine one of the two: any function of both can then be written in another way.
+#: the interaction does, and errors of the nuisance columns would decide. The share grows, up to a limit, where other
+#: units leave less of the variance of one of the two; it is larger still where they determine it, because any function
+#: of both can then be written in another way.
 _LOST = 0.003
+_MAX_LOST = 0.03
+_DETERMINED = 0.01
 _LOST_IF_DETERMINED = 0.1
 #: Products of three units are tested if they have at least this share of the variance that projection leaves of the
 #: network's interaction.
@@ -128,7 +131,7 @@ class PairTests:
         # Sums of squares of rounding errors.
         rounding = self._rounding**2 * len(local)
         has_mean = np.abs(mean).max() > self._rounding
-        share = _LOST_IF_DETERMINED if self._nuisance.are_determined(*pair) else _LOST
+        share = _lost_share(self._nuisance.unexplained(*pair))
         directions = []
         if has_mean and left_of_mean > share * of_mean:
             directions.append((left_of_mean, mean))
@@ -169,6 +172,15 @@ class PairTests:
         curvature += _FLAT * len(direction) * np.eye(len(scale))
         influence = np.linalg.solve(curvature, (columns * (self._labels - probability)[:, None]).T)[0]
         return Slope(float(coefficients[0] / scale[0]), float(np.sqrt(influence @ influence) / scale[0]), score.p_value)
+
+
+def _lost_share(unexplained: float) -> float:
+    """Return the share of a direction that nuisance columns must leave; ``unexplained`` is what units leave of a unit.
+
+    >>> [_lost_share(unexplained) for unexplained in (1.0, 0.2, 0.05, 0.001)]
+    [0.003, 0.015, 0.03, 0.1]
+    """
+    return _LOST_IF_DETERMINED if unexplained < _DETERMINED else min(_MAX_LOST, _LOST / unexplained)
 
 
 def _calibrate(log_odds: Floats, labels: Floats, known: Floats | float = 0.0) -> Floats:

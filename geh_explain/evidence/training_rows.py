@@ -23,18 +23,23 @@ _MIN_COPIED = 0.01
 _MAX_COLUMNS = 100
 
 
-def count_common_rows(points: Points, others: Points) -> int:
-    """Return how many rows of ``points`` have the same inputs as a row of ``others``, number for number.
+def count_common_rows(points: Points, others: Points) -> tuple[int, float]:
+    """Return how many rows of ``points`` have the same inputs as a row of ``others``, and how many by chance.
+
+    By chance means: as many, in proportion, as rows of ``others`` that have the same inputs as another one of them. In
+    tables of few values most rows do.
 
     >>> from geh_explain.data.forward_args import ForwardArgs
     >>> from geh_explain.data.points import InMemoryPoints
     >>> from geh_explain.data.rows import Rows
-    >>> first, second = (torch.tensor(values)[:, None] for values in ([1.0, 2.0, 3.0], [3.0, 4.0]))
+    >>> first, second = (torch.tensor(values)[:, None] for values in ([1.0, 2.0, 3.0], [3.0, 4.0, 5.0, 5.0]))
     >>> count_common_rows(*(InMemoryPoints(Rows((x,), ForwardArgs.of(None, (), len(x)))) for x in (first, second)))
-    1
+    (1, 1.5)
     """
-    known = set(_hashes(others))
-    return sum(row in known for row in _hashes(points))
+    known = Counter(_hashes(others))
+    repeated = sum(count for count in known.values() if count > 1)
+    common = sum(row in known for row in _hashes(points))
+    return common, len(points) * repeated / max(1, known.total())
 
 
 def count_copied_rows(points: Points, labels: Floats) -> int:

@@ -36,8 +36,11 @@ from geh_explain.statistics.slopes import project_off
 _DEGREE = 3
 #: Products whose factors have at most this degree have no prior.
 _FREE_DEGREE = 2
-#: Candidates for the prior's standard deviation, relative to that of the network's interaction.
-_PRIOR_SCALES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+#: The prior's standard deviation is at least this, relative to that of the network's interaction,
+_MIN_PRIOR = 0.05
+#: and at most the larger of these, relative to those of the network's interaction and of the residual.
+_MAX_PRIOR = 1.6, 0.5
+_PRIOR_CANDIDATES = 8
 #: Products of three units are left out if there are more other units than this.
 _MAX_OTHERS = 50
 #: Draws of the coefficients from which the mean and standard deviation of the size are estimated.
@@ -132,11 +135,15 @@ class TrueScores:
         response = project_off(self._residual, self._common, own)
         leverage = np.minimum((self._common**2).sum(axis=1) + (own**2).sum(axis=1), _MAX_LEVERAGE)
         freedom = len(response) - self._common.shape[1] - own.shape[1]
-        reference = float(self._residual.std() if local is None else local.std())
+        largest = _MAX_PRIOR[1] * float(self._residual.std())
+        scales = np.array([largest])
+        if local is not None:
+            own_scale = float(local.std())
+            scales = np.geomspace(_MIN_PRIOR * own_scale, max(_MAX_PRIOR[0] * own_scale, largest), _PRIOR_CANDIDATES)
         has_prior = np.concatenate(
             [np.zeros(len(spreads) - products.shape[1], bool), self._degree_has_prior, np.ones(len(others), bool)]
         )
-        coefficients, covariance = _fit(columns, response, has_prior, reference, leverage, freedom)
+        coefficients, covariance = _fit(columns, response, has_prior, scales, leverage, freedom)
         explained = self._explained
         network = explained.signed[:, index]
         # Means over groups of the mixed derivatives of all functions; that of G is the network's own.
@@ -164,7 +171,7 @@ def _products(first: Floats, second: Floats, others: Floats) -> Floats:
 
 
 def _fit(
-    columns: Floats, response: Floats, has_prior: NDArray[np.bool_], reference: float, leverage: Floats, freedom: int
+    columns: Floats, response: Floats, has_prior: NDArray[np.bool_], scales: Floats, leverage: Floats, freedom: int
 ) -> tuple[Floats, Floats]:
     """Return coefficients (c,) and their covariance, under the prior that maximises the evidence.
 
@@ -174,8 +181,8 @@ def _fit(
         What projection leaves of the functions (n, c), whose variance was 1, and of the residual (n,).
     has_prior
         Which coefficients (c,) have a prior; the others are free.
-    reference
-        Standard deviation of the network's interaction, to which those of the prior are relative.
+    scales
+        Candidates for the standard deviation of the prior.
     leverage
         Leverage (n,) of each row in the projection.
     freedom
@@ -186,8 +193,8 @@ def _fit(
     # A flat prior is one of negligible precision.
     flat = np.full(len(gram), _FLAT * len(response))
     best = (-np.inf, flat)
-    for scale in _PRIOR_SCALES:
-        precision = np.where(has_prior, variance / (scale * reference) ** 2, flat)
+    for scale in scales:
+        precision = np.where(has_prior, variance / scale**2, flat)
         solution = np.linalg.solve(gram + np.diag(precision), moments)
         _, log_determinant = np.linalg.slogdet(gram + np.diag(precision))
         evidence = (moments @ solution / variance - log_determinant + np.log(precision).sum()) / 2

@@ -117,3 +117,14 @@ def test_too_few_rows_for_what_units_leave_are_warned_of():
     explainer = geh.GEHExplainer(model, posterior=POINT, units=geh.units.Channels(dim=1))
     with pytest.warns(geh.GEHWarning, match="principal components with .* of its variance"):
         explainer.test_pairs(maps, y, progress=False)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_a_rare_flag_is_a_covariate_whatever_the_order_of_rows_and_the_scale_of_others(scale):
+    """The flag is 0 in the first rows, and tiny beside an income in cents."""
+    generator = np.random.default_rng(0)
+    x = np.column_stack([generator.normal(size=(200, 2)), np.repeat([0.0, 1.0], [150, 50]), generator.normal(size=200)])
+    x[:, 3] *= scale
+    found = covariates_of(lambda x: x[:, 0] * x[:, 1], x, geh.units.Subset([0, 1]))
+    assert found.count == 2
+    assert abs(np.corrcoef(found.columns[:, 0], x[:, 2])[0, 1]) == pytest.approx(1)

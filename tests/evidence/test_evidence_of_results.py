@@ -343,3 +343,39 @@ def test_a_result_of_another_network_is_warned_of(recwarn):
     assert not recwarn.list
     with pytest.warns(geh.GEHWarning, match="other parameters"):
         explainer(1).test(result, x, y, progress=False)
+
+
+def test_parts_beside_their_sum_are_not_tested():
+    """A function of a sum is one of its parts too: what the columns miss of it would decide."""
+    generator = np.random.default_rng(0)
+    parts = generator.normal(size=(1500, 2))
+    total = parts.sum(axis=1) / 2**0.5 + 0.15 * generator.normal(size=1500)
+    x = np.column_stack([parts, total, generator.normal(size=1500)])
+    y = np.tanh(total) + 0.3 * generator.normal(size=1500)
+    explainer = geh.GEHExplainer(lambda x: torch.tanh(0.7 * x[:, 0] + 0.7 * x[:, 1]), posterior=POINT)
+    with pytest.warns(geh.GEHWarning, match=r"cannot be tested.*x0 x x1"):
+        evidence = explainer.test_pairs(torch.as_tensor(x), y, progress=False)
+    assert evidence.p_value[0] == 1
+
+
+def test_intervals_of_true_scores_hold_what_the_network_has_missed():
+    """The truth has a product of three units; the network's interactions are tiny."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(1500, 4))
+    y = x[:, :3].prod(axis=1) + x[:, 3] + 0.5 * generator.normal(size=1500)
+    points = torch.as_tensor(x)
+
+    def missed(x):
+        return x[:, 3] + 0.01 * (x[:, 0] * x[:, 1] + x[:, 0] * x[:, 2] + x[:, 1] * x[:, 2])
+
+    labels = (x[:, 0] > 0).astype(int) + 2 * (x[:, 1] > 0) + 4 * (x[:, 2] > 0)
+    table = (
+        geh.GEHExplainer(missed, posterior=POINT)
+        .explain(points, groups=labels, evidence=(points, y), progress=False)
+        .table()
+    )
+    # The mixed derivative of two units is the third one, whose mean size in an octant is sqrt(2 / pi) = 0.8.
+    true = table[table["unit_j"] != "x3"]
+    assert len(true) == 3
+    assert (true["true_low"] < 0.8).all()
+    assert (true["true_high"] > 0.78).all()
