@@ -234,11 +234,6 @@ def _backward(
                 "the model changes a tensor in place that its own derivative needs, so that torch cannot differentiate "
                 "it; write that step out of place (x = x * 2, not x *= 2)."
             ) from error
-        if "use_reentrant" in str(error):
-            raise NoSecondDerivative(
-                "the model uses torch.utils.checkpoint with use_reentrant=True, which torch cannot differentiate "
-                "twice; set use_reentrant=False."
-            ) from error
         missing = re.search(r"derivative for (\S+) is not implemented", str(error))
         if missing is None:
             raise

@@ -13,6 +13,7 @@ from threading import RLock
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -234,6 +235,39 @@ def _to_single_precision(model: nn.Module) -> None:
             tensor.data = tensor.data.float()
 
 
+class _PlainCall:
+    """Takes the place of torch's function for reentrant checkpoints: calls the checkpointed function."""
+
+    @staticmethod
+    def apply(function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
+        """Return ``function(*args)``."""
+        return function(*args)
+
+
+def _no_checkpoint(*args: Any, **kwargs: Any) -> Iterator[None]:
+    """Take the place of torch's generator for checkpoints, which does its work before and after the function's call."""
+    yield
+
+
+@contextmanager
+def _without_activation_checkpoints() -> Iterator[None]:
+    """Compute checkpointed parts of a model once, as if ``torch.utils.checkpoint`` were not there.
+
+    It saves memory by computing a part again in the backward pass. There, smoothed functions, masks of dropout and
+    shifts of units would be missing. The names that are replaced are those behind the public function, which models
+    import by name.
+    """
+    names = {"CheckpointFunction": _PlainCall, "_checkpoint_without_reentrant_generator": _no_checkpoint}
+    before = {name: getattr(torch.utils.checkpoint, name) for name in names if hasattr(torch.utils.checkpoint, name)}
+    try:
+        for name in before:
+            setattr(torch.utils.checkpoint, name, names[name])
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(torch.utils.checkpoint, name, function)
+
+
 @contextmanager
 def _twice_differentiable_kernels(model: nn.Module) -> Iterator[None]:
     """Choose kernels that have second derivatives, and restore the choice on exit."""
@@ -244,7 +278,7 @@ def _twice_differentiable_kernels(model: nn.Module) -> Iterator[None]:
         # The recurrent kernels of cuDNN cannot be differentiated twice; its convolutions can.
         has_rnn = any(isinstance(module, nn.RNNBase) for module in model.modules())
         torch.backends.cudnn.enabled = cudnn and not has_rnn
-        with sdpa_kernel(SDPBackend.MATH):
+        with sdpa_kernel(SDPBackend.MATH), _without_activation_checkpoints():
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)

@@ -7,7 +7,6 @@ from captum.testing.helpers.basic_models import BasicModel_MultiLayer_TupleInput
 from expected_errors import Applied, Net, cases, refused, valid_points
 from explaining import explain_point, random_points
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 import geh_explain as geh
 
@@ -163,27 +162,3 @@ def test_the_original_exception_is_the_cause():
 def test_outputs_that_cannot_be_explained_are_refused(call, kind, words):
     with refused(kind, *words):
         explain_point(Applied(call), valid_points())
-
-
-# Checkpointing of torch
-
-
-class Checkpointed(nn.Module):
-    def __init__(self, use_reentrant):
-        super().__init__()
-        self.net, self.use_reentrant = Net(outputs=2), use_reentrant
-
-    def forward(self, x):
-        return checkpoint(self.net, x, use_reentrant=self.use_reentrant).prod(1)
-
-
-@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad:UserWarning")
-def test_reentrant_checkpointing_is_named_and_avoided():
-    model = Checkpointed(use_reentrant=True)
-    with refused(RuntimeError, "use_reentrant=True", "set use_reentrant=False"):
-        explain_point(model, valid_points(), engine="exact")
-    with pytest.warns(geh.GEHWarning, match="mixed differences.*set use_reentrant=False"):
-        result = explain_point(model, valid_points())
-    model.use_reentrant = False
-    assert result.settings["engine"] == "difference"
-    assert result.geh.mean == pytest.approx(explain_point(model, valid_points()).geh.mean, rel=0.2)
