@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from geh_explain._types import Floats
+from geh_explain.data.conversion import check_unmasked
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.cut import Cut
@@ -99,7 +100,7 @@ def check_scale(scale: Any, cut: Cut) -> Floats | None:
     GEHTypeError
         If ``scale`` cannot be converted to an array of numbers.
     GEHValueError
-        If it is another word, has another shape than (D,), or is not finite.
+        If it is another word, has another shape than (D,), or is not finite, or has masked entries.
     """
     if scale is None:
         return np.ones(cut.n_units)
@@ -107,6 +108,7 @@ def check_scale(scale: Any, cut: Cut) -> Floats | None:
         if scale != "std":
             raise GEHValueError(f"scale={scale!r} is unknown; use None, 'std' or an array with one number per unit.")
         return None
+    check_unmasked(scale, "scale")
     try:
         factors = np.asarray(scale.tolist() if isinstance(scale, Tensor) else scale, dtype=np.float64)
     except (TypeError, ValueError) as error:
