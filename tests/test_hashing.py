@@ -2,8 +2,9 @@
 
 import numpy as np
 from interrupted_runs import ensemble, network
+from torch import nn
 
-from geh_explain._hashing import digest
+from geh_explain._hashing import attribute_digests, digest
 
 
 def test_a_digest_tells_contents_apart():
@@ -16,3 +17,19 @@ def test_a_digest_tells_contents_apart():
     loop.append(loop)
     assert digest(loop) == digest(loop)
     assert digest({"a": np.arange(3)}) != digest({"a": np.arange(3.0)})
+
+
+def test_sets_are_hashed_by_their_entries_in_any_order():
+    assert digest({"a", "b", 3}) == digest({3, "b", "a"}) != digest({"a", "b", 4})
+    assert digest(frozenset("ab")) != digest({"a", "b"})
+    assert digest(slice(1, 2)) != digest(slice(1, 3))
+
+
+def test_modules_that_refer_to_each_other_are_hashed_once():
+    net = nn.Sequential(*(nn.Linear(1, 1) for _ in range(30)))
+    for layer in net:
+        layer._parent, layer._others = [net], list(net)
+    assert digest(net) == digest(net)
+    before = attribute_digests(net)
+    net[3]._others = [nn.Linear(1, 1)]
+    assert {key for key, value in attribute_digests(net).items() if before[key] != value} == {"3._others"}

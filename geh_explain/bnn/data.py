@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geh_explain.data.conversion import check_unmasked
 from geh_explain.data.reader import Reader
 from geh_explain.errors import GEHTypeError, GEHValueError
 
@@ -148,6 +149,7 @@ def _as_numbers(targets: Any) -> Tensor:
     values = targets.to_numpy() if hasattr(targets, "to_numpy") else targets
     if isinstance(values, Tensor):
         return values.detach().cpu()
+    check_unmasked(values, "y")
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise GEHTypeError(

@@ -44,7 +44,15 @@ def array_to_tensor(array: np.ndarray[Any, Any], argument: str) -> Tensor:
 
     Arrays are copied if torch would refuse them or warn: those with a foreign byte order, long doubles, negative
     strides or without write permission.
+
+    Raises
+    ------
+    GEHTypeError
+        If the array is complex or does not hold numbers.
+    GEHValueError
+        If entries of a masked array are masked.
     """
+    check_unmasked(array, argument)
     if array.dtype.kind == "c":
         raise GEHTypeError(
             f"{argument}: an array of dtype {array.dtype} is complex; pass its real and imaginary parts as columns."
@@ -54,6 +62,16 @@ def array_to_tensor(array: np.ndarray[Any, Any], argument: str) -> Tensor:
     is_long_double = array.dtype.kind == "f" and array.dtype.itemsize > 8
     dtype = np.float64 if is_long_double else array.dtype.newbyteorder("=")
     return torch.as_tensor(np.require(array.astype(dtype, copy=False), requirements=["C", "W"]))
+
+
+def check_unmasked(value: Any, argument: str) -> None:
+    """Raise if ``value`` is a masked array of NumPy with masked entries, whose values conversion would uncover."""
+    masked = int(np.sum(value.mask)) if isinstance(value, np.ma.MaskedArray) else 0
+    if masked:
+        raise GEHValueError(
+            f"{argument}: {masked} of {value.size} entries of a masked array are masked; remove their rows, or impute "
+            f"them, for instance with {argument}.filled(value)."
+        )
 
 
 def suggest_conversion(value: Any) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from geh_explain._hashing import digest
@@ -18,6 +19,8 @@ from geh_explain.errors import GEHRuntimeError, GEHValueError
 DEFAULT_BATCH_SIZE = 256
 #: Rows of :attr:`Points.first`: enough for a check of the model, cheap for any model.
 _FIRST_ROWS = 8
+#: Rows of :attr:`Points.spread`.
+_SPREAD_ROWS = 64
 
 
 class Points(ABC):
@@ -59,6 +62,17 @@ class Points(ABC):
         They are read once: a streamed loader would otherwise start a new pass for each check.
         """
         return next(iter(self.batches()))[:_FIRST_ROWS]
+
+    @cached_property
+    def spread(self) -> list[Rows]:
+        """Up to 64 rows at equal distances, from the first to the last, in parts of at most 8; read in one pass."""
+        wanted = np.unique(np.linspace(0, len(self) - 1, _SPREAD_ROWS).astype(int))
+        parts: list[Rows] = []
+        for rows in self.batches():
+            chosen = wanted[(wanted >= rows.start) & (wanted < rows.start + len(rows))] - rows.start
+            if len(chosen):
+                parts.extend(rows.take(chosen.tolist()).split(_FIRST_ROWS))
+        return parts
 
     def check_matched(self, argument: str) -> None:
         """Raise if the rows come in an unknown order; ``argument`` has one entry per row."""

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geh_explain.data.conversion import check_unmasked
 from geh_explain.errors import GEHTypeError, GEHValueError
 
 Target = int | tuple[int, ...] | Tensor | Sequence[int] | Sequence[tuple[int, ...]] | None
@@ -106,6 +107,7 @@ def _index(target: Any, rows: int) -> Tensor:
 
 def _as_long(target: Any) -> Tensor:
     """Return a tensor, array or sequence of whole numbers as a long tensor on the CPU."""
+    check_unmasked(target, "target")
     try:
         # A copy, as torch warns about arrays that are read-only.
         index = torch.as_tensor(target.copy() if isinstance(target, np.ndarray) else target).cpu()

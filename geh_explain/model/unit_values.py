@@ -8,9 +8,13 @@ import numpy as np
 from torch import Tensor
 
 from geh_explain._types import Floats
+from geh_explain.data.conversion import check_unmasked
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.cut import Cut
+
+#: Standard deviations up to this, relative to the largest absolute value, are rounding.
+_ROUNDING = 10 * np.finfo(np.float64).eps
 
 
 class UnitMoments:
@@ -22,7 +26,8 @@ class UnitMoments:
         S <- S + S' + (m' - m)^2 n k / (n + k),    m <- m + (m' - m) k / (n + k).
 
     Unlike sums of squares it loses no digits where the mean is large against the standard deviation, and the result
-    depends on the batches by rounding only.
+    depends on the batches by rounding only. A unit whose values are all equal, or differ by rounding, has a standard
+    deviation of exactly 0.
 
     Attributes
     ----------
@@ -42,6 +47,8 @@ class UnitMoments:
     def __init__(self, n_units: int) -> None:
         self.mean: Floats = np.zeros(n_units)
         self._squares: Floats = np.zeros(n_units)
+        self._low: Floats = np.full(n_units, np.inf)
+        self._high: Floats = np.full(n_units, -np.inf)
         self._count = 0
 
     def add(self, values: Tensor) -> None:
@@ -53,11 +60,16 @@ class UnitMoments:
         self._squares += spread + delta**2 * self._count * len(batch) / total
         self.mean = self.mean + delta * len(batch) / total
         self._count = total
+        self._low = np.minimum(self._low, batch.min(axis=0))
+        self._high = np.maximum(self._high, batch.max(axis=0))
 
     @property
     def std(self) -> Floats:
-        """Standard deviation (D,) over the rows added so far (divided by their number)."""
-        return np.asarray(np.sqrt(self._squares / self._count))
+        """Standard deviation (D,) over the rows added so far (divided by their number); 0 for constant units."""
+        std = np.sqrt(self._squares / self._count)
+        # The mean of equal numbers is rounded, so that their squared deviations from it are not exactly 0.
+        rounding = _ROUNDING * np.maximum(np.abs(self._low), np.abs(self._high))
+        return np.where((self._low == self._high) | (std <= rounding), 0.0, std)
 
 
 def unit_moments(cut: Cut, points: Points, batch_size: int | None) -> UnitMoments:
@@ -88,7 +100,7 @@ def check_scale(scale: Any, cut: Cut) -> Floats | None:
     GEHTypeError
         If ``scale`` cannot be converted to an array of numbers.
     GEHValueError
-        If it is another word, has another shape than (D,), or is not finite.
+        If it is another word, has another shape than (D,), or is not finite, or has masked entries.
     """
     if scale is None:
         return np.ones(cut.n_units)
@@ -96,6 +108,7 @@ def check_scale(scale: Any, cut: Cut) -> Floats | None:
         if scale != "std":
             raise GEHValueError(f"scale={scale!r} is unknown; use None, 'std' or an array with one number per unit.")
         return None
+    check_unmasked(scale, "scale")
     try:
         factors = np.asarray(scale.tolist() if isinstance(scale, Tensor) else scale, dtype=np.float64)
     except (TypeError, ValueError) as error:

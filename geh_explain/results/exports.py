@@ -1,17 +1,29 @@
-"""Conversion of a result to networkx graphs and xarray data sets."""
+"""Conversion of a result to networkx graphs, xarray data sets and CSV files."""
 
 from __future__ import annotations
 
+import csv
 import importlib
-from typing import Any
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from geh_explain._validation import check_output_file
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.draws import MEASURES
 from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.protocol import PairResult
+from geh_explain.storage.whole import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Text that spreadsheets take for a formula; page.js has the same expression.
+_FORMULA = re.compile(r"[\s\uFEFF]*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n]")
 
 
 def to_networkx(result: PairResult, decisions: Decisions) -> Any:
@@ -55,6 +67,28 @@ def to_xarray(result: PairResult, decisions: Decisions) -> Any:
     # Nested values are left out, as attributes of netCDF files cannot hold them.
     scalars = {key: value for key, value in result.settings.items() if isinstance(value, (str, int, float))}
     return xarray.Dataset(draws, coordinates, attrs=scalars)
+
+
+def write_csv(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
+    """Write the table of a result to a CSV file, whole or not at all, and return its path.
+
+    Text is quoted, and names that a spreadsheet would take for a formula get an apostrophe.
+    """
+    file_path = check_output_file("path", path, ".csv")
+    neutral = table.assign(**{name: table[name].map(neutralise) for name in ("unit_i", "unit_j")})
+    text = neutral.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n")
+    with write_whole(file_path) as file:
+        file.write(text.encode())
+    return file_path
+
+
+def neutralise(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula: an apostrophe before it keeps it text.
+
+    >>> neutralise("=SUM(A1)"), neutralise("age")
+    ("'=SUM(A1)", 'age')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def _decided(result: PairResult, decisions: Decisions) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from geh_explain.analyses.surface import Surface
 from geh_explain.interpret.gallery import Gallery
 from geh_explain.report.page import write_page
 from geh_explain.report.text import describe_columns, describe_decisions, describe_scope, summarise
-from geh_explain.results.exports import to_networkx, to_xarray
+from geh_explain.results.exports import to_networkx, to_xarray, write_csv
 from geh_explain.results.plotting import Plots
 from geh_explain.results.tables import format_table
 from geh_explain.scores.protocol import PairResult
@@ -104,6 +104,29 @@ class ResultOutput:
         evidence supported, slope, slope_se, p_value and significant, else stable.
         """
         return to_xarray(self, self.decisions(None, level, fdr, rule=rule))
+
+    def to_csv(self: PairResult, path: str | os.PathLike[str], measure: str | None = None, **options: Any) -> Path:
+        """Write :meth:`table` to a file that spreadsheets open, and return its path.
+
+        Names that a spreadsheet would take for a formula get an apostrophe. ``result.table().to_csv()``, the method of
+        pandas, writes names as they are.
+
+        Parameters
+        ----------
+        path
+            File to write, ending in ``.csv``. A former file is replaced at the end, or stays as it was.
+        measure, **options
+            As in :meth:`table`: level, fdr, rule, unit.
+
+        Examples
+        --------
+        >>> import tempfile, torch, geh_explain as geh
+        >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+        >>> result = explainer.explain(torch.rand(20, 2), groups=1, progress=False)
+        >>> print(result.to_csv(f"{tempfile.mkdtemp()}/pairs.csv").read_text()[:40])
+        "unit_i","unit_j","mean","std","low","hi
+        """
+        return write_csv(self.table(measure, **options), path)
 
     def __repr__(self: PairResult) -> str:
         decisions = self.decisions()

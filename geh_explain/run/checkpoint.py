@@ -113,7 +113,7 @@ class Checkpoint:
     def store(self, start: int, sums: GroupSums, outputs: Tensor) -> None:
         """Store the sums of the draws from number ``start`` on; a kill leaves all of them, or none.
 
-        ``outputs`` (B, n) are those of the model at the first n points, in each draw.
+        ``outputs`` (B, n) are those of the model at n points, in each draw.
         """
         draws = StoredDraws(sums, outputs)
         self._optional = draws.optional
@@ -134,7 +134,7 @@ class Checkpoint:
         sizes
             Numbers of points, groups and units of the run.
         outputs_of
-            Returns the outputs (B, n) of the model at the first points in B draws from number ``start`` on.
+            Returns the outputs (B, n) of the model at n points in B draws from number ``start`` on.
         max_block
             How many draws can be evaluated at once; None for any number.
 

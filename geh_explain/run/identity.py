@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from geh_explain._hashing import attribute_digests, digest, digest_unless_plain
+from geh_explain._hashing import attribute_digests, digest, digest_state, digest_unless_plain
 from geh_explain._version import __version__
 from geh_explain.posterior.protocols import fixed
 from geh_explain.run.plan import RunPlan
@@ -60,4 +60,4 @@ def _identify_model(setup: ModelSetup, plan: RunPlan) -> str:
         before = attribute_digests(model)
         plan.cut.outputs(rows)
         after = attribute_digests(model)
-    return digest(model, {name: value for name, value in before.items() if after.get(name) == value})
+    return digest(digest_state(model), {name: value for name, value in before.items() if after.get(name) == value})

@@ -120,7 +120,7 @@ class _DrawLoop:
         self._trimmed = monotonic()
         #: Output (1,) of the first row in the current draw.
         self._first_output = torch.zeros(1)
-        #: Outputs (1, n) of the first rows in each draw that is not stored yet, by its number; for the checkpoint.
+        #: Outputs (1, n) of spread rows in each draw that is not stored yet, by its number; for the checkpoint.
         self._outputs: dict[int, Tensor] = {}
         #: Names of the parameters that the model does not write to itself; an embedding with max_norm does so.
         self._not_written: set[str] | None = None
@@ -179,7 +179,7 @@ class _DrawLoop:
         plan = self.plan
         plan.engine.begin_draw(seed_of_draw(plan.options.seed, number))
         if self._stores and number >= self.accumulator.n_draws:
-            self._outputs[number] = self._first_outputs(1)
+            self._outputs[number] = self._spread_outputs(1)
         if number == 0:
             try:
                 check_row_independence(plan.cut, plan.points.first, self._first_output)
@@ -280,29 +280,31 @@ class _DrawLoop:
         return self.plan.checkpoint is not None and self.plan.ranks.first
 
     @torch.no_grad()
-    def _first_outputs(self, draws: int) -> Tensor:
-        """Return the outputs (draws, n) of the first n rows in the draws that are entered, in double precision.
+    def _spread_outputs(self, draws: int) -> Tensor:
+        """Return the outputs (draws, n) of n rows spread over the data in the draws that are entered, in double.
 
         They identify the network that computes the draws, see ``stored_draws``. One thread makes them independent of
         the number of threads.
         """
-        rows = self.plan.points.first
         with one_thread():
-            outputs = self.plan.cut.outputs(rows.repeat(draws) if draws > 1 else rows)
-        return outputs.double().cpu().reshape(draws, len(rows))
+            parts = [
+                self.plan.cut.outputs(rows.repeat(draws) if draws > 1 else rows).reshape(draws, len(rows))
+                for rows in self.plan.points.spread
+            ]
+        return torch.cat(parts, dim=1).double().cpu()
 
     def _of_draw(self, start: int, draws: int) -> Tensor:
-        """Return the outputs (1, n) of the first rows in draw number ``start``, which was entered."""
+        """Return the outputs (1, n) of the spread rows in draw number ``start``, which was entered."""
         assert draws == 1
         return self._outputs[start]
 
     def _of_block(self, start: int, draws: int) -> Tensor:
-        """Return the outputs (draws, n) of the first rows in the draws from number ``start`` on, evaluated at once."""
+        """Return the outputs (draws, n) of the spread rows in the draws from number ``start`` on, at once."""
         plan = self.plan
         assert isinstance(plan.posterior, BatchedPosterior)
         with plan.posterior.batched(plan.cut.model, range(start, start + draws), plan.options.seed):
             self._first_forward()
-            return self._first_outputs(draws)
+            return self._spread_outputs(draws)
 
     def _count_writes(self) -> dict[str, int]:
         """Return how often each parameter was written to in place."""
@@ -330,7 +332,7 @@ class _DrawLoop:
     def _take_stored(self, start: int, outputs_of: Callable[[int, int], Tensor], max_block: int | None) -> bool:
         """Take the sums of the draws from number ``start`` on from the checkpoint, if they are there.
 
-        ``outputs_of`` returns the outputs of the first rows in so many draws from a number on, at most ``max_block``.
+        ``outputs_of`` returns the outputs of the spread rows in so many draws from a number on, at most ``max_block``.
         """
         plan, found = self.plan, []
         if plan.checkpoint is None:

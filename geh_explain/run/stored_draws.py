@@ -5,8 +5,8 @@ A file is an uncompressed ``.npz`` archive with the arrays of :class:`~geh_expla
 ``skipped``
     As in ``GroupSums``.
 ``outputs``
-    Outputs (B, n) of the model at the first n points in each draw, to the bit: a network is identified by what it
-    computes, beside its parameters and attributes.
+    Outputs (B, n) of the model at n points, spread over the data, in each draw, to the bit: a network is identified by
+    what it computes, beside its parameters and attributes.
 ``stamp``
     Hash of the run, the number of the first draw and all of the above.
 """

@@ -32,6 +32,13 @@ def as_loader(inputs):
     return DataLoader(TensorDataset(inputs), batch_size=5)
 
 
+def masked(*entries, inputs=None):
+    inputs = np.ma.masked_array(valid_points().numpy() if inputs is None else inputs)
+    for entry in entries:
+        inputs[entry] = np.ma.masked
+    return inputs
+
+
 class Empty(Dataset):
     def __len__(self):
         return 0
@@ -51,6 +58,8 @@ class Empty(Dataset):
         "NaN in a frame": (as_frame(with_bad_value(torch.nan)), ValueError, "inputs", "row 7", "column 'rooms'"),
         "NaN in a loader": (as_loader(with_bad_value(torch.nan, 17)), ValueError, "inputs", "row 17", "column 2"),
         "infinity": (with_bad_value(torch.inf), ValueError, "inputs", "row 7", "infinite"),
+        "masked": (masked((3, 2), (4, 1)), ValueError, "inputs", "2 of 72 entries", "masked", "inputs.filled("),
+        "masked in a tuple": ((masked((3, 2)),), ValueError, "inputs", "1 of 72 entries", "masked"),
         "missing values": (
             pd.DataFrame({"age": pd.array([1, None, 3], dtype="Int64"), "size": 1.0, "rooms": 2.0}),
             *(ValueError, "inputs", "row 1", "column 'age'"),
@@ -85,6 +94,24 @@ def test_wrong_inputs_are_refused(call, kind, words):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_masked_array_without_masked_entries_is_data():
+    net = Net()
+    found, expected = (explain_point(net, x, groups=1) for x in (masked(), valid_points()))
+    np.testing.assert_array_equal(found.geh.mean, expected.geh.mean)
+
+
+@cases(
+    {
+        "target": ({"target": masked(2, inputs=np.zeros(ROWS, int))}, ValueError, "target", "1 of 24", "masked"),
+        "scale": ({"scale": masked(1, inputs=np.ones(3))}, ValueError, "scale", "1 of 3", "masked"),
+        "groups": ({"groups": masked(1, inputs=np.zeros(ROWS, int))}, ValueError, "groups", "missing labels"),
+    }
+)
+def test_masked_arguments_are_refused(call, kind, words):
+    with refused(kind, *words):
+        explain_point(Net(), valid_points(), **{"groups": 1, **call})
+
+
 def test_compressed_and_nested_tensors_are_refused():
     with refused(TypeError, "inputs", "sparse_csr", "inputs.to_dense()"):
         explain_point(Net(), valid_points().to_sparse_csr())

@@ -138,3 +138,40 @@ def test_a_pipeline_is_explained_through_a_callable_in_the_units_of_the_table():
     result = explainer.explain(frame, groups=2, scale="std", progress=False)
     assert result.ranking().top(1) == [("a", "b")]
     assert result.geh.mean[0, 1] == pytest.approx(1, rel=0.35)
+
+
+# CSV files
+
+
+FORMULAS = ['=HYPERLINK("http://e")', "+1", " -2", "@SUM(A1)", "\uff1d1", "\t=1", "\rx", "age", 'a;"b",c', "é\n"]
+
+
+def test_a_csv_file_has_the_table_without_formulas(tmp_path):
+    result = random_result(len(FORMULAS), groups=2, names=FORMULAS)
+    path = result.to_csv(tmp_path / "pairs.csv", "aeh", level=0.9, unit="age")
+    table, found = result.table("aeh", 0.9, unit="age"), pd.read_csv(path)
+    for column in ("unit_i", "unit_j"):
+        expected = [name if name in FORMULAS[-3:] else f"'{name}" for name in table[column]]
+        assert found[column].tolist() == expected
+    np.testing.assert_allclose(found["mean"], table["mean"], rtol=1e-12)
+    assert list(found) == list(table)
+
+
+def test_a_csv_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    result = random_result(3, groups=2)
+    path = result.to_csv(tmp_path / "pairs.csv")
+    before = path.read_bytes()
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(geh.GEHError, match="free some space"):
+        result.to_csv(path, "aeh")
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_csv_file_must_be_called_one(tmp_path):
+    result = random_result(3, groups=2)
+    with pytest.raises(geh.GEHError, match=r"must end in \.csv"):
+        result.to_csv(tmp_path / "pairs.npz")
+    with pytest.raises(geh.GEHError, match="rule"):
+        result.to_csv(tmp_path / "pairs.csv", rule="none")
+    assert not list(tmp_path.iterdir())

@@ -11,6 +11,7 @@ from explaining import point_explainer, random_points
 from forged_checkpoints import FORGERIES
 from interrupted_runs import assert_identical, network, rows
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import geh_explain as geh
 
@@ -148,6 +149,87 @@ def test_a_folder_does_not_answer_for_another_function(tmp_path):
     point_explainer(times(1.0)).explain(random_points(30, 2), **options)
     with pytest.raises(geh.GEHError, match="other outputs of the model in draw 0"):
         point_explainer(times(2.0)).explain(random_points(30, 2), **options)
+
+
+class Far(nn.Module):
+    """A network times a factor where the first input is above 4; ``read`` gets the factor from the attribute ``_t``."""
+
+    def __init__(self, kept, read):
+        super().__init__()
+        self.net, self._t, self.read = network(drop=0), kept, read
+
+    def forward(self, x):
+        return self.net(torch.where(x[:, :1] > 4, self.read(self._t) * x, x))
+
+
+def nested(value, depth=7):
+    return {"a": nested(value, depth - 1)} if depth else value
+
+
+def linear(value):
+    layer = nn.Linear(1, 1)
+    nn.init.constant_(layer.weight, value)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def innermost(kept):
+    return innermost(kept["a"]) if isinstance(kept, dict) else kept
+
+
+KEPT = {
+    "a NumPy float": (np.float32, float),
+    "a NumPy integer": (np.int64, int),
+    "a NumPy boolean": (lambda value: np.bool_(value > 1), int),
+    "a list of NumPy numbers": (lambda value: [np.float32(value)], lambda kept: float(kept[0])),
+    "a set": (lambda value: {value, -1.0}, max),
+    "a frozenset": (lambda value: frozenset([(value,)]), lambda kept: next(iter(kept))[0]),
+    "a slice": (lambda value: slice(int(value)), lambda kept: kept.stop),
+    "a nested dict": (nested, innermost),
+    "a module in a list": (lambda value: [linear(value)], lambda kept: kept[0].weight.item()),
+    "an attribute of a module in a list": (
+        lambda value: [Far(torch.tensor(value), None)],
+        lambda kept: kept[0]._t.item(),
+    ),
+}
+
+
+def far_points(far):
+    x = rows(200)
+    x[list(far), 0] += 8
+    return x
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_a_folder_does_not_answer_for_a_network_that_differs_at_few_points(kind, tmp_path):
+    make, read = KEPT[kind]
+    x, options = far_points([150]), {"groups": 1, "progress": False, "checkpoint": tmp_path}
+    first = point_explainer(Far(make(1.0), read)).explain(x, **options)
+    assert_identical(first, point_explainer(Far(make(1.0), read)).explain(x, **options))
+    with pytest.raises(geh.GEHError, match="belongs to another run, with another model"):
+        point_explainer(Far(make(3.0), read)).explain(x, **options)
+
+
+def test_a_private_attribute_of_a_member_identifies_an_ensemble(tmp_path):
+    def explain(value):
+        members = geh.posterior.Ensemble([network(drop=0), Far(torch.tensor(value), lambda kept: kept)])
+        return geh.GEHExplainer(network(drop=0), posterior=members).explain(far_points([150]), **options)
+
+    options = {"groups": 1, "draws": 2, "progress": False, "checkpoint": tmp_path}
+    assert_identical(explain(1.0), explain(1.0))
+    with pytest.raises(geh.GEHError, match="belongs to another run, with another posterior"):
+        explain(3.0)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_outputs_are_compared_at_points_spread_over_the_data(streamed, tmp_path, monkeypatch):
+    if streamed:
+        monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0)
+    x, options = far_points(range(120, 130)), {"groups": 1, "progress": False, "checkpoint": tmp_path}
+    data = DataLoader(TensorDataset(x), batch_size=33) if streamed else x
+    point_explainer(Far(Holder(1.0), lambda kept: kept.value)).explain(data, **options)
+    with pytest.raises(geh.GEHError, match="other outputs of the model in draw 0"):
+        point_explainer(Far(Holder(3.0), lambda kept: kept.value)).explain(data, **options)
 
 
 class PrivateDropout(nn.Module):

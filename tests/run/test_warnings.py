@@ -109,6 +109,15 @@ def test_units_that_never_change_are_named_where_scores_are_scaled():
     assert explain_point(lambda x: x.prod(1), x).geh.mean[3, :3].all()  # a warning would be an error
 
 
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 1e6 + 0.1])
+@pytest.mark.parametrize("rows", [7, ROWS])
+def test_a_constant_unit_in_double_precision_is_named(value, rows):
+    x = torch.cat([valid_points()[:rows].double(), torch.full((rows, 1), value, dtype=torch.float64)], dim=1)
+    with warned("scale='std': the units x3 are constant"):
+        result = explain_point(lambda x: x.prod(1), x, scale="std", groups=1)
+    assert not result.geh.mean[3].any()
+
+
 def test_many_units_are_counted():
     x = torch.cat([valid_points(), torch.ones(ROWS, 9)], dim=1)
     with warned("the units x3, x4, x5, x6, x7 and 4 more are constant"):
