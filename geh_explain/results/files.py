@@ -87,7 +87,10 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
     folder that does not exist or on a full disk.
     """
     path = check_path("path", path, "a file")
-    path = check_output_file("path", path if path.suffix == ".npz" else path.parent / f"{path.name}.npz")
+    # A path without a name, such as "." or "/", is a folder too.
+    if path.suffix != ".npz" and path.name and not os.path.isdir(path):
+        path = path.with_name(f"{path.name}.npz")
+    path = check_output_file("path", path)
     about = {
         "format": _FORMAT,
         "names": stored.names,

@@ -19,12 +19,12 @@ from tqdm.auto import tqdm
 from geh_explain._memory import reuse_heap, trim_heap
 from geh_explain._process import SafeContext, defer_interrupt
 from geh_explain.engines.sums import GroupSums
-from geh_explain.errors import GEHRuntimeError, GEHValueError
+from geh_explain.errors import GEHValueError
 from geh_explain.model.row_independence import check_row_independence
-from geh_explain.model.snapshot import CallWatch
 from geh_explain.posterior import PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, seed_of_draw
 from geh_explain.run.accumulate import DrawAccumulator
+from geh_explain.run.parameter_writes import check_unchanged, count_writes, explain_writes, parameters_not_written
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.stored_draws import DrawSizes
 from geh_explain.run.threads import one_thread
@@ -165,14 +165,15 @@ class _DrawLoop:
     def _first_forward(self) -> None:
         """Run the forward pass with one row that posteriors require, see Posterior."""
         cut, first = self.plan.cut, self.plan.points.first[:1]
-        if self._not_written is None:
-            with SafeContext(CallWatch()) as watch:
-                self._first_output = cut.outputs(first)
-            named = cut.model.named_parameters()
-            self._not_written = {name for name, parameter in named if not watch.has_written(parameter)}
-        else:
+
+        def forward() -> None:
             self._first_output = cut.outputs(first)
-        self._versions = self._count_writes()
+
+        if self._not_written is None:
+            self._not_written = parameters_not_written(cut.model, forward)
+        else:
+            forward()
+        self._versions = count_writes(cut.model)
 
     def _begin_draw(self, number: int) -> None:
         """Prepare the engine for a draw; at the first one check the rows and the network of the draw."""
@@ -181,13 +182,10 @@ class _DrawLoop:
         if self._stores and number >= self.accumulator.n_draws:
             self._outputs[number] = self._spread_outputs(1)
         if number == 0:
-            try:
+            with explain_writes(self._check_unchanged):
                 check_row_independence(plan.cut, plan.points.first, self._first_output)
-            except GEHRuntimeError:
-                self._check_unchanged()  # which is the reason then
-                raise
-            if plan.member_view is None and not isinstance(plan.posterior, PointEstimate):
-                plan.engine.adapt(plan.points.first)
+                if plan.member_view is None and not isinstance(plan.posterior, PointEstimate):
+                    plan.engine.adapt(plan.points.first)
 
     def _compute(self, number: int, current: _Round) -> None:
         """Compute this rank's part of a draw, if it is in the team of that draw."""
@@ -195,7 +193,8 @@ class _DrawLoop:
         team, part = plan.ranks.share(current.teams, len(plan.points))
         if team != number - current.start:
             return
-        with nullcontext() if plan.member_view is None else plan.cut.viewed(plan.member_view()):
+        view = nullcontext() if plan.member_view is None else plan.cut.viewed(plan.member_view())
+        with view, explain_writes(self._check_unchanged):
             if plan.member_view is not None:
                 plan.engine.adapt(plan.points.first)
             current.sums = self._sums(part, number)
@@ -249,7 +248,8 @@ class _DrawLoop:
                 with SafeContext(plan.posterior.batched(plan.cut.model, numbers, plan.options.seed)):
                     plan.engine.begin_draw(seed_of_draw(plan.options.seed, numbers.start))
                     self._first_forward()
-                    current.sums = self._sums(part, numbers.start, len(numbers))
+                    with explain_writes(self._check_unchanged):
+                        current.sums = self._sums(part, numbers.start, len(numbers))
             self._check_engine()
             members = ranks.size // current.teams
             for index, start in enumerate(starts):
@@ -306,19 +306,9 @@ class _DrawLoop:
             self._first_forward()
             return self._spread_outputs(draws)
 
-    def _count_writes(self) -> dict[str, int]:
-        """Return how often each parameter was written to in place."""
-        return {name: parameter._version for name, parameter in self.plan.cut.model.named_parameters()}
-
     def _check_unchanged(self) -> None:
         """Refuse parameters that changed within a draw: the sums would mix two networks."""
-        now = self._count_writes()
-        changed = next((name for name in sorted(self._not_written or ()) if now[name] != self._versions[name]), None)
-        if changed is not None:
-            raise GEHRuntimeError(
-                f"model: its parameter {changed!r} was written to while it was explained, by another thread or in some "
-                "of its forward passes. Do not train it meanwhile, or explain copy.deepcopy(model)."
-            )
+        check_unchanged(self.plan.cut.model, self._versions, self._not_written or ())
 
     def _take(self, start: int, sums: GroupSums, outputs_of: Callable[[int, int], Tensor]) -> None:
         """Store and take the sums of the draws from number ``start`` on, all of them or none."""

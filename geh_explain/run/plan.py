@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
+
 from geh_explain._memory import budget_bytes
 from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
@@ -31,6 +33,7 @@ from geh_explain.posterior.train_only import TrainOnlyDropout
 from geh_explain.run.checkpoint import Checkpoint
 from geh_explain.run.distributed import RankGroup, find_rank_group
 from geh_explain.run.options import RunOptions
+from geh_explain.run.parameter_writes import check_unchanged, count_writes, explain_writes, parameters_not_written
 from geh_explain.run.profile import FirstPass, SecondPass
 from geh_explain.run.setup import ModelSetup
 from geh_explain.storage.lock import FileLock
@@ -255,11 +258,21 @@ def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPas
     smooth = setup.smooth
     smoothing = None if profile.kinks is None or smooth is None else profile.kinks.smoothing(smooth)
     view = smoothing or DoubleBackwardView()
-    with cut.viewed(view):
+    check = partial(_check_unchanged, cut, points, count_writes(cut.model))
+    with cut.viewed(view), explain_writes(check):
         run, reason = choose_engine(setup.engine, cut, points.first, limits)
     if not run.engine.differentiates:
         return _StartedEngine(run, reason, View(), None)
     return _StartedEngine(run, reason, view, smoothing)
+
+
+@torch.no_grad()
+def _check_unchanged(cut: Cut, points: Points, before: dict[str, int]) -> None:
+    """Raise if a parameter that the model does not write to itself changed since ``before`` was counted."""
+    now = count_writes(cut.model)
+    if now != before:
+        names = parameters_not_written(cut.model, lambda: cut.outputs(points.first[:1]))
+        check_unchanged(cut.model, before, names)
 
 
 def _point_draws(budget: int, n_pairs: int, n_groups: int, merged: bool) -> int:

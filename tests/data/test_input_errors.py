@@ -93,7 +93,6 @@ def test_wrong_inputs_are_refused(call, kind, words):
         geh.GEHExplainer(Net(), posterior=PointEstimate()).explain(call, groups=1, progress=False)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_masked_array_without_masked_entries_is_data():
     net = Net()
     found, expected = (explain_point(net, x, groups=1) for x in (masked(), valid_points()))
@@ -112,6 +111,7 @@ def test_masked_arguments_are_refused(call, kind, words):
         explain_point(Net(), valid_points(), **{"groups": 1, **call})
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_compressed_and_nested_tensors_are_refused():
     with refused(TypeError, "inputs", "sparse_csr", "inputs.to_dense()"):
         explain_point(Net(), valid_points().to_sparse_csr())

@@ -70,6 +70,14 @@ def test_unknown_errors_of_points_survive_saving_and_files_without_any_are_read(
     assert geh.Interactions.load(earlier.save(saved)).point_errors is None
 
 
+@pytest.mark.parametrize("name", ["", "folder", "folder.npz"])
+def test_a_folder_is_not_written_to_a_file_beside_it(result: geh.Interactions, name: str, tmp_path: Path) -> None:
+    (tmp_path / "a" / name).mkdir(parents=True)
+    with pytest.raises(geh.GEHError, match="is a folder; give a file"):
+        result.save(tmp_path / "a" / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 def test_a_name_without_the_ending_gets_it(result: geh.Interactions, tmp_path: Path) -> None:
     path = result.save(tmp_path / "run.1")
     assert path == tmp_path / "run.1.npz"

@@ -147,6 +147,23 @@ def test_a_parameter_that_is_written_to_within_a_draw_is_named():
         explainer.explain(rows(400), groups=2, batch_size=20, progress=False)
 
 
+@pytest.mark.parametrize("posterior", [PointEstimate(), None], ids=["point", "dropout"])
+@pytest.mark.parametrize(("engine", "call"), [("structured", 7), ("structured", 11), ("exact", 4), ("exact", 9)])
+def test_a_parameter_that_is_written_to_between_forward_and_backward_is_named(call, engine, posterior):
+    net, calls = network(), []
+
+    def output(out):
+        calls.append(torch.is_grad_enabled() and out.requires_grad)
+        if sum(calls) == call and calls[-1]:
+            with torch.no_grad():
+                net[3].weight.add_(1e-3)
+        return out.square()
+
+    explainer = geh.GEHExplainer(net, output=output, engine=engine, posterior=posterior)
+    with pytest.raises(geh.GEHError, match=r"parameter '3.weight' was written to while it was explained"):
+        explainer.explain(rows(400), groups=2, draws=3, batch_size=20, progress=False)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_process_that_is_forked_while_a_thread_explains_can_explain():
