@@ -76,9 +76,8 @@ def write_csv(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     """
     file_path = check_output_file("path", path, ".csv")
     neutral = table.assign(**{name: table[name].map(neutralise) for name in ("unit_i", "unit_j")})
-    text = neutral.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n")
     with write_whole(file_path) as file:
-        file.write(text.encode())
+        neutral.to_csv(file, index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n", mode="wb")
     return file_path
 
 
