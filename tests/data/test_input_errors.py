@@ -112,7 +112,6 @@ def test_masked_arguments_are_refused(call, kind, words):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")  # once in a process, by torch
 def test_compressed_and_nested_tensors_are_refused():
     with refused(TypeError, "inputs", "sparse_csr", "inputs.to_dense()"):
         explain_point(Net(), valid_points().to_sparse_csr())
