@@ -1,4 +1,4 @@
-"""Draw the images of pictures.md by running its code: ``make pictures``."""
+"""Draw the images of pictures.md by running its code, and that of the README: ``make pictures``."""
 
 import os
 import re
@@ -12,6 +12,8 @@ import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
 PAGE = HERE / "pictures.md"
+#: Image of the README.
+README_IMAGE = HERE / "images" / "friedman_intervals.png"
 #: Image of the report, which needs a browser.
 REPORT_IMAGE = HERE / "images" / "page.png"
 #: Headless browsers, the first one that is installed is used.
@@ -52,6 +54,19 @@ def draw(folder: Path) -> list[Path]:
     return paths
 
 
+def draw_readme(path: Path) -> None:
+    """Save the image of the README: the strongest pairs of its example."""
+    import geh_explain as geh
+
+    net, x, y = geh.demo.friedman(progress=False)
+    result = geh.GEHExplainer(net).explain(x, evidence=(x, y), progress=False)
+    figure, axes = plt.subplots(figsize=(8.75, 4.75))
+    result.plot.intervals(pairs=8, ax=axes)
+    figure.tight_layout()
+    figure.savefig(path, dpi=80)
+    plt.close(figure)
+
+
 def screenshot(page: Path, image: Path) -> None:
     """Save a screenshot of an HTML page, once its charts are drawn."""
     from playwright.sync_api import sync_playwright
@@ -71,5 +86,6 @@ if __name__ == "__main__":
         os.chdir(scratch)
         for path in draw(HERE):
             print(path)
+        draw_readme(README_IMAGE)
         screenshot(Path("friedman.html"), REPORT_IMAGE)
-        print(REPORT_IMAGE)
+        print(README_IMAGE, REPORT_IMAGE, sep="\n")
