@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,9 @@ class Rows:
         How many times the points are repeated, see :meth:`repeat`. There are n / ``repeats`` distinct points.
     argument
         The argument by which the user passed these rows, for error messages.
+    below
+        What the part of the model below the layer passes on for these rows, each of shape (n, ...); empty if it is not
+        kept, see :mod:`geh_explain.model.below`.
 
     Examples
     --------
@@ -49,6 +52,7 @@ class Rows:
     input_names: tuple[str, ...] = ()
     repeats: int = 1
     argument: str = "inputs"
+    below: tuple[Tensor, ...] = ()
 
     def __len__(self) -> int:
         return self.inputs[0].shape[0]
@@ -57,8 +61,7 @@ class Rows:
         """Return a contiguous slice of these rows."""
         # Only slices with step 1 occur, so one start index is enough.
         start = self.start + rows.indices(len(self))[0]
-        inputs = tuple(x[rows] for x in self.inputs)
-        return replace(self, inputs=inputs, forward_args=self.forward_args[rows], start=start)
+        return replace(self._map(lambda x: x[rows]), forward_args=self.forward_args[rows], start=start)
 
     @property
     def target(self) -> Any:
@@ -85,9 +88,8 @@ class Rows:
 
     def repeat(self, repeats: int) -> Rows:
         """Return all rows ``repeats`` times, one copy of the block after the other."""
-        inputs = tuple(torch.cat([x] * repeats) for x in self.inputs)
-        forward_args = self.forward_args.repeat(repeats)
-        return replace(self, inputs=inputs, forward_args=forward_args, repeats=self.repeats * repeats)
+        repeated = self._map(lambda x: torch.cat([x] * repeats))
+        return replace(repeated, forward_args=self.forward_args.repeat(repeats), repeats=self.repeats * repeats)
 
     def take(self, indices: Sequence[int]) -> Rows:
         """Return the rows with these indices, in their order.
@@ -97,4 +99,9 @@ class Rows:
         [2, 0]
         """
         chosen = list(indices)
-        return replace(self, inputs=tuple(x[chosen] for x in self.inputs), forward_args=self.forward_args.take(chosen))
+        return replace(self._map(lambda x: x[chosen]), forward_args=self.forward_args.take(chosen))
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Rows:
+        """Apply a function to all tensors that have one entry per row."""
+        inputs, below = (tuple(function(x) for x in tensors) for tensors in (self.inputs, self.below))
+        return replace(self, inputs=inputs, below=below)

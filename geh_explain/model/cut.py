@@ -12,6 +12,7 @@ from geh_explain._process import SafeContext, safe_contextmanager
 from geh_explain.data.rows import Rows
 from geh_explain.data.targets import select
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
+from geh_explain.model.below import Below, NotReplayable, Replay, forward_start
 from geh_explain.model.call_errors import CALL_ERRORS, call_error
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output, read_output
@@ -79,6 +80,8 @@ class Cut:
         Whether the units are channels whose dimension is guessed from the rank of the layer's output.
     calls
         How many times the last forward pass called the layer.
+    below
+        What happens below the layer, if rows hold what it passes on and that holds in this draw; else None.
 
     Examples
     --------
@@ -116,7 +119,8 @@ class Cut:
         self.model = model
         self.layer_ref = layer_ref
         self.output = output
-        activations = self.activations(rows)
+        self.below: Below | None = None
+        activations = self.activations(rows[:2])
         if layer_ref.module is not None and len(rows) > 1:
             # A dimension of tokens may happen to be as long as the batch, but not for one row as well.
             self.activations(rows[:1])
@@ -178,6 +182,8 @@ class Cut:
     @torch.no_grad()
     def activations(self, rows: Rows) -> Tensor:
         """Return the layer's output ``(n, *shape)`` without gradients; the part above the layer does not run."""
+        if self.below is not None and rows.below:
+            return self.below.layer_output(rows.below)
         return self.activations_with_grad(rows)
 
     @safe_contextmanager
@@ -334,6 +340,7 @@ class Cut:
         view = self.view
         calls = 0
         first: Tensor | None = None
+        replay = self._replay(rows)
 
         def enter(module: nn.Module, args: Any, out: Any) -> Any:
             nonlocal calls, first
@@ -348,6 +355,8 @@ class Cut:
                 )
             # The rest of the forward pass is above the cut; no_grad() around the call restores the mode after it.
             torch.set_grad_enabled(t.requires_grad)
+            if replay is not None:
+                replay.above = True
             view.pause()
             if keep_activations and first is None:
                 # A copy: the model may change the tensor in place further above.
@@ -358,9 +367,28 @@ class Cut:
 
         try:
             with forward_hook(layer, enter), torch.no_grad():
+                if replay is not None:
+                    try:
+                        with forward_start(self.model, replay), SafeContext(replay):
+                            return self._call(rows), first
+                    except (NotReplayable, RuntimeError, TypeError, ValueError, IndexError):
+                        if replay.above:
+                            raise
+                        # These rows take another path below the layer, which runs then.
+                        calls, replay = 0, None
                 return self._call(rows), first
         finally:
             self.calls = calls
+
+    def _replay(self, rows: Rows) -> Replay | None:
+        """Return the context in which the part below the layer is left out; None where it has to run."""
+        # Inside a transformation of torch.func values below the layer may have derivatives, which are not kept.
+        transformed = (
+            torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
+        )
+        if self.below is None or not rows.below or transformed:
+            return None
+        return Replay(self.below, rows.below, len(rows))
 
     def _layer_tensor(self, out: Any, rows: Rows) -> Tensor:
         """Return the tensor in the layer's output, which must be floating-point with one row per row."""
@@ -375,6 +403,11 @@ class Cut:
                 "must be the rows of the batch (batch_first=True in recurrent and attention layers)."
             )
         return tensor
+
+
+def _is_transformed() -> bool:
+    """Return whether values have derivatives or dimensions that are not seen: those of ``torch.func``, and duals."""
+    return torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
 
 
 def _needs_layout(units: Units | None) -> bool:

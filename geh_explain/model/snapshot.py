@@ -194,7 +194,8 @@ class CallWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if tensor.layout == torch.strided:
             self._written.add(_memory(tensor))
             for saved in self._by_memory.pop(_memory(tensor), ()):
-                saved.values = saved.data.clone()
+                with torch._C.DisableTorchFunction():
+                    saved.values = saved.data.clone()
 
 
 @cache
@@ -209,7 +210,9 @@ def _written_arguments(func: Callable[..., Any]) -> tuple[tuple[int, str], ...]:
 
 
 def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    # Not seen by function modes, some of which note the calls of a model.
+    with torch._C.DisableTorchFunction():
+        return tensor.untyped_storage().data_ptr()
 
 
 def _inside(name: str, value: Any, owner: nn.Module) -> Iterator[tuple[str, Any, nn.Module]]:

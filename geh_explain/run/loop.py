@@ -20,6 +20,7 @@ from geh_explain._memory import reuse_heap, trim_heap
 from geh_explain._process import SafeContext, defer_interrupt
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
+from geh_explain.model.kept_points import holds_below
 from geh_explain.model.row_independence import check_row_independence
 from geh_explain.posterior import PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, seed_of_draw
@@ -164,16 +165,18 @@ class _DrawLoop:
     @torch.no_grad()
     def _first_forward(self) -> None:
         """Run the forward pass with one row that posteriors require, see Posterior."""
-        cut, first = self.plan.cut, self.plan.points.first[:1]
+        plan, cut, first = self.plan, self.plan.cut, self.plan.points.first[:1]
 
         def forward() -> None:
             self._first_output = cut.outputs(first)
 
+        # Before the pass: what another thread writes during it counts.
+        self._versions = count_writes(cut.model)
         if self._not_written is None:
             self._not_written = parameters_not_written(cut.model, forward)
         else:
             forward()
-        self._versions = count_writes(cut.model)
+        cut.below = plan.below if plan.below is not None and holds_below(cut, plan.below, first) else None
 
     def _begin_draw(self, number: int) -> None:
         """Prepare the engine for a draw; at the first one check the rows and the network of the draw."""

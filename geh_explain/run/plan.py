@@ -24,7 +24,9 @@ from geh_explain.groups.assignment import cluster, given_groups, grow_groups, is
 from geh_explain.groups.grouping import Grouping, from_tree
 from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.positions import MAX_SAMPLE_BYTES, MIN_SAMPLE_BYTES, PositionSample
+from geh_explain.model.below import Below
 from geh_explain.model.cut import Cut
+from geh_explain.model.kept_points import keep_below
 from geh_explain.model.unit_values import UnitMoments, check_scale
 from geh_explain.model.view import View
 from geh_explain.posterior import MCDropout, PointEstimate, Posterior
@@ -54,6 +56,8 @@ class RunPlan:
         The arguments of the call.
     points, cut
         The data, and the model as a function of the units' shifts.
+    below
+        What happens below the layer, if the points hold what it passes on; else None.
     posterior
         Where draws come from.
     train_only
@@ -83,6 +87,7 @@ class RunPlan:
     options: RunOptions
     points: Points
     cut: Cut
+    below: Below | None
     posterior: Posterior
     train_only: TrainOnlyDropout
     engine: EngineRun
@@ -151,6 +156,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     _check_units(cut, points, budget)
     posterior = setup.posterior_for(cut, points)
     with fixed(posterior, setup.model, options.seed):
+        points = keep_below(cut, points, options.batch_size, budget)
         profile = _first_pass(setup, cut, points, options, budget)
         groups = _find_groups(cut, points, options, profile.positions, budget)
         engine = _start_engine(setup, cut, points, profile, resources.limits(options, len(points)))
@@ -173,6 +179,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         options=options,
         points=points,
         cut=cut,
+        below=cut.below,
         posterior=posterior,
         train_only=_train_only(setup, cut, points, posterior),
         engine=engine.run,
@@ -204,7 +211,8 @@ def _first_pass(setup: ModelSetup, cut: Cut, points: Points, options: RunOptions
         moments=UnitMoments(cut.n_units) if needs_moments else None,
         kinks=kinks,
         change=SmoothingChange(),
-        compare_with_model=kinks is not None and cut.replaces_shared_memory(points.first),
+        # Where values are kept, this was compared already.
+        compare_with_model=kinks is not None and cut.below is None and cut.replaces_shared_memory(points.first),
     )
     profile.run(cut, points, options.batch_size)
     return profile

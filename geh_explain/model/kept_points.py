@@ -1,0 +1,145 @@
+"""Points with the values that the part below the layer passes on, so that it runs once per point."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from shutil import disk_usage
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geh_explain._process import SafeContext
+from geh_explain.data.points import Points
+from geh_explain.data.rows import Rows
+from geh_explain.model.below import Below, BelowTrace, Collector, NotReplayable, forward_start, record_below
+from geh_explain.model.cut import Cut
+from geh_explain.model.snapshot import Snapshot
+
+#: Rows whose forward passes show what happens below the layer; all tensors of these passes are held.
+_N_RECORDED = 3
+#: Part of the memory that kept values may take; more are written to a temporary file.
+_MEMORY_SHARE = 1 / 4
+#: Part of the free space of the folder of temporary files that they may take there.
+_DISK_SHARE = 1 / 4
+
+
+class KeptPoints(Points):
+    """Points whose rows hold what the part of a model below the layer passes on.
+
+    ``kept`` are tensors (n, ...) with one entry per point.
+    """
+
+    def __init__(self, points: Points, kept: tuple[Tensor, ...]) -> None:
+        self._points = points
+        self._kept = kept
+        self.columns = points.columns
+        self.ordered = points.ordered
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def batches(self) -> Iterator[Rows]:
+        for rows in self._points.batches():
+            yield replace(rows, below=tuple(values[rows.start : rows.start + len(rows)] for values in self._kept))
+
+    def digest(self) -> str:
+        return self._points.digest()
+
+
+def keep_below(cut: Cut, points: Points, batch_size: int | None, budget: int) -> Points:
+    """Run the part below the layer once for all points, and return them with what it passes on.
+
+    Later forward passes of ``cut`` over these points start at the layer. Returns ``points`` unchanged where that is not
+    possible: at the inputs, or if the part below depends on values in ways that cannot be repeated, or where neither
+    memory nor disk has room.
+
+    Parameters
+    ----------
+    cut
+        The model as a function of the units' shifts.
+    points
+        All points.
+    batch_size
+        Rows per forward pass, None for the default.
+    budget
+        Bytes of memory that the run may use.
+    """
+    if cut.layer is None or len(points.first) < 2:  # one row does not show which dimensions are those of rows
+        return points
+    try:
+        example = _record(cut, points.first[:_N_RECORDED])
+        kept = tuple(_allocate(values, len(points), budget // len(example)) for values in example)
+        for rows in points.split(batch_size):
+            for values, found in zip(kept, _run(cut, rows), strict=True):
+                values[rows.start : rows.start + len(rows)] = found
+    except NotReplayable:
+        cut.below = None
+        return points
+    return KeptPoints(points, kept)
+
+
+@torch.no_grad()
+def _record(cut: Cut, rows: Rows) -> tuple[Tensor, ...]:
+    """Set ``cut.below`` after forward passes over a few rows, and return what is passed on for these.
+
+    The outputs must be those of the model itself also where the part below the layer is left out.
+    """
+    traces = BelowTrace(), BelowTrace()
+    snapshot = Snapshot(cut.model)
+    watch = snapshot.guarded()
+    with SafeContext(watch):
+        for trace, part in zip(traces, (rows, rows[:-1]), strict=True):
+            with cut.viewed(trace), forward_start(cut.model, trace):
+                cut.all_outputs(part, cut.zeros(part))
+        expected = cut.all_outputs(rows)
+    if watch.draws:
+        raise NotReplayable("random numbers are drawn")
+    if snapshot.changes():
+        raise NotReplayable("a forward pass changes the model")
+    cut.below = record_below(traces[0], len(rows), traces[1], len(rows) - 1)
+    values = cut.below.values(traces[0])
+    if not torch.equal(cut.all_outputs(replace(rows, below=values), cut.zeros(rows)), expected):
+        raise NotReplayable("the outputs differ")
+    return values
+
+
+@torch.no_grad()
+def _run(cut: Cut, rows: Rows) -> tuple[Tensor, ...]:
+    """Run the part below the layer, and return what it passes on, each of shape (n, ...)."""
+    assert cut.below is not None
+    collector = Collector(cut.below)
+    with forward_start(cut.model, collector), SafeContext(collector):
+        cut.activations_with_grad(rows)
+    return collector.values()
+
+
+@torch.no_grad()
+def holds_below(cut: Cut, below: Below, row: Rows) -> bool:
+    """Return whether the kept values of a row still hold.
+
+    They do not if a draw has changed what is below the layer: its weights, or its random masks.
+    """
+    trace = BelowTrace()
+    with forward_start(cut.model, trace), SafeContext(trace):
+        cut.activations_with_grad(row)
+    return below.holds(trace, row.below)
+
+
+def _allocate(example: Tensor, n_points: int, budget: int) -> Tensor:
+    """Return an empty tensor (n_points, ...) with rows like those of ``example``, in memory or in a temporary file.
+
+    The file is deleted by the system as soon as nothing refers to it.
+    """
+    shape = (n_points, *example.shape[1:])
+    n_bytes = prod(shape) * example.element_size()
+    if n_bytes <= budget * _MEMORY_SHARE or example.device.type != "cpu":
+        return torch.empty(shape, dtype=example.dtype, device=example.device)
+    if n_bytes > disk_usage(tempfile.gettempdir()).free * _DISK_SHARE:
+        raise NotReplayable("there is no room for the values below the layer")
+    with tempfile.TemporaryFile() as file:
+        numbers = np.memmap(file, dtype=np.uint8, mode="w+", shape=(n_bytes,))
+    return torch.from_numpy(numbers).view(example.dtype).reshape(shape)
