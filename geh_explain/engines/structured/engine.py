@@ -14,7 +14,7 @@ from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
 from geh_explain.engines.exact import Exact, NoSecondDerivative
 from geh_explain.engines.probes import choose_points, products_agree, random_directions
-from geh_explain.engines.structured.jacobians import DiagonalJacobian, Jacobian
+from geh_explain.engines.structured.jacobians import DiagonalJacobian, Jacobian, UniformJacobian
 from geh_explain.engines.structured.program import LocalHessians, Program
 from geh_explain.engines.structured.pull_back import add_points, add_pulled_back
 from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
@@ -351,7 +351,10 @@ def _unit_directions(cut: Cut, rows: Rows) -> list[Jacobian]:
     if isinstance(cut.units, Neurons) and (cut.layer is not None or len(rows.inputs) == 1):
         return [DiagonalJacobian(torch.ones(1, n_units, device=cut.device, dtype=cut.dtype), cut.shape)]
     eye = torch.eye(n_units, device=cut.device, dtype=cut.dtype)
-    basis = cut.units.shift(eye, cut.shape).expand(n_units, *cut.shape)
+    shift = cut.units.shift(eye, cut.shape)
+    if cut.layer is not None and shift.shape[1:] == (cut.shape[0], *(1 for _ in cut.shape[1:])) and len(cut.shape) > 1:
+        return [UniformJacobian(shift.reshape(n_units, 1, -1), cut.shape)]
+    basis = shift.expand(n_units, *cut.shape)
     if cut.layer is not None or len(rows.inputs) == 1:
         return [basis[:, None]]
     parts = torch.split(basis, [x[0].numel() for x in rows.inputs], dim=1)

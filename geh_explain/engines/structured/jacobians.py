@@ -32,6 +32,27 @@ class DiagonalJacobian:
         return torch.diag_embed(self.scale).transpose(0, 1).reshape(self.scale.shape[1], -1, *self.shape)
 
 
+@dataclass(frozen=True)
+class UniformJacobian:
+    """Directions that are the same at all positions of a channel, as those of whole channels are.
+
+    Attributes
+    ----------
+    base
+        Directions (D, n or 1, C) of the C channels.
+    shape
+        Shape ``(C, *positions)`` of one row of the tensor.
+    """
+
+    base: Tensor
+    shape: tuple[int, ...]
+
+    def to_tensor(self) -> Tensor:
+        """Return the directions ``(D, n or 1, C, *positions)``, which share memory over the positions."""
+        ones = (1,) * (len(self.shape) - 1)
+        return self.base.reshape(*self.base.shape, *ones).expand(*self.base.shape[:2], *self.shape)
+
+
 @dataclass
 class DeferredProduct:
     """Directions times a factor per row, not multiplied yet.
@@ -59,7 +80,7 @@ class DeferredProduct:
 
 
 #: Directions of an intermediate tensor, (D, n or 1, *shape).
-Jacobian = Tensor | DiagonalJacobian | DeferredProduct
+Jacobian = Tensor | DiagonalJacobian | UniformJacobian | DeferredProduct
 
 
 def to_tensor(jacobian: Jacobian) -> Tensor:
@@ -71,6 +92,8 @@ def is_shared(jacobian: Jacobian) -> bool:
     """Return whether all rows are known to share the directions."""
     if isinstance(jacobian, DiagonalJacobian):
         return jacobian.scale.shape[0] == 1
+    if isinstance(jacobian, UniformJacobian):
+        return jacobian.base.shape[1] == 1
     return isinstance(jacobian, Tensor) and jacobian.shape[1] == 1
 
 
@@ -84,6 +107,10 @@ def scale_rows(jacobian: Jacobian, factor: float | Tensor) -> Jacobian:
         product = jacobian.factor * factor
         if product.shape == jacobian.factor.shape:
             return DeferredProduct(jacobian.base, product)
+    if isinstance(jacobian, UniformJacobian):
+        by_channel = _by_channel(factor, jacobian.shape)
+        if by_channel is not None:
+            return UniformJacobian(jacobian.base * by_channel, jacobian.shape)
     if isinstance(factor, Tensor) and is_shared(jacobian):
         ndim = len(jacobian.shape) + 1 if isinstance(jacobian, DiagonalJacobian) else to_tensor(jacobian).ndim - 1
         factor = _one_row(factor, ndim)
@@ -96,6 +123,16 @@ def scale_rows(jacobian: Jacobian, factor: float | Tensor) -> Jacobian:
     if isinstance(factor, Tensor) and factor.ndim and factor.shape[0] > 1 and factor.shape[1:] == directions.shape[2:]:
         return DeferredProduct(directions, factor)
     return directions * factor
+
+
+def _by_channel(factor: float | Tensor, shape: tuple[int, ...]) -> float | Tensor | None:
+    """Return a factor of a tensor ``(n, C, *positions)`` as a number or (n or 1, C); None if it differs by position."""
+    if not isinstance(factor, Tensor) or not factor.ndim:
+        return factor
+    n_positions = len(shape) - 1
+    if n_positions and any(size > 1 for size in factor.shape[-n_positions:]):
+        return None
+    return factor.reshape(factor.shape[: max(0, factor.ndim - n_positions)])
 
 
 def _one_row(factor: Tensor, ndim: int) -> Tensor:

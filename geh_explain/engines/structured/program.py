@@ -23,6 +23,7 @@ from geh_explain.engines.structured.jacobians import (
     DeferredProduct,
     DiagonalJacobian,
     Jacobian,
+    UniformJacobian,
     is_shared,
     to_tensor,
 )
@@ -97,13 +98,19 @@ class Program:
                 steps.append(step)
                 needed.update(step.sources)
         self._steps = steps[::-1]
+        #: Slots whose directions are the same at all positions of a channel.
+        self._uniform: set[int] = set()
         #: Index of the last step that takes each slot, after which its Jacobian is freed.
         self._last_use = {source: number for number, step in enumerate(self._steps) for source in step.sources}
 
     @property
     def n_curved(self) -> int:
-        """Number of entries per row of all curved steps."""
-        return sum(step.size for step in self._steps if step.out in self._gradients)
+        """Number of entries per row of all curved steps, those with the same directions counted once."""
+        return sum(
+            step.n_channels if self._uniform.issuperset(step.sources) else step.size
+            for step in self._steps
+            if step.out in self._gradients
+        )
 
     @property
     def n_entries(self) -> int:
@@ -112,8 +119,17 @@ class Program:
 
     @property
     def largest_step(self) -> int:
-        """Number of entries per row of the largest step."""
-        return max((step.size for step in self._steps), default=1)
+        """Number of entries per row of the largest step through which directions are pushed."""
+        pushed = [step for step in self._steps if step.out in self._last_use]
+        return max((step.n_channels if step.out in self._uniform else step.size for step in pushed), default=1)
+
+    def _find_uniform(self, basis: Sequence[Jacobian]) -> None:
+        """Find the steps whose directions stay the same at all positions of a channel."""
+        pairs = zip(self._entry, basis, strict=True)
+        self._uniform = {slot for slot, jacobian in pairs if isinstance(jacobian, UniformJacobian)}
+        for step in self._steps:
+            if step.keeps_uniform and self._uniform.issuperset(step.sources):
+                self._uniform.add(step.out)
 
     @torch.no_grad()
     def local_hessians(
@@ -130,6 +146,7 @@ class Program:
             is taken at the units. It may raise to stop.
         """
         jacobians: dict[int, Jacobian] = dict(zip(self._entry, basis, strict=True))
+        self._find_uniform(basis)
         hessians: Tensor | None = None
         linear_map: Tensor | None = None
         for number, step in enumerate(self._steps):
@@ -182,6 +199,9 @@ def _add_term(hessians: Tensor | None, term: HessianTerm, n_rows: int) -> Tensor
         hessians.diagonal(dim1=1, dim2=2).add_(term.left.scale**2 * weight)
         return hessians
     left = term.left
+    if isinstance(left, UniformJacobian) and term.right is None:
+        # The weights of all positions of a channel meet the same directions.
+        weight, left = weight.reshape(n_rows, left.shape[0], -1).sum(dim=2), left.base
     if isinstance(left, DeferredProduct) and left.factor is not None and left.base.shape[1] == 1 and term.right is None:
         # (f J)^T diag(w) (f J) = J^T diag(f^2 w) J, and J is shared by all rows.
         weight, left = weight * left.factor.reshape(n_rows, -1) ** 2, left.base

@@ -59,6 +59,10 @@ class Step:
         Where autograd delivers the gradient at ``out``; None for linear steps.
     size
         Number of entries per row of ``out``.
+    n_channels
+        Number of channels of ``out``: entries of its second dimension.
+    keeps_uniform
+        Whether directions that are the same at all positions of a channel stay so.
     """
 
     sources: tuple[int, ...]
@@ -67,6 +71,8 @@ class Step:
     hessian_terms: Callable[..., list[HessianTerm]] | None = None
     edge: GradientEdge | None = None
     size: int = 0
+    n_channels: int = 0
+    keeps_uniform: bool = False
 
 
 class Recorder(View):
@@ -182,8 +188,11 @@ class Recorder(View):
         out: Tensor,
         push_forward: Callable[..., Jacobian],
         hessian_terms: Callable[..., list[HessianTerm]] | None = None,
+        keeps_uniform: bool = False,
     ) -> Tensor:
         """Record that ``out`` was computed from ``sources``, and return it; see :class:`Step`.
+
+        ``keeps_uniform`` says that directions which are the same at all positions of a channel stay so.
 
         Raises
         ------
@@ -200,7 +209,9 @@ class Recorder(View):
             raise UnsupportedOp("a call that moves or mixes the rows")
         edge = get_gradient_edge(out) if hessian_terms is not None else None
         size = math.prod(out.shape[1:])
-        self.steps.append(Step(slots, self._track(out), push_forward, hessian_terms, edge, size))
+        n_channels = out.shape[1] if out.ndim > 1 else 1
+        slot = self._track(out)
+        self.steps.append(Step(slots, slot, push_forward, hessian_terms, edge, size, n_channels, keeps_uniform))
         return out
 
     def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from geh_explain.engines.structured.jacobians import (
     DeferredProduct,
     DiagonalJacobian,
     Jacobian,
+    UniformJacobian,
     scale_rows,
     to_tensor,
 )
@@ -73,7 +74,17 @@ def convolution(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any
     transposed = "transpose" in func.__name__
     recorder.add_work((x if transposed else out)[0].numel() * weight[0].numel())
     options = without(kwargs, "input", "weight", "bias")
-    return recorder.add_step([x], out, _over_batch(lambda j: func(j, weight, None, *args[3:], **options)))
+    push_forward = _over_batch(lambda j: func(j, weight, None, *args[3:], **options))
+    # A kernel of one entry mixes channels only, unless it adds padding.
+    pointwise = weight[0, 0].numel() == 1 and x.shape[2:] == out.shape[2:]
+
+    def push_uniform(jacobian: Jacobian) -> Jacobian:
+        if not isinstance(jacobian, UniformJacobian):
+            return push_forward(jacobian)
+        one_position = UniformJacobian(jacobian.base, (jacobian.shape[0], *(1 for _ in x.shape[2:])))
+        return UniformJacobian(to_tensor(push_forward(one_position)).flatten(2), tuple(out.shape[1:]))
+
+    return recorder.add_step([x], out, push_uniform if pointwise else push_forward, keeps_uniform=pointwise)
 
 
 def pooling(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
@@ -111,7 +122,7 @@ def batch_norm(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any]
     scale = torch.rsqrt(variance + argument(args, kwargs, 7, "eps", 1e-5))
     weight = argument(args, kwargs, 3, "weight")
     scale = (scale if weight is None else scale * weight).reshape(-1, *(1 for _ in x.shape[2:]))
-    return recorder.add_step([x], out, partial(scale_rows, factor=scale))
+    return recorder.add_step([x], out, partial(scale_rows, factor=scale), keeps_uniform=True)
 
 
 def reshape(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
