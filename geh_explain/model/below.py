@@ -193,6 +193,11 @@ class BelowTrace(_ForwardStart, View):
         self._made_above: dict[int, Tensor] = {}
         self._paused = False
 
+    def start(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Begin below the layer; a hook of the model, the last one before its forward method."""
+        super().start(module, args, kwargs)
+        self.active = False
+
     def pause(self) -> None:
         """Note nothing until :meth:`enter`, while the units are shifted."""
         self._paused = True

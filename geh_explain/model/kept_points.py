@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 from shutil import disk_usage
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from geh_explain._process import SafeContext
 from geh_explain.data.points import Points
@@ -18,6 +19,7 @@ from geh_explain.data.rows import Rows
 from geh_explain.model.below import Below, BelowTrace, Collector, NotReplayable, forward_start, record_below
 from geh_explain.model.cut import Cut
 from geh_explain.model.snapshot import Snapshot
+from geh_explain.model.view import forward_hook
 
 #: Rows whose forward passes show what happens below the layer; all tensors of these passes are held.
 _N_RECORDED = 3
@@ -68,7 +70,9 @@ def keep_below(cut: Cut, points: Points, batch_size: int | None, budget: int) ->
     budget
         Bytes of memory that the run may use.
     """
-    if cut.layer is None or len(points.first) < 2:  # one row does not show which dimensions are those of rows
+    # Hooks of the user's would get tensors without values; one row does not show which dimensions are those of rows.
+    has_hooks = any(module._forward_hooks or module._forward_pre_hooks for module in cut.model.modules())
+    if cut.layer is None or has_hooks or len(points.first) < 2:
         return points
     try:
         example = _record(cut, points.first[:_N_RECORDED])
@@ -118,15 +122,28 @@ def _run(cut: Cut, rows: Rows) -> tuple[Tensor, ...]:
 
 
 @torch.no_grad()
-def holds_below(cut: Cut, below: Below, row: Rows) -> bool:
-    """Return whether the kept values of a row still hold.
+def output_of_row(cut: Cut, row: Rows, below: Below | None) -> Tensor:
+    """Return the output (1,) of the first row in a draw, and set ``cut.below`` if its kept values still hold.
 
-    They do not if a draw has changed what is below the layer: its weights, or its random masks.
+    They do not if the draw has changed what is below the layer: its weights, or its random masks.
     """
+    cut.below = None
+    if below is None or cut.layer is None:
+        return cut.outputs(row)
     trace = BelowTrace()
-    with forward_start(cut.model, trace), SafeContext(trace):
-        cut.activations_with_grad(row)
-    return below.holds(trace, row.below)
+    n_calls = 0
+
+    def reach(module: nn.Module, args: Any, out: Any) -> None:
+        nonlocal n_calls
+        n_calls += trace.started
+        if n_calls > (cut.layer_ref.call or 0):
+            trace.enter((), ())
+
+    with forward_start(cut.model, trace), forward_hook(cut.layer, reach), SafeContext(trace):
+        output = cut.outputs(row)
+    if below.holds(trace, row.below):
+        cut.below = below
+    return output
 
 
 def _allocate(example: Tensor, n_points: int, budget: int) -> Tensor:

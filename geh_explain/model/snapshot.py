@@ -173,6 +173,11 @@ class CallWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for saved in tensors:
             self._by_memory.setdefault(_memory(saved.data), []).append(saved)
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Otherwise the first call imports torch's compiler, which takes more than a second.
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

@@ -20,7 +20,7 @@ from geh_explain._memory import reuse_heap, trim_heap
 from geh_explain._process import SafeContext, defer_interrupt
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
-from geh_explain.model.kept_points import holds_below
+from geh_explain.model.kept_points import output_of_row
 from geh_explain.model.row_independence import check_row_independence
 from geh_explain.posterior import PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, seed_of_draw
@@ -168,7 +168,7 @@ class _DrawLoop:
         plan, cut, first = self.plan, self.plan.cut, self.plan.points.first[:1]
 
         def forward() -> None:
-            self._first_output = cut.outputs(first)
+            self._first_output = output_of_row(cut, first, plan.below)
 
         # Before the pass: what another thread writes during it counts.
         self._versions = count_writes(cut.model)
@@ -176,7 +176,6 @@ class _DrawLoop:
             self._not_written = parameters_not_written(cut.model, forward)
         else:
             forward()
-        cut.below = plan.below if plan.below is not None and holds_below(cut, plan.below, first) else None
 
     def _begin_draw(self, number: int) -> None:
         """Prepare the engine for a draw; at the first one check the rows and the network of the draw."""
