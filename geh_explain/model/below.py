@@ -31,9 +31,7 @@ _OF_SHAPES = {
 #: Attributes of a tensor that are tensors.
 _TENSOR_ATTRIBUTES = {"T", "mT", "H", "mH", "data", "real", "imag", "grad"}
 #: Functions whose result has a shape that depends on values.
-_SHAPE_OF_VALUES = {
-    *("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount", "repeat_interleave")
-}
+_SHAPE_OF_VALUES = {"nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount"}
 #: Difference that batches of another size may make, as a part of the largest value.
 _ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}
 

@@ -105,7 +105,7 @@ def _record(cut: Cut, rows: Rows) -> tuple[Tensor, ...]:
     if snapshot.changes():
         raise NotReplayable("a forward pass changes the model")
     cut.below = record_below(traces[0], len(rows), traces[1], len(rows) - 1)
-    values = cut.below.values(traces[0])
+    values = _run(cut, rows)
     if not torch.equal(cut.all_outputs(replace(rows, below=values), cut.zeros(rows)), expected):
         raise NotReplayable("the outputs differ")
     return values
@@ -127,22 +127,22 @@ def output_of_row(cut: Cut, row: Rows, below: Below | None) -> Tensor:
 
     They do not if the draw has changed what is below the layer: its weights, or its random masks.
     """
-    cut.below = None
     if below is None or cut.layer is None:
         return cut.outputs(row)
     trace = BelowTrace()
-    n_calls = 0
+    n_calls, holds = 0, False
 
     def reach(module: nn.Module, args: Any, out: Any) -> None:
-        nonlocal n_calls
+        nonlocal n_calls, holds
         n_calls += trace.started
-        if n_calls > (cut.layer_ref.call or 0):
+        if n_calls > (cut.layer_ref.call or 0) and not trace.active:
             trace.enter((), ())
+            # Compared here: the part above may change tensors in place.
+            holds = below.holds(trace, row.below)
 
     with forward_start(cut.model, trace), forward_hook(cut.layer, reach), SafeContext(trace):
         output = cut.outputs(row)
-    if below.holds(trace, row.below):
-        cut.below = below
+    cut.below = below if holds else None
     return output
 
 
