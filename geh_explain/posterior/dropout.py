@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -60,8 +59,6 @@ class MCDropout:
     def __init__(self, modules: Sequence[nn.Module] | None = None) -> None:
         #: The chosen modules, None for all dropout.
         self.modules = None if modules is None else _check_modules(modules)
-        #: Modules of each model that drop in train mode only, as found by the last :meth:`draws`.
-        self._train_only: WeakKeyDictionary[nn.Module, TrainOnlySwitch] = WeakKeyDictionary()
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
         """Yield ``n`` draws of the masks.
@@ -78,7 +75,7 @@ class MCDropout:
                     f"MCDropout: modules has a {type(module).__name__} that is not part of the model; choose among "
                     "model.modules()."
                 )
-        train_only = self._train_only[model] = TrainOnlySwitch(model)
+        train_only = TrainOnlySwitch(model)
         for draw in range(n):
             yield self._dropped(model, train_only, [seed_of_draw(seed, draw)])
 
@@ -88,8 +85,7 @@ class MCDropout:
         The first forward pass has a single row, every later one n rows for each draw: all n under the masks of the
         first of ``draws``, then all n under those of the second, and so on.
         """
-        train_only = self._train_only.get(model) or TrainOnlySwitch(model)
-        return self._dropped(model, train_only, [seed_of_draw(seed, draw) for draw in draws])
+        return self._dropped(model, TrainOnlySwitch(model), [seed_of_draw(seed, draw) for draw in draws])
 
     def left_out(self, model: nn.Module, call: Callable[[], Any]) -> tuple[str, ...]:
         """Return the names of the classes of modules whose dropout is not drawn.
