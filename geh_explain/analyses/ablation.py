@@ -15,6 +15,7 @@ from geh_explain.data.rows import Rows
 from geh_explain.engines.difference import outputs_after_moves
 from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
+from geh_explain.model.kept_points import keep_below
 from geh_explain.run.options import AnalysisOptions
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def check_pairs(cut: Cut, points: Points, request: AblationRequest, options: Ana
     chosen = _choose_pairs(request.scores, request.n_pairs, options.seed)
     scores = request.scores[chosen]
     first, second = (ends[chosen] for ends in np.triu_indices(len(request.names), 1))
+    points = keep_below(cut, points, options.batch_size)
     areas = []
     effects = []
     with tqdm(total=len(points), desc="checking", unit="row", disable=not options.progress, leave=False) as bar:

@@ -5,6 +5,7 @@ The cost is one gradient per point and draw, whatever the number of units.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHRuntimeError, warn
 from geh_explain.model.cut import Cut
+from geh_explain.model.kept_points import keep_below, output_of_row
 from geh_explain.model.unit_values import check_scale, unit_moments
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed
@@ -32,14 +34,15 @@ def screen_units(cut: Cut, points: Points, posterior: Posterior, scale: Any, opt
     if rates is not None:
         return 1 - rates
     factors = check_scale(scale, cut)
-    if factors is None:
-        with fixed(posterior, cut.model, options.seed):
+    with fixed(posterior, cut.model, options.seed):
+        points = keep_below(cut, points, options.batch_size)
+        if factors is None:
             factors = unit_moments(cut, points, options.batch_size).std
-        if not factors.any():
-            warn(
-                "scale='std': all units are constant over the points, so that their order is arbitrary; pass more "
-                "points, or scale=None."
-            )
+            if not factors.any():
+                warn(
+                    "scale='std': all units are constant over the points, so that their order is arbitrary; pass more "
+                    "points, or scale=None."
+                )
     return np.abs(factors) * expected_gradients(cut, points, posterior, options)
 
 
@@ -50,6 +53,7 @@ def expected_gradients(cut: Cut, points: Points, posterior: Posterior, options: 
     """
     total = np.zeros(cut.n_units)
     n_rows = 0
+    first_forward = partial(output_of_row, cut, points.first[:1], cut.below)
     with (
         tqdm(
             total=options.draws * len(points),
@@ -58,7 +62,7 @@ def expected_gradients(cut: Cut, points: Points, posterior: Posterior, options: 
             disable=not options.progress,
             leave=False,
         ) as bar,
-        enter_draws(posterior, cut.model, options.draws, options.seed, lambda: cut.outputs(points.first[:1])) as draws,
+        enter_draws(posterior, cut.model, options.draws, options.seed, first_forward) as draws,
     ):
         for _ in draws:
             for rows in points.split(options.batch_size):

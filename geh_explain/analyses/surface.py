@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
+from geh_explain.model.kept_points import keep_below, output_of_row
 from geh_explain.plots.surface import draw_surface
 from geh_explain.posterior import Posterior
-from geh_explain.posterior.protocols import enter_draws
+from geh_explain.posterior.protocols import enter_draws, fixed
 from geh_explain.run.options import AnalysisOptions
 
 #: The grid covers this share of the data, so that a few outliers do not stretch it.
@@ -94,6 +96,9 @@ def joint_effect(
     removed: response - row mean - column mean + mean, weighted by the share of the data near each grid value.
     """
     pair = request.pair
+    with fixed(posterior, cut.model, options.seed):
+        points = keep_below(cut, points, options.batch_size)
+    first_forward = partial(output_of_row, cut, points.first[:1], cut.below)
     data = np.concatenate([_values(cut, rows, pair) for rows in points.split(options.batch_size)])
     first, second = (_grid(column, request.grid) for column in data.T)
     step = max(1, len(points) // request.background)
@@ -106,7 +111,7 @@ def joint_effect(
         tqdm(
             total=options.draws * len(first), desc="surface", unit="row", disable=not options.progress, leave=False
         ) as bar,
-        enter_draws(posterior, cut.model, options.draws, options.seed, lambda: cut.outputs(points.first[:1])) as draws,
+        enter_draws(posterior, cut.model, options.draws, options.seed, first_forward) as draws,
     ):
         for _ in draws:
             response = np.empty((len(first), len(second)))

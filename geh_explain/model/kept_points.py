@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from geh_explain._memory import budget_bytes
 from geh_explain._process import SafeContext
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
@@ -52,7 +53,7 @@ class KeptPoints(Points):
         return self._points.digest()
 
 
-def keep_below(cut: Cut, points: Points, batch_size: int | None, budget: int) -> Points:
+def keep_below(cut: Cut, points: Points, batch_size: int | None, budget: int | None = None) -> Points:
     """Run the part below the layer once for all points, and return them with what it passes on.
 
     Later forward passes of ``cut`` over these points start at the layer. Returns ``points`` unchanged where that is not
@@ -68,7 +69,7 @@ def keep_below(cut: Cut, points: Points, batch_size: int | None, budget: int) ->
     batch_size
         Rows per forward pass, None for the default.
     budget
-        Bytes of memory that the run may use.
+        Bytes of memory that the run may use; None for half of what is free.
     """
     # Hooks of the user's would get tensors without values; one row does not show which dimensions are those of rows.
     has_hooks = any(module._forward_hooks or module._forward_pre_hooks for module in cut.model.modules())
@@ -76,7 +77,8 @@ def keep_below(cut: Cut, points: Points, batch_size: int | None, budget: int) ->
         return points
     try:
         example = _record(cut, points.first[:_N_RECORDED])
-        kept = tuple(_allocate(values, len(points), budget // len(example)) for values in example)
+        share = (budget_bytes(None) if budget is None else budget) // len(example)
+        kept = tuple(_allocate(values, len(points), share) for values in example)
         for rows in points.split(batch_size):
             for values, found in zip(kept, _run(cut, rows), strict=True):
                 values[rows.start : rows.start + len(rows)] = found
