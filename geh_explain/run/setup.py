@@ -79,4 +79,6 @@ class ModelSetup:
             return self.posterior.examined(lambda: cut.outputs(points.first[:1]))
         if self.posterior is not None:
             return self.posterior
-        return default_posterior(self.model, lambda: cut.outputs(points.first[:1]))
+        # Twice the rows with which the model is checked elsewhere: it may do other things in larger batches.
+        batch = points.first.repeat(2)
+        return default_posterior(self.model, lambda: cut.outputs(points.first[:1]), lambda: cut.outputs(batch))
