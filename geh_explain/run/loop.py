@@ -169,11 +169,11 @@ class _DrawLoop:
         def forward() -> None:
             self._first_output = cut.outputs(first)
 
+        self._versions = count_writes(cut.model)
         if self._not_written is None:
             self._not_written = parameters_not_written(cut.model, forward)
         else:
             forward()
-        self._versions = count_writes(cut.model)
 
     def _begin_draw(self, number: int) -> None:
         """Prepare the engine for a draw; at the first one check the rows and the network of the draw."""
