@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from geh_explain._process import global_generators
+from geh_explain._process import OwnGenerators
 from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHValueError
@@ -36,7 +36,7 @@ def cluster(groups: Any, positions: Floats, n_points: int) -> Grouping:
             f"groups={groups!r}: {n_points} points are too many to cluster at once; pass labels or a number."
         )
     # Without random_state a clusterer draws from the global generators.
-    with global_generators():
+    with OwnGenerators(seed=0).active():
         return from_clusterer(groups, positions)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import inspect
-import random
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -12,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from geh_explain._process import global_generators
+from geh_explain._process import seeded_generators
 from geh_explain._types import Floats
 from geh_explain._version import __version__
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, GEHWarning
@@ -163,10 +161,7 @@ def fingerprint(refits: Refits) -> dict[str, str]:
 
 def call_fit(fit: Callable[..., Any], X: Any, y: Any, seed: int) -> Any:
     """Return what ``fit`` returns, with all global generators seeded before and restored after the call."""
-    with global_generators():
-        torch.manual_seed(seed)
-        np.random.seed(seed)
-        random.seed(seed)
+    with seeded_generators(seed):
         return fit(X, y, seed=seed) if _takes_seed(fit) else fit(X, y)
 
 

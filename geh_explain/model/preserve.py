@@ -9,22 +9,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from threading import RLock
+from threading import RLock, active_count
 from typing import Any
 
 import torch
 import torch.utils.checkpoint
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from geh_explain._process import (
-    GeneratorStates,
+    OwnGenerators,
     SafeContext,
-    other_threads_draw,
+    draws_are_redirected,
     raise_waiting_interrupt,
     safe_contextmanager,
 )
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
+from geh_explain.model.object_graph import networks_of
 from geh_explain.model.refused_models import check_module, why_not_a_model
 from geh_explain.model.snapshot import Snapshot
 
@@ -48,16 +49,21 @@ if hasattr(os, "register_at_fork"):
 
 #: How often a thread that waits for the lock looks for Ctrl-C.
 _POLL_SECONDS = 0.1
-#: Number of forward passes that are watched if none of them is complete.
+#: Number of forward passes that are watched, for one number of rows, if none of them is complete.
 _WATCHED_PASSES = 4
 
 
 class CallableModel(nn.Module):
-    """A plain callable as a module without parameters or layers, so that all other code handles modules only."""
+    """A plain callable as a module without parameters or layers, so that all other code handles modules only.
+
+    Networks that the callable refers to are no submodules: their modes, precision and devices stay as they are.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
+        #: The networks that it refers to, by the name of the variable.
+        self.networks = networks_of(function, self)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -124,8 +130,8 @@ def preserved(model: nn.Module) -> Iterator[None]:
 
     Inside the context gradients are enabled and autocast is off, whatever the caller's mode. Half-precision parameters
     and buffers are single precision, as second derivatives lose too many digits otherwise. On exit everything that the
-    model holds (:class:`~geh_explain.model.snapshot.Snapshot`), modes, backends and, if the model draws from them, the
-    global random generators are the same as before, also after an exception or Ctrl-C. Other threads wait at the entry.
+    model holds (:class:`~geh_explain.model.snapshot.Snapshot`), modes, backends and the global random generators are as
+    before, also after an exception or Ctrl-C. Other threads wait at the entry.
 
     >>> net = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train()
     >>> with preserved(net):
@@ -162,54 +168,54 @@ def _alone() -> Iterator[None]:
 
 @contextmanager
 def _restored(model: nn.Module) -> Iterator[None]:
-    """Restore all state that the model holds on exit, and the global generators if the model draws from them.
-
-    Otherwise these are not touched: another thread that draws from them would get the same numbers twice.
-    """
+    """Restore all state that the model holds on exit; the model does not draw from the global generators inside."""
     snapshot = Snapshot(model)
-    states = GeneratorStates()
-    watch = _ForwardWatch(model, snapshot)
     try:
         # The method of a scripted module cannot be replaced.
         if not isinstance(model, torch.jit.ScriptModule):
-            vars(model)["forward"] = watch
+            vars(model)["forward"] = _WatchedForward(model, snapshot)
         yield
     finally:
         snapshot.restore()
-        if watch.draws_from_torch:
-            states.restore_torch()
-        if watch.draws_from_others:
-            states.restore_others()
 
 
-class _ForwardWatch:
-    """The forward method of a model, whose first complete pass is watched for writes and draws of random numbers.
+class _WatchedForward:
+    """The forward method of a model, which is watched for writes and draws of random numbers.
 
-    Passes that end early, at a layer, are watched too, a few of them.
+    The first complete pass is watched, and the first one of each larger number of rows: models may do other things for
+    large batches. Passes that end early, at a layer, are watched too, a few of them. Random numbers come from
+    generators of the watch's own, unless a posterior has such generators in place. If a watched pass draws none, later
+    ones run without these.
     """
 
     def __init__(self, model: nn.Module, snapshot: Snapshot) -> None:
         self._forward = model.forward
         self._snapshot = snapshot
-        self._remaining = _WATCHED_PASSES
-        self.draws_from_torch = False
-        self.draws_from_others = False
+        # Other threads must not get the same numbers from each object.
+        self._generators = OwnGenerators(seed=0 if active_count() == 1 else None)
+        #: Largest number of rows of a pass that was watched, by whether a posterior had its generators in place.
+        self._n_rows = {True: -1, False: -1}
+        #: Number of incomplete passes that were watched since then.
+        self._n_incomplete = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._remaining:
-            return self._forward(*args, **kwargs)
-        self._remaining -= 1
-        states = GeneratorStates()
-        watch = self._snapshot.guarded()
-        try:
-            with SafeContext(watch):
+        tensors = (value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.ndim)
+        n_rows = next((len(tensor) for tensor in tensors), 0)
+        redirected = draws_are_redirected()
+        watched = n_rows > self._n_rows[redirected]
+        with_torch = watched or self._generators.torch.drew
+        with_others = watched or self._generators.others.drew
+        own = (with_torch or with_others) and not redirected
+        with self._generators.active(with_torch=with_torch, with_others=with_others) if own else nullcontext():
+            if not watched:
+                return self._forward(*args, **kwargs)
+            self._n_incomplete += 1
+            if self._n_incomplete == _WATCHED_PASSES:
+                self._n_rows[redirected], self._n_incomplete = n_rows, 0
+            with SafeContext(self._snapshot.guarded()):
                 out = self._forward(*args, **kwargs)
-        finally:
-            self.draws_from_torch |= watch.draws
-            # Torch's operations are watched in this thread only; numbers from NumPy may be another thread's.
-            self.draws_from_others |= states.others_differ(GeneratorStates()) and not other_threads_draw()
-        self._remaining = 0
-        return out
+            self._n_rows[redirected], self._n_incomplete = n_rows, 0
+            return out
 
 
 @contextmanager

@@ -7,16 +7,16 @@ from typing import Any
 
 from torch import nn
 
-from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.refused_models import short_repr
-from geh_explain.posterior.dropout import MCDropout, has_dropout
+from geh_explain.posterior.dropout import MCDropout, drops_in_batch, has_dropout
 from geh_explain.posterior.mean_field import MeanField, gaussian_layers
 from geh_explain.posterior.point import PointEstimate
 from geh_explain.posterior.protocols import Posterior
 
 
-def default_posterior(model: nn.Module, call: Callable[[], Any]) -> Posterior:
+def default_posterior(model: nn.Module, call: Callable[[], Any], call_batch: Callable[[], Any]) -> Posterior:
     """Return the posterior that the model itself offers.
 
     That is the mean field of its Gaussian layers if it has any, else MC dropout if its forward pass drops anything,
@@ -28,10 +28,24 @@ def default_posterior(model: nn.Module, call: Callable[[], Any]) -> Posterior:
         The network.
     call
         Runs the model on a single row.
+    call_batch
+        Runs the model on several rows.
+
+    Raises
+    ------
+    GEHRuntimeError
+        If it drops something in a batch and nothing in a single row.
     """
     if gaussian_layers(model):
         return MeanField()
-    return MCDropout() if has_dropout(model, call) else PointEstimate()
+    if has_dropout(model, call):
+        return MCDropout()
+    if drops_in_batch(call_batch):
+        raise GEHRuntimeError(
+            "model: it applies dropout to a batch and none to a single row, so that no mask can be drawn for all rows; "
+            "its forward must not depend on the batch size. posterior=PointEstimate() leaves dropout out."
+        )
+    return PointEstimate()
 
 
 def check_posterior(posterior: Any, layer: LayerRef) -> None:

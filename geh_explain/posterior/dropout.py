@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from geh_explain._process import safe_contextmanager
+from geh_explain._process import SafeContext, safe_contextmanager
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.posterior.dropout_kinds import DrawsMasks, path_rate
 from geh_explain.posterior.dropout_mode import DropoutMode, NoDropout
@@ -156,6 +156,15 @@ def has_dropout(model: nn.Module, call: Callable[[], Any]) -> bool:
     except NoDropout:
         return False
     return True
+
+
+@torch.no_grad()
+def drops_in_batch(call: Callable[[], Any]) -> bool:
+    """Return whether ``call``, which runs a model on several rows, calls dropout with p > 0; nothing is dropped."""
+    record = MaskRecord(seeds=())
+    with SafeContext(DropoutMode(record, everywhere=True)):
+        call()
+    return len(record) > 0
 
 
 def _check_modules(modules: Any) -> tuple[nn.Module, ...]:

@@ -15,7 +15,7 @@ from geh_explain.model.cut import Cut
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output
 from geh_explain.model.preserve import device_and_dtype
-from geh_explain.posterior import Posterior
+from geh_explain.posterior import Posterior, Stochastic
 from geh_explain.posterior.default import default_posterior
 from geh_explain.units.base import Units
 
@@ -75,6 +75,10 @@ class ModelSetup:
 
     def posterior_for(self, cut: Cut, points: Points) -> Posterior:
         """Return the posterior that was passed, else what the model itself offers."""
+        if isinstance(self.posterior, Stochastic):
+            return self.posterior.examined(lambda: cut.outputs(points.first[:1]))
         if self.posterior is not None:
             return self.posterior
-        return default_posterior(self.model, lambda: cut.outputs(points.first[:1]))
+        # Twice the rows with which the model is checked elsewhere: it may do other things in larger batches.
+        batch = points.first.repeat(2)
+        return default_posterior(self.model, lambda: cut.outputs(points.first[:1]), lambda: cut.outputs(batch))

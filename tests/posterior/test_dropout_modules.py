@@ -105,6 +105,24 @@ def test_without_dropout_the_default_is_the_point_estimate_said_in_a_warning(mak
     assert np.array_equal(result.signed, explain_point(model, inputs, groups=2).signed)
 
 
+class DropsBatches(nn.Module):
+    """Has dropout for batches of more than 8 rows only."""
+
+    def __init__(self, drop):
+        super().__init__()
+        self.net, self.drop = network(), drop
+
+    def forward(self, x):
+        return self.net(self.drop(x) if len(x) > 8 else x)
+
+
+@pytest.mark.parametrize("drop", [nn.Dropout(0.3), lambda x: F.dropout(x, 0.3)], ids=["module", "function"])
+@pytest.mark.parametrize("n", [6, 20])
+def test_dropout_of_batches_alone_is_not_taken_for_none(drop, n):
+    with pytest.raises(geh.GEHError, match=r"dropout to a batch and none to a single row.*PointEstimate"):
+        geh.GEHExplainer(DropsBatches(drop)).explain(random_points(n, 3), groups=1, progress=False)
+
+
 def test_a_chosen_module_that_drops_nothing_is_an_error():
     model = dropping()
     with pytest.raises(geh.GEHError, match="dropped nothing"):

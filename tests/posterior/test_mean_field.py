@@ -98,7 +98,7 @@ def test_the_default_posterior_is_that_of_the_gaussian_layers():
         (nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5)), MCDropout),
         (nn.Sequential(Autoencoder(), nn.Tanh()), PointEstimate),
     ):
-        assert type(default_posterior(model.eval(), lambda model=model: model(x))) is kind
+        assert type(default_posterior(model.eval(), *2 * [lambda model=model: model(x)])) is kind
 
 
 @pytest.mark.parametrize("nested", [False, True], ids=["the model itself", "inside a model"])

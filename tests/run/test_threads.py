@@ -4,64 +4,34 @@ import os
 import random
 import signal
 import threading
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
+from drawing_threads import EXPLANATIONS, Augmented, count_repeated, drawing, repeating, scaled_weights
 from interrupted_runs import network, rows
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 import geh_explain as geh
-from geh_explain.posterior import Ensemble, MCDropout, PointEstimate, WeightSamples
+from geh_explain.posterior import PointEstimate
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
 
-@contextmanager
-def repeating(step):
-    """Call a function again and again in another thread."""
-    stop = threading.Event()
-
-    def repeat():
-        while not stop.is_set():
-            step()
-
-    thread = threading.Thread(target=repeat)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+@pytest.mark.parametrize("kind", EXPLANATIONS)
+def test_random_numbers_of_another_thread_do_not_repeat(kind):
+    n_drawn, repeated = count_repeated(EXPLANATIONS[kind](), n_calls=2)
+    assert n_drawn > 9
+    assert repeated == {"torch": 0, "numpy": 0, "python": 0}
 
 
-def weights(net):
-    return WeightSamples([{name: value * (1 + 0.1 * k) for name, value in net.state_dict().items()} for k in range(3)])
-
-
-POSTERIORS = {
-    "dropout": lambda net: MCDropout(),
-    "weights": weights,
-    "ensemble": lambda net: Ensemble([net, network(1, drop=0)]),
-    "point": lambda net: PointEstimate(),
-}
-
-
-@pytest.mark.parametrize("posterior", POSTERIORS)
-def test_random_numbers_of_another_thread_do_not_repeat(posterior):
-    net = network()
-    explainer = geh.GEHExplainer(net, posterior=POSTERIORS[posterior](net))
-    drawn = []
-    with repeating(lambda: drawn.append((torch.rand(2).tolist(), np.random.rand(), random.random()))):
-        for _ in range(2):
-            explainer.explain(rows(60), groups=2, draws=3, progress=False)
-    assert len(drawn) > 9
-    torch_numbers, numpy_numbers, python_numbers = zip(*drawn, strict=True)
-    assert len({tuple(numbers) for numbers in torch_numbers}) == len(drawn)
-    assert len(set(numpy_numbers)) == len(drawn)
-    assert len(set(python_numbers)) == len(drawn)
+def test_torch_numbers_of_another_thread_do_not_repeat_while_a_loader_is_read():
+    loader = DataLoader(Augmented(rows(60)), batch_size=8, shuffle=True)
+    explainer = geh.GEHExplainer(network())
+    n_drawn, repeated = count_repeated(lambda: explainer.explain(loader, groups=2, draws=3, progress=False), n_calls=2)
+    assert n_drawn > 9
+    assert repeated["torch"] == 0
 
 
 def global_states():
@@ -73,21 +43,35 @@ def global_states():
     )
 
 
-def drawing(x):
-    return x.prod(1) + 0 * (torch.rand(()) + np.random.rand() + random.random())
-
-
 def test_a_model_that_draws_random_numbers_leaves_the_global_generators_as_they_were():
     before = global_states()
     geh.GEHExplainer(drawing, posterior=PointEstimate()).explain(rows(20), groups=1, progress=False)
     assert global_states() == before
 
 
-class Shuffled(TensorDataset):
-    """A dataset with augmentation that draws from all global generators."""
+def drawing_in_large_batches(x):
+    return drawing(x) if len(x) > 8 else x.prod(1)
 
-    def __getitem__(self, index):
-        return super().__getitem__(index)[0] + 0 * (torch.rand(()) + np.random.rand() + random.random())
+
+def seeding(x):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        return x.prod(1) * torch.rand(())
+
+
+def reseeding(x):
+    torch.manual_seed(1)
+    np.random.seed(1)
+    random.seed(1)
+    return x.prod(1) * (torch.rand(()) + np.random.rand() + random.random())
+
+
+@pytest.mark.parametrize("function", [drawing_in_large_batches, seeding, reseeding])
+def test_so_does_one_that_draws_in_large_batches_only_or_seeds_the_generators(function):
+    before = global_states()
+    result = geh.GEHExplainer(function, posterior=PointEstimate()).explain(rows(20), groups=1, progress=False)
+    assert result.geh.mean.any()
+    assert global_states() == before
 
 
 def read_by_fit(net, loader):
@@ -110,15 +94,15 @@ def read_by_explain(net, loader):
 def test_whoever_reads_a_loader_leaves_the_global_generators_as_they_were(read):
     net = network(drop=0)
     before = global_states()
-    read(net, DataLoader(Shuffled(rows()), batch_size=64, shuffle=True))
+    read(net, DataLoader(Augmented(rows()), batch_size=64, shuffle=True))
     assert global_states() == before
 
 
 @torch.no_grad()
-def step(net):
+def step(net, factor=0.9999):
     """Change the weights as an optimiser does."""
     for parameter in net.parameters():
-        parameter.mul_(0.9999)
+        parameter.mul_(factor)
 
 
 def test_a_model_that_another_thread_trains_is_refused():
@@ -142,9 +126,31 @@ def test_a_parameter_that_is_written_to_within_a_draw_is_named():
                 net[3].weight.add_(1e-3)
         return out
 
-    explainer = geh.GEHExplainer(net, output=output, engine="difference", posterior=weights(net))
+    explainer = geh.GEHExplainer(net, output=output, engine="difference", posterior=scaled_weights(net))
     with pytest.raises(geh.GEHError, match=r"parameter '3.weight' was written to while it was explained.*deepcopy"):
         explainer.explain(rows(400), groups=2, batch_size=20, progress=False)
+
+
+def test_a_parameter_that_another_thread_writes_to_is_never_taken_for_a_model_that_mixes_rows():
+    messages = []
+    for call in range(1, 10):
+        net, calls = network(), []
+
+        def output(out, net=net, calls=calls, call=call):
+            calls.append(len(out))
+            if len(calls) == call:
+                thread = threading.Thread(target=step, args=(net, 2.0))
+                thread.start()
+                thread.join()
+            return out
+
+        explainer = geh.GEHExplainer(net, output=output, engine="difference", posterior=PointEstimate())
+        try:
+            explainer.explain(rows(40), groups=2, progress=False)
+        except geh.GEHError as error:
+            messages.append(str(error))
+    assert messages
+    assert all("was written to while it was explained" in message for message in messages), messages
 
 
 @pytest.mark.parametrize("posterior", [PointEstimate(), None], ids=["point", "dropout"])

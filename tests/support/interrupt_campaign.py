@@ -147,10 +147,7 @@ def seconds(run):
 
 
 def interrupt_at_random(run, delays):
-    """Explain while a timer sends signals after the given delays in seconds, each from the one before.
-
-    No other thread sends them: next to one, the generators of NumPy and Python are left as they are.
-    """
+    """Explain while a timer sends signals after the given delays in seconds, each from the one before."""
     remaining = list(delays)
 
     def send(*_):

@@ -101,10 +101,12 @@ class Lived(nn.Module):
         self.first, self.norm, self.drop = nn.Linear(3, hidden), nn.BatchNorm1d(hidden), nn.Dropout(0.3)
         self.middle, self.last = nn.Linear(hidden, 4), nn.Linear(4, 1)
         self.kink = nn.LeakyReLU(inplace=True)
-        self.fuse = fuse or Fuse()
+        fuse = fuse or Fuse()
+        # Behind a function: the calls are counted by a test, and an object of the model itself would be restored.
+        self.fuse = lambda: fuse()
         self.double()
         self(torch.randn(20, 3, dtype=torch.double)).sum().backward()  # leaves gradients and running statistics
-        self.fuse.calls = 0
+        fuse.calls = 0
         self.last.bias.grad = None
         self.middle.bias.requires_grad_(False)
         self.eval()

@@ -1,21 +1,18 @@
-"""State of the whole process: Ctrl-C, and the global random generators."""
+"""Ctrl-C: contexts that it does not leave half entered or half left, and steps that it does not cut in two."""
 
 from __future__ import annotations
 
 import os
-import random
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, _GeneratorContextManager, contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from threading import active_count, current_thread, get_ident, main_thread
-from time import sleep
+from threading import current_thread, get_ident, main_thread
 from types import FrameType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-import numpy as np
 import torch
 
 P = ParamSpec("P")
@@ -198,103 +195,3 @@ def _forget_other_threads() -> None:
 # Windows has no fork.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_other_threads)
-
-
-class GeneratorStates:
-    """The states of the global random generators of torch, NumPy and Python at one moment."""
-
-    def __init__(self) -> None:
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
-        self._torch = torch.get_rng_state()
-        self._numpy = np.random.get_state(legacy=False)
-        self._python = random.getstate()
-
-    def restore(self) -> None:
-        """Restore all generators."""
-        self.restore_torch()
-        self.restore_others()
-
-    def restore_torch(self) -> None:
-        """Restore the generators of torch, on all devices."""
-        torch.set_rng_state(self._torch)
-        if self._cuda is not None:
-            torch.cuda.set_rng_state_all(self._cuda)
-
-    def restore_others(self) -> None:
-        """Restore the generators of NumPy and Python."""
-        np.random.set_state(self._numpy)
-        random.setstate(self._python)
-
-    def others_differ(self, states: GeneratorStates) -> bool:
-        """Return whether NumPy or Python have drawn numbers between the two moments."""
-        mine, others = self._numpy["state"], states._numpy["state"]
-        return (
-            mine["pos"] != others["pos"]
-            or not np.array_equal(mine["key"], others["key"])
-            or self._python != states._python
-        )
-
-
-#: Seconds for which a thread waits to see whether others draw random numbers.
-_WAIT = 0.01
-
-
-def other_threads_draw() -> bool:
-    """Return whether another thread draws from the generators of NumPy or Python: these change while this one waits."""
-    if active_count() == 1:
-        return False
-    before = GeneratorStates()
-    sleep(_WAIT)
-    return before.others_differ(GeneratorStates())
-
-
-@safe_contextmanager
-def global_generators() -> Iterator[None]:
-    """Restore the global random generators of torch, NumPy and Python on exit."""
-    states = GeneratorStates()
-    try:
-        yield
-    finally:
-        states.restore()
-
-
-def seed_generators(seed: int) -> None:
-    """Seed the global random generators of torch, NumPy and Python."""
-    torch.manual_seed(seed)
-    np.random.seed(seed % 2**32)  # numpy takes 32 bits
-    random.seed(seed)
-
-
-class OwnGenerators:
-    """A second set of states of the global generators, for code that can draw from the global ones only.
-
-    The states are in place inside of :meth:`active` and continue from one such context to the next. Outside of it the
-    global generators are as if nothing had been drawn.
-
-    >>> own = OwnGenerators(seed=0)
-    >>> def draw():
-    ...     with own.active():
-    ...         return random.randint(0, 9)
-    >>> before = random.getstate()
-    >>> [draw() for _ in range(3)]
-    [6, 6, 0]
-    >>> random.getstate() == before
-    True
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._states: GeneratorStates | None = None
-
-    @safe_contextmanager
-    def active(self) -> Iterator[None]:
-        """Put the states into place within the context."""
-        with global_generators():
-            if self._states is None:
-                seed_generators(self._seed)
-            else:
-                self._states.restore()
-            try:
-                yield
-            finally:
-                self._states = GeneratorStates()

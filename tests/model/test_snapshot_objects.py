@@ -1,0 +1,349 @@
+"""State of a model that is in objects which are no modules, in NumPy arrays and in gradients."""
+
+import argparse
+import logging
+import random
+import threading
+from collections import Counter, OrderedDict, UserDict, deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from explaining import explain_draws, random_points
+from torch import nn
+from torch.utils.data import Dataset
+
+import geh_explain as geh
+from geh_explain.model import object_graph
+from geh_explain.model.snapshot import Snapshot
+
+pytestmark = pytest.mark.usefixtures("seeded")
+
+
+class Ema:
+    """A moving average of weights, with the number of its updates."""
+
+    def __init__(self, net):
+        self.shadow = {name: value.detach().clone() for name, value in net.named_parameters()}
+        self.steps = 0
+
+    def update(self, net):
+        self.steps += 1
+        for name, value in net.named_parameters():
+            self.shadow[name].lerp_(value.detach(), 1 / (10 + self.steps))
+
+    def content(self):
+        return self.steps, {name: value.tolist() for name, value in self.shadow.items()}
+
+
+class Slotted:
+    """Attributes in slots, one of them private and one that is not set at first."""
+
+    __slots__ = ("__queue", "late", "mean", "steps")
+
+    def __init__(self):
+        self.steps, self.mean, self.__queue = 0, torch.zeros(2), [torch.zeros(1)]
+
+    def update(self):
+        self.steps += 1
+        self.mean = self.mean + 1
+        self.__queue.append(torch.ones(1))
+        self.late = torch.ones(1)
+
+    def content(self):
+        return self.steps, self.mean.tolist(), len(self.__queue), hasattr(self, "late")
+
+
+class SlottedChild(Slotted):
+    """Slots of a base class beside a namespace."""
+
+
+@dataclass
+class Statistics:
+    n: int = 0
+    mean: torch.Tensor = field(default_factory=lambda: torch.zeros(2))
+
+
+class Frozen:
+    """Refuses assignments, as frozen dataclasses do."""
+
+    def __init__(self):
+        self.__dict__["mean"] = torch.zeros(2)
+
+    def __setattr__(self, name, value):
+        raise AttributeError(name)
+
+
+class Memory(dict):
+    """A dict that does something else when it is written to."""
+
+    def __setitem__(self, key, value):
+        raise TypeError("use put")
+
+    def put(self, key, value):
+        super().__setitem__(key, value)
+
+
+class Ordered(OrderedDict):
+    """A dict with attributes."""
+
+
+def set_mean(holder):
+    vars(holder)["mean"] = torch.ones(2)
+
+
+def accumulate(net):
+    with torch.enable_grad():
+        net(torch.ones(1, 3, dtype=torch.double)).backward()
+
+
+def gradients(model):
+    return [None if value.grad is None else value.grad.tolist() for value in model.net.parameters()]
+
+
+#: What the attribute ``held`` is, how a forward pass changes it, and what is compared.
+CASES = {
+    "moving average": (Ema, lambda m: m.held.update(m.net), lambda m: m.held.content()),
+    "decay counter": (
+        lambda net: SimpleNamespace(n=0),
+        lambda m: setattr(m.held, "n", m.held.n + 1),
+        lambda m: m.held.n,
+    ),
+    "deque": (
+        lambda net: deque([torch.ones(1)], maxlen=2),
+        lambda m: m.held.append(torch.zeros(1)),
+        lambda m: list(m.held),
+    ),
+    "array": (lambda net: np.zeros(3), lambda m: m.held.__iadd__(1), lambda m: m.held.tolist()),
+    "array of objects": (
+        lambda net: np.array([None, "a"], dtype=object),
+        lambda m: m.held.__setitem__(0, 1),
+        lambda m: m.held.tolist(),
+    ),
+    "array in a dict": (lambda net: {"a": np.zeros(2)}, lambda m: m.held["a"].fill(2), lambda m: m.held["a"].tolist()),
+    "dataclass": (lambda net: Statistics(), lambda m: m.held.mean.add_(1), lambda m: m.held.mean.tolist()),
+    "number of a dataclass": (lambda net: Statistics(), lambda m: setattr(m.held, "n", 5), lambda m: m.held.n),
+    "namespace": (
+        lambda net: SimpleNamespace(queue=[1]),
+        lambda m: (m.held.queue.append(2), setattr(m.held, "new", 1)),
+        lambda m: vars(m.held).copy(),
+    ),
+    "arguments": (
+        lambda net: argparse.Namespace(step=torch.zeros(1)),
+        lambda m: m.held.step.add_(1),
+        lambda m: m.held.step.item(),
+    ),
+    "slots": (lambda net: Slotted(), lambda m: m.held.update(), lambda m: m.held.content()),
+    "slots of a base class": (lambda net: SlottedChild(), lambda m: m.held.update(), lambda m: m.held.content()),
+    "frozen": (lambda net: Frozen(), lambda m: set_mean(m.held), lambda m: m.held.mean.tolist()),
+    "counter": (
+        lambda net: SimpleNamespace(n=Counter("aab")),
+        lambda m: m.held.n.update("b"),
+        lambda m: dict(m.held.n),
+    ),
+    "class of a dict": (
+        lambda net: Memory(a=torch.zeros(1)),
+        lambda m: m.held.put("b", torch.ones(1)),
+        lambda m: list(m.held),
+    ),
+    "attribute of a dict": (
+        lambda net: Ordered(a=1),
+        lambda m: setattr(m.held, "mean", torch.ones(1)),
+        lambda m: vars(m.held).copy(),
+    ),
+    "user dict": (lambda net: UserDict(a=1), lambda m: m.held.update(a=2), lambda m: dict(m.held)),
+    "network in an object": (
+        lambda net: SimpleNamespace(teacher=nn.Linear(2, 1)),
+        lambda m: m.held.teacher.weight.data.add_(1),
+        lambda m: m.held.teacher.weight.tolist(),
+    ),
+    "object in an object": (
+        lambda net: SimpleNamespace(inner=[SimpleNamespace(mean=torch.zeros(1))]),
+        lambda m: m.held.inner[0].mean.add_(1),
+        lambda m: m.held.inner[0].mean.item(),
+    ),
+    "gradients": (lambda net: None, lambda m: accumulate(m.net), gradients),
+    "gradients that are there": (accumulate, lambda m: accumulate(m.net), gradients),
+    "gradients that are removed": (accumulate, lambda m: m.net.zero_grad(), gradients),
+    "gradients that are cleared": (accumulate, lambda m: m.net.zero_grad(set_to_none=False), gradients),
+    "large gradients": (
+        lambda net: large(),
+        lambda m: m.held.weight.grad.zero_(),
+        lambda m: m.held.weight.grad.sum().item(),
+    ),
+}
+
+
+def large():
+    net = nn.Linear(600, 600)
+    net.weight.grad = torch.ones(600, 600)
+    return net
+
+
+class Holding(nn.Module):
+    """Changes what it holds in each forward pass, or in those of train mode."""
+
+    def __init__(self, make, change, always):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+        self.held = make(self.net)
+        self.change, self.always = change, always
+
+    def forward(self, x):
+        if self.training or self.always:
+            self.change(self)
+        return self.net(nn.functional.dropout(x, 0.2) if self.training else x)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_state_in_objects_comes_back(case):
+    make, change, content = CASES[case]
+    model = Holding(make, change, always=True)
+    before, held = repr(content(model)), model.held
+    explain_draws(model, random_points(8, 3, seed=1), draws=2)
+    assert repr(content(model)) == before
+    assert model.held is held
+    snapshot = Snapshot(model)
+    with snapshot.guarded():
+        change(model)
+    assert repr(content(model)) != before
+    assert any(name.startswith(("held", "net")) for name in snapshot.changes())
+
+
+@pytest.mark.parametrize("case", ["moving average", "decay counter", "deque", "array", "slots", "gradients"])
+def test_a_module_that_changes_objects_in_train_mode_stays_in_eval_mode(case):
+    make, change, content = CASES[case]
+    model = Holding(make, change, always=False)
+    before = repr(content(model))
+    with pytest.warns(geh.GEHWarning) as caught:
+        geh.GEHExplainer(model).explain(random_points(8, 3, seed=1), groups=1, progress=False)
+    messages = " ".join(str(warning.message) for warning in caught)
+    assert "Holding drop in train mode only and do other things there too (changes '" in messages
+    assert repr(content(model)) == before
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD, torch.optim.LBFGS])
+def test_a_network_that_trains_itself_comes_back_with_its_optimiser(kind):
+    class Adapting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+            self.optimiser = kind(self.net.parameters(), lr=0.1)
+            self.schedule = torch.optim.lr_scheduler.StepLR(self.optimiser, 1)
+
+        def loss(self, x):
+            with torch.enable_grad():
+                self.optimiser.zero_grad()
+                loss = self.net(x.detach()).square().mean()
+                loss.backward()
+            return loss
+
+        def forward(self, x):
+            self.optimiser.step(lambda: self.loss(x))
+            self.schedule.step()
+            return self.net(x)
+
+    def content(model):
+        return repr((model.state_dict(), model.optimiser.state_dict(), model.schedule.state_dict(), gradients(model)))
+
+    model = Adapting()
+    before = content(model)
+    # Most are refused, one way or the other: their parameters change between forward passes.
+    with suppress(geh.GEHError):
+        explain_draws(model, random_points(20, 3, seed=1), posterior=geh.posterior.PointEstimate())
+    assert content(model) == before
+    model(random_points(20, 3, seed=1))
+    assert content(model) != before
+
+
+class Rows(Dataset):
+    """Data of the user: not a part of a model that refers to it."""
+
+    def __init__(self):
+        self.calls = 0
+
+
+class Locked:
+    """An object that several threads use."""
+
+    def __init__(self):
+        self.lock, self.calls = threading.Lock(), 0
+
+
+class Logger(logging.Logger):
+    """A logger of the user's own."""
+
+    def __init__(self):
+        super().__init__("own")
+        self.calls = 0
+
+
+@pytest.mark.parametrize("kind", [Rows, Locked, Logger])
+def test_objects_that_are_more_than_a_part_of_the_model_are_left_alone(kind):
+    model = nn.Linear(2, 1)
+    model.held = kind()
+    snapshot = Snapshot(model)
+    model.held.calls = 3
+    assert snapshot.changes() == []
+    snapshot.restore()
+    assert model.held.calls == 3
+
+
+def test_global_generators_are_no_part_of_a_model_that_refers_to_them():
+    model = nn.Linear(2, 1)
+    model.generators = [np.random.mtrand._rand, random._inst, torch.default_generator]
+    snapshot = Snapshot(model)
+    np.random.rand()
+    random.random()
+    torch.rand(1)
+    assert snapshot.changes() == []
+    model.generators = [random.SystemRandom()]
+    assert Snapshot(model).changes() == []
+
+
+def test_what_modules_hold_is_found_before_objects_are_entered(monkeypatch):
+    monkeypatch.setattr(object_graph, "MAX_OBJECTS", 3)
+    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 1)))
+    model.chain = SimpleNamespace(n=0, next=SimpleNamespace(n=0, next=SimpleNamespace(n=0, next=SimpleNamespace(n=0))))
+    model[1][0].queue = [torch.zeros(1)]
+    snapshot = Snapshot(model)
+    link = model.chain
+    while link is not None:
+        link.n, link = 1, getattr(link, "next", None)
+    model[1][0].queue[0].add_(1)
+    assert snapshot.changes() == ["1.0.queue.0", "chain.n", "chain.next.n", "chain.next.next.n"]
+
+
+def test_a_large_collection_in_an_object_is_not_searched():
+    model = nn.Linear(2, 1)
+    model.small, model.large = SimpleNamespace(rows=[[0]]), SimpleNamespace(rows=[[0]] * object_graph.MAX_VALUES)
+    snapshot = Snapshot(model)
+    model.small.rows[0][0] = model.large.rows[0][0] = 1
+    assert snapshot.changes() == ["small.rows.0"]
+
+
+def test_arrays_are_copied_up_to_a_limit():
+    model = nn.Linear(2, 1)
+    model.arrays = [np.zeros(2**22), np.zeros(3)]
+    snapshot = Snapshot(model)
+    for array in model.arrays:
+        array[0] = 1
+    assert snapshot.changes() == ["arrays.0", "arrays.1"]
+    model.arrays[0] = np.zeros(2**23 + 1)
+    snapshot = Snapshot(model)
+    model.arrays[0][0] = model.arrays[1][0] = 2
+    assert snapshot.changes() == ["arrays.1"]
+
+
+def test_an_object_whose_attributes_cannot_be_read_is_left_alone():
+    class Opaque:
+        @property
+        def __dict__(self):
+            raise RuntimeError("not here")
+
+    model = nn.Linear(2, 1)
+    model.held = Opaque()
+    assert Snapshot(model).changes() == []
