@@ -1,7 +1,9 @@
-"""The cost of the checks of second derivatives that a run makes at random points."""
+"""The cost of the checks of outputs and second derivatives that a run makes at random points."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -13,11 +15,15 @@ from benchmarks.timing import Case, Method, Target
 
 #: Largest cost of a run with checks, relative to one without.
 MAX_RATIO = 1.05
-#: The functions that choose the points of checks, for the structured and the exact engine.
-CHOICES = (
-    "geh_explain.engines.structured.engine.choose_points",
-    "geh_explain.engines.exact.choose_points",
-)
+#: What to replace for a run without checks: the choice of points, for the structured and the exact engine and for
+#: outputs, and the comparison of the model before the first draw and after the last one.
+_NO_CHECKS: dict[str, Callable[..., Any]] = {
+    "geh_explain.engines.structured.engine.choose_points": lambda *args, **options: None,
+    "geh_explain.engines.exact.choose_points": lambda *args, **options: None,
+    "geh_explain.engines.probes.PartChoice.parts": lambda self, rows: [],
+    "geh_explain.engines.exact.custom_functions": lambda value, t: [],
+    "geh_explain.run.plan.repeatable_outputs": lambda cut, rows: None,
+}
 
 
 def checks(points: int = 1000, draws: int = 20) -> Case:
@@ -36,17 +42,21 @@ def checks(points: int = 1000, draws: int = 20) -> Case:
         methods[unchecked] = Method(partial(_unchecked, explain), partial(ours.answer_of, _unchecked, explain), job=job)
         targets.append(Target(checked, (unchecked,), MAX_RATIO))
     return Case(
-        title=f"Checks of second derivatives: 100-100-100, and a small convolutional network, {points:,} points, "
-        f"{draws} draws",
+        title=f"Checks of outputs and second derivatives: 100-100-100, and a small convolutional network, {points:,} "
+        f"points, {draws} draws",
         methods=methods,
         reference=next(iter(methods)),
         targets=targets,
-        notes=["the structured engine is compared with double backward, double backward with differences of gradients"],
+        notes=[
+            "outputs of chunks are compared with those of a few rows, the structured engine with double backward, and "
+            "double backward with differences of gradients"
+        ],
     )
 
 
 def _unchecked(explain: partial[geh.Interactions]) -> Any:
-    """Call ``explain`` with no point chosen for a check."""
-    structured, exact = (patch(name, lambda *args, **options: None) for name in CHOICES)
-    with structured, exact:
+    """Call ``explain`` without checks."""
+    with ExitStack() as stack:
+        for name, replacement in _NO_CHECKS.items():
+            stack.enter_context(patch(name, replacement))
         return explain()

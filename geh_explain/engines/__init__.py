@@ -12,6 +12,7 @@ engine           formula                                for
 ``engine="auto"`` takes the first of ``Structured``, ``Exact`` and ``Difference`` that the model allows.
 
 ``base`` holds the contract of an engine, then there is one module per engine; ``selection`` chooses one for a run,
+``probes``, ``gradient_differences`` and ``custom_functions`` check outputs and second derivatives at some points,
 ``smoothing`` replaces kinked functions while explaining, ``twice_differentiable`` those that torch cannot differentiate
 twice, or only slowly, and ``sums`` is what engines fill.
 """

@@ -12,9 +12,11 @@ from torch import Tensor
 from geh_explain._memory import chunk_bytes
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
+from geh_explain.engines.probes import PartChoice
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.model.cut import Cut
+from geh_explain.model.row_independence import check_parts
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,18 @@ class EngineRun(ABC):
     def n_eah_points(self) -> int:
         """Number of points per draw from which absolute interactions are measured; all of them by default."""
         return self.limits.n_points
+
+    @cached_property
+    def _part_choice(self) -> PartChoice:
+        return PartChoice(self.limits.n_points)
+
+    def check_outputs(self, rows: Rows, t: Tensor, outputs: Tensor) -> None:
+        """Refuse a model whose outputs depend on the batch, on gradients or on chance; for use in :meth:`add`.
+
+        ``outputs`` (n,) are those of a chunk at the shifts ``t`` (n, D). In some chunks they are compared with the
+        outputs of a few rows in a batch of their own, without gradients.
+        """
+        check_parts(self.cut, rows, t, outputs.detach(), self._part_choice.parts(rows))
 
     def observe(self, values: Tensor) -> None:  # noqa: B027
         """Take the units' values (n, D) of the next rows, in the order of the points."""

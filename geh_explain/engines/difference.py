@@ -188,7 +188,10 @@ class DifferenceRun(EngineRun):
         unit = torch.arange(cut.n_units, device=cut.device)
         steps = self._steps(rows)
         with torch.no_grad():
-            plain = cut.outputs(rows, cut.zeros(rows)).double()
+            t = cut.zeros(rows)
+            plain = cut.outputs(rows, t)
+            self.check_outputs(rows, t, plain)
+            plain = plain.double()
             # A batch size of the user is the number of rows that the model takes at once, so one move per call.
             moves_at_once = None if self.limits.batch_size is None else 1
             single = outputs_after_moves(cut, rows, steps, unit, unit, moves_at_once)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,9 +13,12 @@ from torch import Tensor
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
-from geh_explain.engines.probes import choose_points, contradicts_differences, graph_nodes
+from geh_explain.engines.custom_functions import hides_derivative
+from geh_explain.engines.gradient_differences import contradicts_differences
+from geh_explain.engines.probes import choose_points
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHRuntimeError
+from geh_explain.model.autograd_graph import custom_functions, graph_nodes
 from geh_explain.model.cut import Cut
 
 #: Rows of a chunk at most: with more, tensors no longer fit into the caches, and nothing is gained.
@@ -55,8 +58,9 @@ class Exact(Engine):
     *Right* for everything that autograd differentiates twice, to rounding. *Not* for black boxes, for operators without
     a second derivative (:class:`NoSecondDerivative`), and for kinked functions such as ReLU, whose second derivative is
     0 almost everywhere: these are smoothed while explaining, see ``smooth``. The structured engine gives the same
-    Hessians faster where it supports the network. At a few points double backward is compared with differences of
-    gradients; a warning says where a function inside the model hides its second derivative from autograd.
+    Hessians faster where it supports the network. Double backward is compared with differences of gradients at a few
+    points, and the backward pass of each ``torch.autograd.Function`` in the model at all points; a warning says where a
+    function hides its second derivative from autograd.
 
     Examples
     --------
@@ -88,6 +92,8 @@ class ExactRun(EngineRun):
         #: Seed of the current draw, and whether double backward was compared with differences of gradients.
         self._seed = 0
         self._was_compared = False
+        #: Number of points at which functions with a backward pass of their own were not examined yet.
+        self._unexamined = limits.n_points
 
     def begin_draw(self, seed: int) -> None:
         """Start a draw; ``seed`` chooses the points at which double backward is checked."""
@@ -103,32 +109,43 @@ class ExactRun(EngineRun):
         NoSecondDerivative
             If the gradients cannot be differentiated.
         """
-        t, gradient, _ = _gradient(self.cut, rows)
-        if gradient is None:
-            return torch.zeros_like(t) if self.cut.outputs(rows, t).requires_grad else None
-        return _backward((gradient * directions).sum(), t)
-
-    def _check_double_backward(self, rows: Rows) -> None:
-        """Compare double backward with differences of gradients at a few points, and set ``doubtful``.
-
-        Draws that are computed at once are left out: the first draw is always computed alone.
-        """
-        if rows.repeats > 1 or self.doubtful:
-            return
-        points = choose_points(rows, self._seed, _MAX_COMPARED, always=not self._was_compared)
-        if points is not None:
-            self._was_compared = True
-            self.doubtful = contradicts_differences(self.cut, rows.take(points[0].tolist()), self._seed, self.probe)
+        first = _first_derivatives(self.cut, rows)
+        if first.gradient is None:
+            return torch.zeros_like(first.t) if first.outputs.requires_grad else None
+        return _backward((first.gradient * directions).sum(), first.t)
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the local interactions of a chunk of rows to ``sums``."""
+        has_custom_functions = self._add_hessians(sums, rows, labels)
+        # After the graph of the chunk is freed. Draws that are computed at once are left out: the first draw is always
+        # computed alone.
+        if rows.repeats == 1 and not self.doubtful:
+            self._check_double_backward(rows, has_custom_functions)
+
+    def _check_double_backward(self, rows: Rows, has_custom_functions: bool) -> None:
+        """Compare double backward with differences of gradients at a few points, and set ``doubtful``.
+
+        Functions with a backward pass of their own are examined at all points, once.
+        """
+        if has_custom_functions and self._unexamined > 0:
+            self._unexamined -= len(rows)
+            self.doubtful = hides_derivative(self.cut, rows, self._seed)
+        points = choose_points(rows, self._seed, _MAX_COMPARED, always=not self._was_compared)
+        if points is not None:
+            self._was_compared = True
+            few = rows.take(points[0].tolist())
+            self.doubtful |= contradicts_differences(self.cut, few, self._seed, self.probe)
+
+    def _add_hessians(self, sums: GroupSums, rows: Rows, labels: Ints) -> bool:
+        """Add the local interactions of a chunk to ``sums``; return whether a custom function may hide some of them."""
         members = sums.one_hot(labels, self.cut.device)
-        t, gradient, slopes = _gradient(self.cut, rows)
+        t, outputs, gradient, slopes = _first_derivatives(self.cut, rows)
+        self.check_outputs(rows, t, outputs)
+        has_custom_functions = self._unexamined > 0 and bool(custom_functions(outputs, t))
         sums.add_slopes(slopes, members)
-        self._check_double_backward(rows)
         if gradient is None:
             sums.visit(members)
-            return
+            return has_custom_functions
         pair = 0
         last = self.cut.n_units - 1
         step = self._directions_at_once(len(rows))
@@ -139,6 +156,7 @@ class ExactRun(EngineRun):
             sums.add(pair, local, members)
             pair += local.shape[1]
         check_finite(sums.absolute, rows)
+        return has_custom_functions
 
     def _hessian_rows(self, gradient: Tensor, t: Tensor, units: range) -> Tensor:
         """Return the rows (len(units), n, D) of the local Hessians that belong to ``units``."""
@@ -171,18 +189,27 @@ class ExactRun(EngineRun):
         return max(1, min(_MAX_ROWS, self.chunk_bytes // (2 * self._row_bytes)))
 
 
-def _gradient(cut: Cut, rows: Rows) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Return the shifts t (n, D), the gradient at them with its graph, and its values.
+class _FirstDerivatives(NamedTuple):
+    """Shifts t (n, D), the outputs (n,) at them, their gradient (n, D) with its graph, and its values.
 
-    The second is None where the gradient is constant in t, so that all second derivatives are 0.
+    ``gradient`` is None where it is constant in t, so that all second derivatives are 0.
     """
+
+    t: Tensor
+    outputs: Tensor
+    gradient: Tensor | None
+    slopes: Tensor
+
+
+def _first_derivatives(cut: Cut, rows: Rows) -> _FirstDerivatives:
+    """Return the outputs of ``rows`` and their gradient at t = 0."""
     t = cut.zeros(rows).requires_grad_()
-    value = cut.outputs(rows, t)
-    if not value.requires_grad:
-        return t, None, torch.zeros_like(t)
-    gradient = _backward(value.sum(), t, create_graph=True)
+    outputs = cut.outputs(rows, t)
+    if not outputs.requires_grad:
+        return _FirstDerivatives(t, outputs, None, torch.zeros_like(t))
+    gradient = _backward(outputs.sum(), t, create_graph=True)
     _check_twice_differentiable(gradient)
-    return t, gradient if gradient.requires_grad else None, gradient.detach()
+    return _FirstDerivatives(t, outputs, gradient if gradient.requires_grad else None, gradient.detach())
 
 
 def _check_twice_differentiable(gradient: Tensor) -> None:
@@ -252,7 +279,7 @@ def _graph_bytes(cut: Cut, rows: Rows) -> int:
 
     Counts each storage once and leaves out parameters, which do not grow with the rows.
     """
-    _, gradient, _ = _gradient(cut, rows)
+    gradient = _first_derivatives(cut, rows).gradient
     bytes_by_pointer: dict[int, int] = {}
     # Not by torch.autograd.graph.saved_tensors_hooks: the tensors that it passes keep their own graph alive.
     for node in () if gradient is None else graph_nodes(gradient):

@@ -126,9 +126,10 @@ class SteinRun(EngineRun):
         total = torch.zeros(len(rows), len(i), dtype=torch.double, device=cut.device)
         squares = torch.zeros_like(total)
         slopes = torch.zeros(len(rows), cut.n_units, dtype=torch.double, device=cut.device)
-        for z in self._noise(rows):
+        for sample, z in enumerate(self._noise(rows)):
             shift = (z * scale).to(cut.dtype)
-            plus, minus = (_gradient(cut, rows, signed_shift).double() for signed_shift in (shift, -shift))
+            plus = self._gradient(rows, shift, check=sample == 0).double()
+            minus = self._gradient(rows, -shift).double()
             half_difference = (plus - minus) / 2
             slopes += (plus + minus) / (2 * samples)
             # E[z_i v_j] / s_i and the same with i and j exchanged have the same mean; their average is less noisy.
@@ -161,20 +162,22 @@ class SteinRun(EngineRun):
         offset = start % _NOISE_ROWS
         return torch.cat(blocks, dim=1)[:, offset : offset + len(rows)].to(self.cut.device)
 
+    def _gradient(self, rows: Rows, shift: Tensor, check: bool = False) -> Tensor:
+        """Return the gradient (n, D) of the outputs at the shifts ``shift`` (n, D); ``check`` compares the outputs.
 
-def _gradient(cut: Cut, rows: Rows, shift: Tensor) -> Tensor:
-    """Return the gradient (n, D) of the outputs at the shifts ``shift`` (n, D).
-
-    Raises
-    ------
-    GEHRuntimeError
-        If the outputs have no gradients.
-    """
-    t = shift.requires_grad_()
-    value = cut.outputs(rows, t)
-    if not value.requires_grad:
-        raise GEHRuntimeError(
-            "engine='stein' needs gradients, and the model's output has none; use engine='difference' for black boxes."
-        )
-    (gradient,) = torch.autograd.grad(value.sum(), t, allow_unused=True)
-    return torch.zeros_like(t) if gradient is None else gradient
+        Raises
+        ------
+        GEHRuntimeError
+            If the outputs have no gradients.
+        """
+        t = shift.requires_grad_()
+        value = self.cut.outputs(rows, t)
+        if not value.requires_grad:
+            raise GEHRuntimeError(
+                "engine='stein' needs gradients, and the model's output has none; use engine='difference' for black "
+                "boxes."
+            )
+        if check:
+            self.check_outputs(rows, t, value)
+        (gradient,) = torch.autograd.grad(value.sum(), t, allow_unused=True)
+        return torch.zeros_like(t) if gradient is None else gradient

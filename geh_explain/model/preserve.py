@@ -29,7 +29,11 @@ from geh_explain.model.object_graph import networks_of
 from geh_explain.model.refused_models import check_module, why_not_a_model
 from geh_explain.model.snapshot import Snapshot
 
-_HALF_DTYPES = (torch.float16, torch.bfloat16)
+#: Types with fewer digits than single precision; torch has no derivatives in 8 bits.
+_SMALL_DTYPES = (
+    *(torch.float16, torch.bfloat16),
+    *(torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz),
+)
 #: Modes, generators and backends belong to the whole process, so one thread at a time may change them.
 _LOCK = RLock()
 
@@ -95,7 +99,7 @@ def as_module(model: Any) -> nn.Module:
 def device_and_dtype(model: nn.Module) -> tuple[torch.device | None, torch.dtype | None]:
     """Return the device and precision in which inputs must be passed to the model inside :func:`preserved`.
 
-    These are those of its first floating-point parameter or buffer, with single for half precision; both are None if
+    These are those of its first floating-point parameter or buffer, single precision at least; both are None if
     the model has no such tensor.
 
     Raises
@@ -116,12 +120,12 @@ def device_and_dtype(model: nn.Module) -> tuple[torch.device | None, torch.dtype
         )
     floating = ((tensor.device, tensor.dtype) for tensor in tensors if tensor.is_floating_point())
     device, dtype = next(floating, (None, None))
-    return device, torch.float32 if dtype in _HALF_DTYPES else dtype
+    return device, torch.float32 if dtype in _SMALL_DTYPES else dtype
 
 
 def half_precision(model: nn.Module) -> torch.dtype | None:
-    """Return the dtype of the first half-precision parameter of the model, None if it has none."""
-    return next((parameter.dtype for parameter in model.parameters() if parameter.dtype in _HALF_DTYPES), None)
+    """Return the dtype of the first parameter in half precision or less, None if the model has none."""
+    return next((parameter.dtype for parameter in model.parameters() if parameter.dtype in _SMALL_DTYPES), None)
 
 
 @safe_contextmanager
@@ -235,9 +239,9 @@ def _eval_mode(model: nn.Module) -> Iterator[None]:
 
 
 def _to_single_precision(model: nn.Module) -> None:
-    """Convert half-precision parameters and buffers to single precision."""
+    """Convert parameters and buffers in half precision or less to single precision."""
     for tensor in (*model.parameters(), *model.buffers()):
-        if tensor.dtype in _HALF_DTYPES:
+        if tensor.dtype in _SMALL_DTYPES:
             tensor.data = tensor.data.float()
 
 

@@ -1,21 +1,37 @@
-"""Check that the rows of a batch do not influence each other."""
+"""Checks that the model is one function of each row: the same in every batch, with and without gradients, at any time.
+
+All engines differentiate the sum over rows, which gives the derivatives of each row only if the output of a row depends
+on that row alone.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHRuntimeError
+from geh_explain.model.autograd_graph import coarsest_dtype
 from geh_explain.model.cut import Cut
+from geh_explain.model.view import View
+
+#: Differences below this part of an output are taken for rounding ...
+_ROUNDING = 1e-3
+#: ... plus this part of the usual size of outputs, for those near 0 ...
+_USUAL_ROUNDING = 1e-5
+#: ... or both below this many eps of the coarsest precision in the model.
+_ROUNDING_EPS = 8
+#: The same forward pass twice differs by less than this part of the outputs.
+_REPEATED = 1e-5
 
 
 def check_row_independence(cut: Cut, rows: Rows, alone: Tensor) -> None:
     """Refuse a model that is random or mixes rows: a row then has no Hessian of its own.
 
-    All engines differentiate the sum over rows, which gives the derivatives of each row only if the output of a row
-    depends on that row alone. The outputs of ``rows`` are compared with the output ``alone`` (1,) of the first row by
-    itself, and with those of the rows in reverse order. Differences below 0.1 % of the output are taken for rounding.
+    The outputs of ``rows`` are compared with the output ``alone`` (1,) of the first row by itself, and with those of
+    the rows in reverse order.
 
     Raises
     ------
@@ -25,30 +41,148 @@ def check_row_independence(cut: Cut, rows: Rows, alone: Tensor) -> None:
     with torch.no_grad():
         outputs = cut.outputs(rows)
         reverse_order = cut.outputs(rows.take(range(len(rows))[::-1])).flip(0)
-    size = outputs.abs()
-    # The second part covers outputs near 0 in a batch of larger ones, the third outputs that are all 0.
-    tolerance = 1e-3 * size + 1e-5 * size.max() + 10 * torch.finfo(outputs.dtype).eps
     for compared, how in ((alone, "alone"), (reverse_order, "in a batch in reverse order")):
-        differs = (outputs[: len(compared)] - compared).abs() > tolerance[: len(compared)]
-        if bool(differs.any()):
-            _refuse_random(cut, rows, outputs, tolerance)
-            row = int(differs.nonzero()[0])
-            raise GEHRuntimeError(
-                f"model: it mixes rows: row {row} gives {float(outputs[row]):.6g} in a batch of {len(rows)} and "
-                f"{float(compared[row]):.6g} {how}, so it has no Hessian of its own. Remove what computes over the "
-                "batch (batch statistics, softmax or sum over dimension 0, noise per row, dynamic quantisation)."
-            )
+        row = _differing(outputs[: len(compared)], compared, outputs)
+        if row is not None and _differing(outputs[: len(compared)], compared, outputs, _eps(cut, rows)) is not None:
+            with torch.no_grad():
+                _refuse_random(outputs, [cut.outputs(rows) for _ in range(2)])
+                _refuse_random(alone, [cut.outputs(rows[:1])])
+            raise _mixes_rows(row, outputs[row], f"in a batch of {len(rows)}", compared[row], how)
 
 
-def _refuse_random(cut: Cut, rows: Rows, outputs: Tensor, tolerance: Tensor) -> None:
-    """Raise if the same rows give other outputs than before.
+def check_parts(cut: Cut, rows: Rows, t: Tensor, outputs: Tensor, parts: Sequence[Sequence[int]]) -> None:
+    """Compare the outputs (n,) of a chunk at shifts ``t`` (n, D) with those of parts of it, without gradients.
+
+    Each part is a list of a few indices, and a batch of its own.
+
+    Raises
+    ------
+    GEHRuntimeError
+        If the outputs differ: because the model is random, because it is another function where gradients are needed,
+        or because it mixes rows.
+    """
+    for part in parts:
+        few, few_shifts = rows.take(part), t.detach()[part]
+        with torch.no_grad():
+            alone = cut.outputs(few, few_shifts)
+        if _differing(outputs[part], alone, outputs) is not None:
+            _explain_difference(cut, rows, t, outputs, part)
+
+
+def check_repeated(cut: Cut, rows: Rows, t: Tensor) -> None:
+    """Raise if two forward passes of a chunk at shifts ``t`` (n, D) give different outputs, however small."""
+    first, second = (_outputs(cut, rows, t.detach(), t.requires_grad) for _ in range(2))
+    if bool(((first - second).abs() > _REPEATED * first.abs().max()).any()):
+        raise _not_one_function()
+
+
+@torch.no_grad()
+def repeatable_outputs(cut: Cut, rows: Rows) -> Tensor | None:
+    """Return the outputs (n,) of ``rows``, for :func:`check_unchanged_function`; None if they differ at once."""
+    first, second = cut.outputs(rows), cut.outputs(rows)
+    return None if _differing(first, second, first) is not None else first
+
+
+def check_unchanged_function(cut: Cut, rows: Rows, before: Tensor) -> None:
+    """Raise if the outputs of ``rows`` are no longer those ``before`` (n,) the first draw.
+
+    Raises
+    ------
+    GEHRuntimeError
+        If a forward pass changes the model.
+    """
+    with torch.no_grad():
+        after = cut.outputs(rows)
+    row = _differing(before, after, before)
+    if row is not None and _differing(before, after, before, _eps(cut, rows)) is not None:
+        raise GEHRuntimeError(
+            f"model: row {row} gave {float(before[row]):.6g} before the first draw and {float(after[row]):.6g} after "
+            "the last one, so it is not one function: something in it changes from call to call (a counter, a cache, "
+            "statistics that a forward pass writes). Remove it while explaining."
+        )
+
+
+def _explain_difference(cut: Cut, rows: Rows, t: Tensor, outputs: Tensor, part: Sequence[int]) -> None:
+    """Raise with the reason why the rows ``part`` of a chunk have other outputs by themselves."""
+    few, shifts, few_shifts = rows.take(part), t.detach(), t.detach()[part]
+    _refuse_random(outputs, [_outputs(cut, rows, shifts, t.requires_grad) for _ in range(2)])
+    # Without smoothing: its sharpness depends on the calls before, of which rows of their own may skip some.
+    with cut.viewed(View()):
+        eps = _eps(cut, few)
+        whole = _outputs(cut, rows, shifts, t.requires_grad)
+        alone = _outputs(cut, few, few_shifts, t.requires_grad)
+        plain = _outputs(cut, few, few_shifts, False)
+    row = _differing(alone, plain, whole, eps)
+    if row is not None:
+        raise GEHRuntimeError(
+            f"model: row {rows.index_of(part[row])} gives {float(alone[row]):.6g} where gradients are computed and "
+            f"{float(plain[row]):.6g} without, so that derivatives are not those of its predictions. Remove what "
+            "depends on torch.is_grad_enabled() or requires_grad, or use engine='difference', which takes no gradients."
+        )
+    row = _differing(whole[part], plain, whole, eps)
+    if row is not None:
+        raise _mixes_rows(
+            rows.index_of(part[row]),
+            whole[part[row]],
+            f"in a batch of {len(rows)}",
+            plain[row],
+            f"in a batch of {len(few)}",
+        )
+
+
+def _outputs(cut: Cut, rows: Rows, shifts: Tensor, with_gradients: bool) -> Tensor:
+    """Return the values (n,) of the outputs at ``shifts`` (n, D), computed with or without gradients."""
+    return cut.outputs(rows, shifts.clone().requires_grad_(with_gradients)).detach()
+
+
+def _differing(first: Tensor, second: Tensor, outputs: Tensor, eps: float = 0.0) -> int | None:
+    """Return the index of the first entry in which two tensors (m,) differ by more than rounding; None without any.
+
+    ``outputs`` are those of further rows, for their usual size, and ``eps`` is that of the model's coarsest precision.
+    """
+    size = first.abs()
+    usual = torch.maximum(size.max(), outputs.abs().median())
+    tolerance = max(_ROUNDING, _ROUNDING_EPS * eps) * size + max(_USUAL_ROUNDING, _ROUNDING_EPS * eps) * usual
+    # Not "is larger", which is false for NaN. The last part is for outputs that are all 0.
+    differs = ~((first - second).abs() <= tolerance + 10 * torch.finfo(first.dtype).eps)
+    return int(differs.nonzero()[0]) if bool(differs.any()) else None
+
+
+def _eps(cut: Cut, rows: Rows) -> float:
+    return torch.finfo(computing_dtype(cut, rows)).eps
+
+
+def computing_dtype(cut: Cut, rows: Rows) -> torch.dtype:
+    """Return the coarsest type in which the model computes from the units to the output; that of the units if unknown.
+
+    It is unknown for a black box that does not take tensors with gradients.
+    """
+    try:
+        return coarsest_dtype(cut.outputs(rows, cut.zeros(rows).requires_grad_()))
+    except RuntimeError:
+        return cut.dtype
+
+
+def _refuse_random(outputs: Tensor, repeated: Sequence[Tensor]) -> None:
+    """Raise if the same rows gave other outputs than before.
 
     They are computed twice: a model that alternates between two states would repeat itself once.
     """
-    with torch.no_grad():
-        repeated = [cut.outputs(rows) for _ in range(2)]
-    if any(bool(((outputs - values).abs() > tolerance).any()) for values in repeated):
-        raise GEHRuntimeError(
-            "model: the same rows gave different outputs twice, so it is not one function; put the networks inside "
-            "a callable into eval mode, or pass posterior=geh_explain.posterior.Stochastic()."
-        )
+    if any(_differing(outputs, values, outputs) is not None for values in repeated):
+        raise _not_one_function()
+
+
+def _not_one_function() -> GEHRuntimeError:
+    return GEHRuntimeError(
+        "model: the same rows gave different outputs twice, so it is not one function; put the networks inside "
+        "a callable into eval mode, remove what changes from call to call, or pass "
+        "posterior=geh_explain.posterior.Stochastic()."
+    )
+
+
+def _mixes_rows(row: int, first: Tensor, how: str, second: Tensor, other: str) -> GEHRuntimeError:
+    return GEHRuntimeError(
+        f"model: it mixes rows: row {row} gives {float(first):.6g} {how} and {float(second):.6g} {other}, so it has no "
+        "Hessian of its own. Remove what computes over the batch or depends on its size (batch statistics, softmax or "
+        "sum over dimension 0, noise per row, dynamic quantisation)."
+    )

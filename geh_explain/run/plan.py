@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from geh_explain._memory import budget_bytes
 from geh_explain._types import Floats, Ints
@@ -27,6 +28,7 @@ from geh_explain.groups.positions import MAX_SAMPLE_BYTES, MIN_SAMPLE_BYTES, Pos
 from geh_explain.model.below import Below
 from geh_explain.model.cut import Cut
 from geh_explain.model.kept_points import keep_below
+from geh_explain.model.row_independence import repeatable_outputs
 from geh_explain.model.unit_values import UnitMoments, check_scale
 from geh_explain.model.view import View
 from geh_explain.posterior import MCDropout, PointEstimate, Posterior
@@ -80,6 +82,8 @@ class RunPlan:
         How smoothing changed the output; None where nothing is smoothed.
     budget
         Bytes that the work and its result may take.
+    first_outputs
+        Outputs of the first rows before the first draw; None if the model is random outside of draws.
     ranks, checkpoint
         The processes that share the run, and the folder that keeps its draws.
     """
@@ -101,6 +105,7 @@ class RunPlan:
     factors: Floats
     smoothed: dict[str, Any] | None
     budget: int
+    first_outputs: Tensor | None
     ranks: RankGroup
     checkpoint: Checkpoint | None
 
@@ -154,6 +159,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         inputs, options.target, options.additional_forward_args, None if options.memory is None else budget
     )
     _check_units(cut, points, budget)
+    first_outputs = repeatable_outputs(cut, points.first)
     posterior = setup.posterior_for(cut, points)
     with fixed(posterior, setup.model, options.seed):
         points = keep_below(cut, points, options.batch_size, budget)
@@ -194,6 +200,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         factors=factors,
         smoothed=None if engine.smoothing is None else profile.change.summary(engine.smoothing),
         budget=budget,
+        first_outputs=first_outputs,
         ranks=resources.ranks,
         checkpoint=resources.checkpoint,
     )

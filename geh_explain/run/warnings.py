@@ -7,6 +7,7 @@ found, and what to do. All of them are raised as :class:`~geh_explain.GEHWarning
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -17,6 +18,8 @@ from geh_explain.engines.difference import DifferenceRun
 from geh_explain.engines.selection import REQUESTED, depends_on_units, slopes_of
 from geh_explain.engines.smoothing.change import smoothing_warning
 from geh_explain.engines.zero import explain_zero
+from geh_explain.model.autograd_graph import ends_in_probabilities
+from geh_explain.model.row_independence import computing_dtype
 from geh_explain.posterior import MCDropout, PointEstimate
 from geh_explain.posterior.protocols import fixed
 from geh_explain.run.loop import DrawsDone
@@ -34,8 +37,6 @@ _MIN_UNITS = 5
 _MAX_NAMED = 5
 #: Probabilities in single precision sum to 1 up to this.
 _SUM_TOLERANCE = 1e-4
-#: Nodes of autograd that only change the shape of a tensor.
-_SHAPE_NODES = ("View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Select", "Alias", "Clone")
 
 
 def collect_warnings(
@@ -66,6 +67,7 @@ def collect_warnings(
         _probability_twice(plan),
         _groups_of_one(plan, done) if not plan.options.groups_are_chosen else None,
         _half_precision(half),
+        _half_precision_inside(plan),
         _unsettled(plan, done, draws),
     ]
     return [message for message in messages if message is not None]
@@ -95,7 +97,8 @@ def _refuted_engine(done: DrawsDone) -> str | None:
         return None
     return (
         "engine: the structured engine and double backward gave different second derivatives at some points, so that "
-        "the exact engine computed all draws again. The scores are right; please report this network."
+        "the exact engine computed all draws again. The scores are those of double backward; please report this "
+        "network."
     )
 
 
@@ -139,6 +142,19 @@ def _recurrent_dropout(plan: RunPlan, default_posterior: bool) -> str | None:
 def _half_precision(dtype: torch.dtype | None) -> str | None:
     """Warn that second derivatives need more digits than half precision has."""
     return None if dtype is None else f"model: it is in {dtype}, and was explained in torch.float32."
+
+
+def _half_precision_inside(plan: RunPlan) -> str | None:
+    """Warn that the model itself computes with fewer digits than single precision has."""
+    with fixed(plan.posterior, plan.cut.model, plan.options.seed):
+        dtype = computing_dtype(plan.cut, plan.points.first[:1])
+    if dtype.itemsize >= torch.float32.itemsize:
+        return None
+    digits = round(-np.log10(torch.finfo(dtype).resolution))
+    return (
+        f"model: parts of it compute in {dtype}, with {digits} digits (torch.autocast or a conversion in its forward): "
+        "rounding may dominate small scores, and all scores of engine='difference'. Explain it without autocast."
+    )
 
 
 def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> str | None:
@@ -280,13 +296,12 @@ def _probability_twice(plan: RunPlan) -> str | None:
     """Warn that the model returns probabilities, of which ``output="probability"`` takes the softmax again."""
     if plan.cut.output != "probability":
         return None
-    raw = plan.cut.raw_outputs(plan.points.first)
-    if raw.shape[1:].numel() == 1:
-        name, twice = "sigmoid", _ends_in_sigmoid(raw)
-    else:
-        total = raw.double().sum(dim=1)
-        name, twice = "softmax", bool((raw >= 0).all()) and bool(((total - 1).abs() < _SUM_TOLERANCE).all())
-    if not twice:
+    # Inputs that require gradients give a graph also where all parameters are frozen.
+    inputs = tuple(x.detach().requires_grad_(x.is_floating_point()) for x in plan.points.first.inputs)
+    raw = plan.cut.raw_outputs(replace(plan.points.first, inputs=inputs))
+    name = "sigmoid" if raw.shape[1:].numel() == 1 else "softmax"
+    sums_to_one = name == "softmax" and bool(((raw.double().sum(dim=1) - 1).abs() < _SUM_TOLERANCE).all())
+    if not _in_unit_interval(raw) or not (sums_to_one or _are_probabilities(plan, raw)):
         return None
     return (
         f"output='probability': the model returns probabilities already, and the {name} of these was explained; use "
@@ -294,12 +309,16 @@ def _probability_twice(plan: RunPlan) -> str | None:
     )
 
 
-def _ends_in_sigmoid(value: Tensor) -> bool:
-    """Return whether autograd knows that ``value`` is the result of a sigmoid, up to its shape."""
-    node = value.grad_fn
-    while node is not None and node.name().startswith(_SHAPE_NODES):
-        node = node.next_functions[0][0]
-    return node is not None and node.name().startswith("SigmoidBackward")
+def _are_probabilities(plan: RunPlan, raw: Tensor) -> bool:
+    """Return whether ``raw`` is computed from probabilities, and in [0, 1] at points of all parts of the data."""
+    if not ends_in_probabilities(raw):
+        return False
+    with torch.no_grad():
+        return all(_in_unit_interval(plan.cut.raw_outputs(rows)) for rows in plan.points.spread)
+
+
+def _in_unit_interval(values: Tensor) -> bool:
+    return bool(((values >= 0) & (values <= 1)).all())
 
 
 def _name_units(plan: RunPlan, units: Sequence[int] | Ints) -> str:

@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -57,6 +58,30 @@ class HardStep(torch.autograd.Function):
         return gradient * (ctx.saved_tensors[0] > 0)
 
 
+class RoundedStraightThrough(torch.autograd.Function):
+    """Rounds to quarters, with the derivative of the identity."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return torch.round(4 * x) / 4
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class Reversed(RoundedStraightThrough):
+    """The identity, with a negative derivative."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -0.5 * gradient
+
+
 class Network(nn.Module):
     """tanh layers, with a part ``share`` of the second one through ``function``."""
 
@@ -104,7 +129,8 @@ def test_the_warning_names_the_way_out():
 
 def test_a_function_that_only_some_rows_reach_is_reported_where_chunks_go_to_the_exact_engine():
     def branch(hidden):
-        return DetachedCube.apply(hidden) if bool((hidden[:, 0] > 0.2).any()) else hidden
+        above = hidden[:, :1] > 0.2
+        return torch.where(above, DetachedCube.apply(hidden), hidden) if bool(above.any()) else hidden
 
     x = points()
     values = Network(torch.tanh).mix(torch.tanh(Network(torch.tanh).first(x)))[:, 0].tanh()
@@ -128,6 +154,102 @@ def test_a_function_that_only_some_rows_reach_is_reported_where_chunks_go_to_the
 )
 def test_a_right_double_backward_is_not_reported(function, share, scale, dtype):
     assert not is_reported(Network(function, share).to(dtype), scale * points(dtype=dtype))
+
+
+def in_few_rows(function):
+    """Return a network in which ``function`` is applied to a few rows, where the first input is large."""
+
+    class Few(Network):
+        def forward(self, x):
+            hidden = torch.tanh(self.mix(torch.tanh(self.first(x))))
+            return self.last(torch.where(x[:, :1] > 2.6, self.function(hidden), hidden))
+
+    return Few(function)
+
+
+def selected_rows(function):
+    """Return a network in which ``function`` takes those rows alone."""
+
+    class Selected(Network):
+        def forward(self, x):
+            hidden, few = torch.tanh(self.mix(torch.tanh(self.first(x)))).clone(), x[:, 0] > 2.6
+            hidden[few] = self.function(hidden[few])
+            return self.last(hidden)
+
+    return Selected(function)
+
+
+def beside_a_larger_term(function):
+    """Return a network in which ``function`` gives a thousandth of the output."""
+
+    class Beside(Network):
+        def forward(self, x):
+            hidden = torch.tanh(self.mix(torch.tanh(self.first(x))))
+            return 1000 * self.last(hidden) + self.function(hidden).mean(1, keepdim=True)
+
+    return Beside(function)
+
+
+def of_other_inputs(function):
+    """Return a function of some inputs, beside a term of other inputs that is a thousand times larger."""
+
+    class Other(Network):
+        def forward(self, x):
+            return 1000 * x[:, :1] * x[:, 1:2] * x[:, :1].cos() + self.function(x[:, 2:].sum(1, keepdim=True) / 3)
+
+    return Other(function)
+
+
+def with_rows_last(function):
+    """Return a network whose ``function`` takes tensors with the rows in the last dimension."""
+
+    class RowsLast(Network):
+        def forward(self, x):
+            hidden = torch.tanh(self.mix(torch.tanh(self.first(x))))
+            return self.last(self.function(hidden.T.contiguous()).T)
+
+    return RowsLast(function)
+
+
+PLACES = [in_few_rows, selected_rows, beside_a_larger_term, of_other_inputs, with_rows_last]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("function", [DetachedCube, DataSwish])
+def test_a_function_that_hides_its_derivative_in_few_rows_or_beside_a_larger_term_is_reported(function, place, dtype):
+    assert is_reported(place(function.apply).to(dtype), points(1000, dtype), engine="auto")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("function", [Cube, HardStep, RoundedStraightThrough, Reversed])
+@pytest.mark.parametrize("n", [20, 200])
+def test_a_right_function_of_the_model_s_own_is_not_reported_there(n, function, place, dtype):
+    assert not is_reported(place(function.apply).to(dtype), points(n, dtype), engine="auto")
+
+
+def test_a_gradient_of_weights_that_is_detached_hides_nothing():
+    class Linear(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            return x @ weight.T
+
+        @staticmethod
+        def backward(ctx, gradient):
+            x, weight = ctx.saved_tensors
+            return gradient @ weight, gradient.T @ x.detach()
+
+    weight = nn.Parameter(torch.randn(20, 20, generator=torch.Generator().manual_seed(0)))
+    assert not is_reported(Network(lambda x: torch.tanh(Linear.apply(x, weight))), points())
+
+
+def test_networks_without_functions_of_their_own_are_not_examined(monkeypatch):
+    monkeypatch.setattr("geh_explain.engines.exact.hides_derivative", lambda *args: pytest.fail("examined"))
+    assert not is_reported(Network(nn.functional.softplus), points())
+    torch.manual_seed(0)
+    assert not is_reported(nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Linear(20, 1)), points())
 
 
 @pytest.mark.parametrize("smooth", [None, "auto", 1000.0])
@@ -154,6 +276,20 @@ def test_saturated_outputs_are_not_reported(last):
     net = nn.Sequential(nn.Linear(6, 50), nn.GELU(), nn.Linear(50, 3), last)
     for scale in (10.0, 100.0):
         assert not is_reported(net, scale * points())
+
+
+@pytest.mark.parametrize("activation", [nn.LeakyReLU, nn.Hardshrink])
+def test_nor_are_they_in_double_precision_at_any_row(activation, monkeypatch):
+    # All rows instead of 16: next to p = 1 double backward of a softmax has lost its digits.
+    monkeypatch.setattr("geh_explain.engines.exact.choose_points", lambda rows, *args, **kw: np.arange(len(rows))[None])
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 40), activation(), nn.Linear(40, 40), activation(), nn.Linear(40, 2)).double()
+    x = 5 * points(dtype=torch.double) * torch.tensor([1, 10, 0.1, 1, 1, 1])
+    with torch.no_grad():
+        for layer in (net[0], net[2], net[4]):
+            layer.weight *= 5
+    assert not is_reported(net, x / 5, output="probability")
+    assert not is_reported(net, x, output="probability", smooth=None)
 
 
 def test_inputs_of_very_different_scales_are_not_reported_and_hide_nothing():

@@ -174,3 +174,55 @@ def test_probabilities_of_probabilities_are_warned_of(make, target):
         explain_point(model, valid_points(), target, output="probability")
     explain_point(model, valid_points(), target)  # a warning would be an error
     explain_point(model[0], valid_points(), target, output="probability")
+
+
+def clamped(z):
+    return torch.clamp(torch.sigmoid(z), 1e-6, 1 - 1e-6)
+
+
+#: From the outputs (n, 3) of a network to probabilities.
+PROBABILITIES = {
+    "clamped": lambda z: clamped(z[:, 0]),
+    "clamped, of several labels": clamped,
+    "clamped softmax": lambda z: z.softmax(1).clamp(0.01, 0.99),
+    "one class of a softmax": lambda z: z.softmax(1)[:, 1:2],
+    "the other class": lambda z: 1 - torch.sigmoid(z[:, :1]),
+    "smoothed labels": lambda z: 0.98 * torch.sigmoid(z[:, :1]) + 0.01,
+    "mean": lambda z: torch.stack([torch.sigmoid(z), z.softmax(1)]).mean((0, 2)),
+    "exponential": lambda z: nn.functional.logsigmoid(z[:, :1]).exp(),
+    "in double precision": lambda z: torch.sigmoid(z[:, :1]).double().clamp_min(1e-9),
+}
+#: From the outputs of a network to logits, some of which lie in [0, 1].
+LOGITS = {
+    "linear": lambda z: z,
+    "close to one half": lambda z: 0.5 + z[:, :1] / 100,
+    "gated": lambda z: torch.sigmoid(z[:, :1]) * z[:, 1:2],
+    "bounded": lambda z: torch.tanh(z[:, :1].abs()),
+    "bounded on both sides": lambda z: 8 * torch.sigmoid(z[:, :1]) - 4,
+    "clamped": lambda z: z[:, :1].clamp(0, 1),
+    "logarithms": lambda z: z.log_softmax(1),
+    "odds": lambda z: torch.logit(torch.sigmoid(z[:, :1])),
+    "linear in probabilities": lambda z: torch.sigmoid(z) @ torch.full((3, 1), 0.3, dtype=z.dtype),
+}
+
+
+class Ending(nn.Module):
+    def __init__(self, last, frozen=False):
+        super().__init__()
+        self.net, self.last = Net(outputs=3).requires_grad_(not frozen), last
+
+    def forward(self, x):
+        return self.last(self.net(x))
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("last", PROBABILITIES)
+def test_probabilities_that_were_limited_or_combined_are_still_probabilities(last, frozen):
+    with warned("the model returns probabilities already"):
+        explain_point(Ending(PROBABILITIES[last], frozen), valid_points(), 0, output="probability")
+
+
+@pytest.mark.parametrize("last", LOGITS)
+def test_logits_are_not_taken_for_probabilities(last, recwarn):
+    explain_point(Ending(LOGITS[last]), valid_points(), 0, output="probability")
+    assert not [warning for warning in recwarn if "probabilities already" in str(warning.message)]

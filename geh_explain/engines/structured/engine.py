@@ -21,6 +21,7 @@ from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
 from geh_explain.engines.structured.rules.table import apply_rule
 from geh_explain.engines.sums import GroupSums, add_by_group
 from geh_explain.model.cut import Cut
+from geh_explain.model.row_independence import check_repeated
 from geh_explain.units.neurons import Neurons
 
 #: Rows of a chunk at most.
@@ -142,7 +143,7 @@ class StructuredRun(EngineRun):
         """
         self.unsupported = None
         try:
-            local, _ = self._local_hessians(rows, check_cost=True)
+            local, _, _ = self._local_hessians(rows, check_cost=True)
         except UnsupportedOp as unsupported:
             self.unsupported = str(unsupported)
             return
@@ -177,10 +178,13 @@ class StructuredRun(EngineRun):
         except NoSecondDerivative:
             return
         part = None if local is None else LocalHessians(local.hessians[indices], local.linear_map)
-        self.refuted |= products is not None and not _agrees(part, directions, products)
+        if products is not None and not _agrees(part, directions, products):
+            # A model that is random contradicts itself.
+            check_repeated(self.cut, rows, self.cut.zeros(rows).requires_grad_())
+            self.refuted = True
 
-    def _local_hessians(self, rows: Rows, check_cost: bool = False) -> tuple[LocalHessians | None, Tensor]:
-        """Return the local Hessians of ``rows``, None where all are 0, and the slopes (n, D).
+    def _local_hessians(self, rows: Rows, check_cost: bool = False) -> tuple[LocalHessians | None, Tensor, Tensor]:
+        """Return the local Hessians of ``rows``, None where all are 0, the slopes (n, D), and the outputs (n,).
 
         ``check_cost`` measures what rows cost, and raises UnsupportedOp where autograd is cheaper.
         """
@@ -195,7 +199,7 @@ class StructuredRun(EngineRun):
         with torch._C.DisableTorchFunction():
             program = Program(recorder, value, t)
             check = partial(self._check_cost, program, recorder.work) if check_cost else None
-            return program.local_hessians(_unit_directions(cut, rows), check), program.slopes
+            return program.local_hessians(_unit_directions(cut, rows), check), program.slopes, value
 
     def _check_cost(self, program: Program, work: int, narrow_width: int) -> None:
         """Measure what rows cost, and raise UnsupportedOp where autograd is cheaper.
@@ -278,11 +282,12 @@ class StructuredRun(EngineRun):
             self.exact.add(sums, rows, labels)
             return
         try:
-            local, slopes = self._local_hessians(rows)
+            local, slopes, outputs = self._local_hessians(rows)
         except UnsupportedOp:
             # A branch of the forward that only these rows take.
             self.exact.add(sums, rows, labels)
             return
+        self.check_outputs(rows, self.cut.zeros(rows).requires_grad_(), outputs)
         self._compare(rows, local)
         members = sums.one_hot(labels, self.cut.device)
         sums.add_slopes(slopes, members)

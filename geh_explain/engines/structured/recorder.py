@@ -197,7 +197,7 @@ class Recorder(View):
         Raises
         ------
         UnsupportedOp
-            If ``out`` does not have the rows of its sources in its first dimension.
+            If ``out`` does not have the rows of its sources in its first dimension, or is in half precision.
         """
         slots = tuple(self._slots[id(source)] for source in sources)
         if not out.requires_grad:
@@ -207,6 +207,8 @@ class Recorder(View):
             return out
         if out.ndim == 0 or out.shape[0] != sources[0].shape[0]:
             raise UnsupportedOp("a call that moves or mixes the rows")
+        if out.dtype.itemsize < torch.float32.itemsize:
+            raise UnsupportedOp(f"numbers in {out.dtype}, as under torch.autocast")
         edge = get_gradient_edge(out) if hessian_terms is not None else None
         size = math.prod(out.shape[1:])
         n_channels = out.shape[1] if out.ndim > 1 else 1
