@@ -118,8 +118,7 @@ class Below:
             return False
         if any((weight.data_ptr(), weight._version) != before for weight, before in self.weights):
             return False
-        pairs = zip(self.values(trace), kept, strict=True)
-        return all(_equal_up_to_rounding(found, expected) for found, expected in pairs)
+        return equal_up_to_rounding(self.values(trace), kept)
 
     def values(self, trace: BelowTrace) -> tuple[Tensor, ...]:
         """Return the values (n, ...) of the passed tensors that belong to rows in a pass with the same calls."""
@@ -390,8 +389,12 @@ def _next_call(below: Below, number: int, func: Callable[..., Any]) -> _Call:
     return below.calls[number]
 
 
-def _equal_up_to_rounding(one: Tensor, two: Tensor) -> bool:
+def equal_up_to_rounding(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
     """Return whether tensors are equal but for the rounding that batches of another size have."""
+    return all(_close(one, two) for one, two in zip(first, second, strict=True))
+
+
+def _close(one: Tensor, two: Tensor) -> bool:
     if torch.equal(one, two):
         return True
     if one.shape != two.shape or one.dtype != two.dtype or not one.is_floating_point():
