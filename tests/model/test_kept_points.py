@@ -270,7 +270,7 @@ def test_values_that_depend_on_other_rows_are_not_kept():
     x[-1] = 100
     points, cut = setup.read(x, None, None)
     assert kept_points.keep_below(cut, points, None) is points
-    with pytest.raises(geh.GEHRuntimeError, match="mixes rows"):
+    with pytest.raises(geh.GEHError, match="mixes rows"):
         geh.GEHExplainer(network(MixesRows), "layer", posterior=geh.posterior.PointEstimate()).explain(
             x, progress=False
         )
