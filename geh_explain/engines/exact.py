@@ -117,16 +117,17 @@ class ExactRun(EngineRun):
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the local interactions of a chunk of rows to ``sums``."""
         has_custom_functions = self._add_hessians(sums, rows, labels)
-        # After the graph of the chunk is freed. Draws that are computed at once are left out: the first draw is always
-        # computed alone.
-        if rows.repeats == 1 and not self.doubtful:
-            self._check_double_backward(rows, has_custom_functions)
+        # After the graph of the chunk is freed.
+        self.check_double_backward(rows, has_custom_functions)
 
-    def _check_double_backward(self, rows: Rows, has_custom_functions: bool) -> None:
+    def check_double_backward(self, rows: Rows, has_custom_functions: bool = False) -> None:
         """Compare double backward with differences of gradients at a few points, and set ``doubtful``.
 
-        Functions with a backward pass of their own are examined at all points, once.
+        Functions with a backward pass of their own are examined at all points, once. Draws that are computed at once
+        are left out: the first draw is always computed alone.
         """
+        if rows.repeats > 1 or self.doubtful:
+            return
         if has_custom_functions and self._unexamined > 0:
             self._unexamined -= len(rows)
             self.doubtful = hides_derivative(self.cut, rows, self._seed)

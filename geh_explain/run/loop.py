@@ -23,7 +23,7 @@ from geh_explain.errors import GEHValueError
 from geh_explain.model.kept_points import output_of_row
 from geh_explain.model.row_independence import check_row_independence, check_unchanged_function
 from geh_explain.posterior import PointEstimate
-from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, seed_of_draw
+from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, fixed, seed_of_draw
 from geh_explain.run.accumulate import DrawAccumulator
 from geh_explain.run.parameter_writes import check_unchanged, count_writes, explain_writes, parameters_not_written
 from geh_explain.run.plan import RunPlan
@@ -72,7 +72,8 @@ def run_draws(plan: RunPlan) -> DrawsDone:
             f"posterior={plan.posterior!r} gave no draws for n={plan.options.draws}; it must yield at least one."
         )
     if plan.first_outputs is not None:
-        check_unchanged_function(plan.cut, plan.points.first, plan.first_outputs)
+        with fixed(plan.posterior, plan.cut.model, plan.options.seed):
+            check_unchanged_function(plan.cut, plan.points.first, plan.first_outputs)
     loop.accumulator.choose_group_number()
     return DrawsDone(loop.accumulator, interrupted, loop.accumulator.spread(), repeated)
 

@@ -159,7 +159,9 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         inputs, options.target, options.additional_forward_args, None if options.memory is None else budget
     )
     _check_units(cut, points, budget)
-    first_outputs = repeatable_outputs(cut, points.first)
+    # Before the default posterior calls the model; it has no function of its own outside of draws.
+    with fixed(setup.posterior or PointEstimate(), setup.model, options.seed):
+        first_outputs = repeatable_outputs(cut, points.first)
     posterior = setup.posterior_for(cut, points)
     with fixed(posterior, setup.model, options.seed):
         points = keep_below(cut, points, options.batch_size, budget)

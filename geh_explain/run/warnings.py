@@ -107,7 +107,7 @@ def _doubtful_derivatives(plan: RunPlan) -> str | None:
     if plan.ranks.all_min(not plan.engine.doubtful):
         return None
     return (
-        "engine='exact': second derivatives by double backward contradict differences of gradients. A function inside "
+        "engine: second derivatives by double backward contradict differences of gradients. A function inside "
         "the model hides a part of its derivative from autograd: a custom autograd.Function whose backward uses "
         "detach() or .data, or a detached factor in the forward. Use engine='difference', which needs no derivatives."
     )

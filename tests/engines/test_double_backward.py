@@ -156,6 +156,32 @@ def test_a_right_double_backward_is_not_reported(function, share, scale, dtype):
     assert not is_reported(Network(function, share).to(dtype), scale * points(dtype=dtype))
 
 
+def squared_by_a_constant(x):
+    return x * x.detach()
+
+
+def squared_without_gradients(x):
+    with torch.no_grad():
+        constant = x * 1.0
+    return x * constant
+
+
+@pytest.mark.parametrize("engine", ["auto", "exact"])
+@pytest.mark.parametrize("function", [squared_by_a_constant, squared_without_gradients])
+def test_a_detached_factor_in_the_forward_pass_is_reported_by_both_engines(function, engine):
+    network = Network(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        explainer = geh.GEHExplainer(network, engine=engine, posterior=geh.posterior.PointEstimate())
+        settings = explainer.explain(points(), groups=1, progress=False).settings
+    assert settings["engine"] == ("structured" if engine == "auto" else "exact")
+    assert any("contradict differences of gradients" in message for message in settings["warnings"])
+
+
+def test_a_constant_that_cancels_is_not_reported():
+    assert not is_reported(Network(lambda x: (x - x.amax(1, keepdim=True).detach()).softmax(1)), points())
+
+
 def in_few_rows(function):
     """Return a network in which ``function`` is applied to a few rows, where the first input is large."""
 

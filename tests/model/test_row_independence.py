@@ -8,6 +8,7 @@ from explaining import explain_draws, explain_point, explain_point_quietly, rand
 from networks import mlp
 from torch import nn
 
+import geh_explain as geh
 from geh_explain.data.forward_args import ForwardArgs
 from geh_explain.data.rows import Rows
 from geh_explain.engines.probes import PartChoice
@@ -118,6 +119,16 @@ def test_small_noise_is_not_taken_for_a_mistake_of_the_structured_engine(monkeyp
     monkeypatch.setattr(structured_engine, "_agrees", lambda local, directions, products: len(products) == 2)
     with refused(RuntimeError, "not one function"):
         explain_point(Wrapped(large_only(lambda net, x: net(x) + 1e-4 * torch.randn(len(x), 1))), points())
+
+
+def test_a_model_that_is_seldom_random_is_explained_as_a_stochastic_one(recwarn):
+    def function(net, x, calls):
+        return net(x) * (1 + (torch.rand((), dtype=torch.double) < 0.2))
+
+    model = Wrapped(function)
+    torch.manual_seed(8)  # without a seed of their own the first two calls would be equal, and the third would not
+    result = explain_draws(model, points(50), posterior=geh.posterior.Stochastic(), draws=30)
+    assert len(np.unique(result.geh.draws[:, 0].round(6))) == 2
 
 
 class Experts(nn.Module):

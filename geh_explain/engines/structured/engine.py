@@ -121,6 +121,8 @@ class StructuredRun(EngineRun):
         self._seed = 0
         self._was_compared = False
         self._fell_back = False
+        #: Whether the network detaches tensors, so that double backward is checked too.
+        self._detaches = False
 
     # Support, cost and checks.
 
@@ -194,6 +196,7 @@ class StructuredRun(EngineRun):
         with cut.viewed(recorder):
             outputs = cut.all_outputs(rows, t)
         recorder.check_followed(outputs)
+        self._detaches = recorder.detaches
         # The choice of the target is linear: it needs no step.
         value = cut.selected(outputs, rows)
         with torch._C.DisableTorchFunction():
@@ -289,6 +292,8 @@ class StructuredRun(EngineRun):
             return
         self.check_outputs(rows, self.cut.zeros(rows).requires_grad_(), outputs)
         self._compare(rows, local)
+        if self._detaches:
+            self.exact.check_double_backward(rows)
         members = sums.one_hot(labels, self.cut.device)
         sums.add_slopes(slopes, members)
         if local is None:

@@ -102,6 +102,8 @@ class Recorder(View):
         For each crossing of the cut, the slots of the tensors that cross it.
     work
         Multiplications per row in linear maps: the cost of pushing one direction through the network.
+    detaches
+        Whether the network takes tensors that depend on the units for constants, by ``detach()`` or ``no_grad()``.
     """
 
     def __init__(self, executor: View, apply_rule: Rule) -> None:
@@ -117,6 +119,7 @@ class Recorder(View):
         self.steps: list[Step] = []
         self.entries: list[tuple[int, ...]] = []
         self.work = 0
+        self.detaches = False
         self._slots: dict[int, int] = {}
         # For each tracked tensor itself, as an id is unique only as long as the tensor lives, its version, and the node
         # of autograd that computed it. Both change when the tensor is changed in place.
@@ -177,6 +180,10 @@ class Recorder(View):
         self._slots[id(tensor)] = self._n_slots
         self._n_slots += 1
         return self._n_slots - 1
+
+    def note_detached(self) -> None:
+        """Note that a tensor that depends on the units is a constant from here on."""
+        self.detaches = True
 
     def add_work(self, multiplications: int) -> None:
         """Count the multiplications per row of a linear map."""

@@ -66,6 +66,7 @@ def _without_gradients(
     """Execute a call under torch.no_grad(), whose result is a constant for autograd; changes in place are refused."""
     if is_in_place(func, kwargs):
         raise UnsupportedOp("a tensor that is changed in place under torch.no_grad()")
+    recorder.note_detached()
     return recorder.executor.handle(func, args, kwargs)
 
 
@@ -95,6 +96,8 @@ def _constant(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any],
 
     Its result is not tracked, so that it is a constant for all further calls.
     """
+    if func.__name__ == "detach":
+        recorder.note_detached()
     return func(*args, **kwargs)
 
 
