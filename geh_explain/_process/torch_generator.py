@@ -77,6 +77,11 @@ class _Redirection(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._own = own
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Otherwise the first call imports torch's compiler, which takes more than a second.
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
