@@ -3,8 +3,7 @@
 What is below the layer is the same in all draws and for all shifts of the units, unless something there is random or a
 weight there is drawn. :func:`record_below` runs the model on a few rows and finds the tensors from below that the part
 above uses: the layer's output and, for instance, the other end of a skip connection. Their values are kept for all rows
-(:mod:`geh_explain.model.kept_points`). In a forward pass under :class:`Replay` each torch call below the layer is
-answered at once: by the kept values if they are used above, else by a tensor of the right shape without memory.
+(:mod:`geh_explain.model.kept_points`), and :mod:`geh_explain.model.replay` puts them into later forward passes.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
-from geh_explain._process import safe_contextmanager
 from geh_explain.model.view import View
 
 #: Functions that do not depend on the values of tensors: of shapes and types, besides attributes such as ``shape``, and
@@ -82,7 +79,7 @@ class _Item:
 
 
 @dataclass(frozen=True)
-class _Call:
+class Call:
     """A call below the layer: the function's name, the tensors of its result, and the sequence that holds them.
 
     ``sequence`` is None for a single tensor, and for a call that returns nothing.
@@ -107,7 +104,7 @@ class Below:
         Tensors that the calls use and that are older than the forward pass, each with its memory and number of writes.
     """
 
-    calls: tuple[_Call, ...]
+    calls: tuple[Call, ...]
     passed: tuple[Passed, ...]
     weights: tuple[tuple[Tensor, tuple[int, int]], ...]
 
@@ -124,7 +121,7 @@ class Below:
         """Return the values (n, ...) of the passed tensors that belong to rows in a pass with the same calls."""
         found: dict[int, Tensor] = {}
         for call, (_, result) in zip(self.calls, trace.calls, strict=True):
-            for item, tensor in zip(call.items, _tensors(result), strict=True):
+            for item, tensor in zip(call.items, tensors_of(result), strict=True):
                 if item.passed is not None:
                     found[item.passed] = tensor
         return self.by_row(found)
@@ -147,7 +144,7 @@ class Below:
         ]
 
 
-class _ForwardStart:
+class ForwardStart:
     """Knows whether the forward method of the model has begun: hooks of posteriors may make calls of their own before.
 
     ``inputs`` are the tensors that it was given.
@@ -161,10 +158,10 @@ class _ForwardStart:
     def start(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Begin; a hook of the model, the last one before its forward method."""
         self.started = True
-        self.inputs = {id(tensor): tensor for tensor in _tensors((*args, *kwargs.values()))}
+        self.inputs = {id(tensor): tensor for tensor in tensors_of((*args, *kwargs.values()))}
 
 
-class BelowTrace(_ForwardStart, View):
+class BelowTrace(ForwardStart, View):
     """Notes the torch calls of a forward pass below the layer, and which of their results the calls above use.
 
     As a view of a cut it covers a whole forward pass; entered as a context, one that ends at the layer. It holds all
@@ -212,16 +209,16 @@ class BelowTrace(_ForwardStart, View):
     ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if _only_shapes(func) or self._paused or not self.started:
+        if only_shapes(func) or self._paused or not self.started:
             return result
-        made = {id(tensor): tensor for tensor in _tensors(result)}
-        arguments = _tensors((*args, *kwargs.values()))
+        made = {id(tensor): tensor for tensor in tensors_of(result)}
+        arguments = tensors_of((*args, *kwargs.values()))
         if self.active:
             for tensor in arguments:
                 self._use_above(tensor)
             self._made_above.update(made)
         else:
-            self.calls.append((_name(func), result))
+            self.calls.append((function_name(func), result))
             known = self._made.keys() | self.inputs.keys()
             self.used.update((id(tensor), tensor) for tensor in arguments if id(tensor) not in known)
             self._made.update(made)
@@ -256,7 +253,7 @@ def record_below(first: BelowTrace, n_first: int, second: BelowTrace, n_second: 
     numbers = {key: number for number, key in enumerate(keys)}
     shape = partial(_scaled, n_one=n_first, n_two=n_second)
     calls = [
-        _Call(name, tuple(_item(one, shape(one, two), n_first, numbers) for one, two in of_call), _sequence(result))
+        Call(name, tuple(_item(one, shape(one, two), n_first, numbers) for one, two in of_call), _sequence(result))
         for (name, result), of_call in zip(first.calls, pairs, strict=True)
     ]
     passed = [_passed(*by_identity[key], shape(*by_identity[key]), n_first) for key in keys]
@@ -310,85 +307,6 @@ def _item(one: Tensor, scales: tuple[bool, ...], n_rows: int, numbers: dict[int,
     return _Item(sizes, scales, torch.empty(1, dtype=one.dtype, device=one.device), numbers.get(id(one)))
 
 
-class Collector(_ForwardStart, TorchFunctionMode):
-    """Collects the values of the passed tensors in a forward pass that ends at the layer."""
-
-    def __init__(self, below: Below) -> None:
-        super().__init__()
-        self._below = below
-        self._n_calls = 0
-        self._found: dict[int, Tensor] = {}
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if self.started and not _only_shapes(func):
-            items = _next_call(self._below, self._n_calls, func).items
-            self._n_calls += 1
-            for item, tensor in zip(items, _tensors(result), strict=True):
-                if item.passed is not None:
-                    self._found[item.passed] = tensor
-        return result
-
-    def values(self) -> tuple[Tensor, ...]:
-        """Return the values (n, ...) of the passed tensors that belong to rows."""
-        if self._n_calls < len(self._below.calls):
-            raise NotReplayable("other functions are called for other rows")
-        return self._below.by_row(self._found)
-
-
-class Replay(_ForwardStart, TorchFunctionMode):
-    """Answers the torch calls below the layer by kept values, without computing anything.
-
-    Attributes
-    ----------
-    above
-        Whether the layer was reached, so that calls run as usual.
-    """
-
-    def __init__(self, below: Below, kept: Sequence[Tensor], n_rows: int) -> None:
-        super().__init__()
-        self.above = False
-        self._below = below
-        self._passed = below.tensors(kept)
-        self._n_rows = n_rows
-        self._n_calls = 0
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if self.above or not self.started or (_only_shapes(func) and _name(func) != "is_contiguous"):
-            return func(*args, **(kwargs or {}))
-        if _name(func) == "is_contiguous":
-            return True
-        call = _next_call(self._below, self._n_calls, func)
-        self._n_calls += 1
-        tensors = [
-            item.empty(self._n_rows) if item.passed is None else self._passed[item.passed] for item in call.items
-        ]
-        if call.sequence is not None:
-            return call.sequence(tensors)
-        return tensors[0] if tensors else None
-
-
-@safe_contextmanager
-def forward_start(model: nn.Module, mode: BelowTrace | Collector | Replay) -> Iterator[None]:
-    """Tell a mode when the forward method of the model begins."""
-    handle = model.register_forward_pre_hook(mode.start, with_kwargs=True)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-def _next_call(below: Below, number: int, func: Callable[..., Any]) -> _Call:
-    """Return the recorded call of this number, which must be one of the same function."""
-    if number >= len(below.calls) or below.calls[number].name != _name(func):
-        raise NotReplayable("other functions are called for other rows")
-    return below.calls[number]
-
-
 def equal_up_to_rounding(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
     """Return whether tensors are equal but for the rounding that batches of another size have."""
     return all(_close(one, two) for one, two in zip(first, second, strict=True))
@@ -402,25 +320,25 @@ def _close(one: Tensor, two: Tensor) -> bool:
     return bool(((one - two).abs() <= _ROUNDING.get(one.dtype, 1e-2) * two.abs().max()).all())
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def tensors_of(value: Any) -> Iterator[Tensor]:
     """Yield the tensors in a value, also those in tuples, lists and dicts."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (tuple, list)):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_of(item)
     elif isinstance(value, dict):
-        yield from _tensors(tuple(value.values()))
+        yield from tensors_of(tuple(value.values()))
 
 
-def _name(func: Callable[..., Any]) -> str:
+def function_name(func: Callable[..., Any]) -> str:
     """Return the name of a torch function; that of the attribute for the access to one."""
     name = getattr(func, "__name__", "")
     return str(func.__self__.__name__) if name == "__get__" else name  # type: ignore[attr-defined]
 
 
-def _only_shapes(func: Callable[..., Any]) -> bool:
+def only_shapes(func: Callable[..., Any]) -> bool:
     """Return whether a function depends on shapes and types only, and returns no tensor."""
     if getattr(func, "__name__", "") == "__get__":
-        return _name(func) not in _TENSOR_ATTRIBUTES
-    return _name(func) in _OF_SHAPES
+        return function_name(func) not in _TENSOR_ATTRIBUTES
+    return function_name(func) in _OF_SHAPES

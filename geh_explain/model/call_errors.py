@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHError, GEHRuntimeError, GEHTypeError, GEHValueError
+from geh_explain.model.layers import LayerRef
 
 #: What a model raises for inputs that it was not made for; exceptions of other types are its own business.
 CALL_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
@@ -105,3 +106,22 @@ def _way_out(text: str, model: nn.Module, rows: Rows) -> str:
             "row must have as many entries as there are rows."
         )
     return "Give rows of the shape and type on which the model was trained."
+
+
+def not_reached(model: nn.Module, layer_ref: LayerRef, calls: int) -> str:
+    """Return the error message for a layer that was called ``calls`` times, fewer than required."""
+    if calls:
+        return (
+            f"layer={layer_ref.name!r}, call={layer_ref.call}: it is called {calls} time(s) in a forward; take 0 "
+            f"to {calls - 1}."
+        )
+    parent = layer_ref.name.rpartition(".")[0]
+    if parent and isinstance(model.get_submodule(parent), nn.MultiheadAttention):
+        return (
+            f"layer={layer_ref.name!r} was never reached: nn.MultiheadAttention uses its weights without calling it; "
+            f"take layer={parent!r}, whose output is the same."
+        )
+    return (
+        f"layer={layer_ref.name!r} was never reached in the model's forward; choose a layer that these inputs pass "
+        "through (auxiliary heads and unused modules are skipped in eval mode)."
+    )

@@ -12,10 +12,11 @@ from geh_explain._process import SafeContext, safe_contextmanager
 from geh_explain.data.rows import Rows
 from geh_explain.data.targets import select
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
-from geh_explain.model.below import Below, NotReplayable, Replay, forward_start
-from geh_explain.model.call_errors import CALL_ERRORS, call_error
+from geh_explain.model.below import Below, NotReplayable
+from geh_explain.model.call_errors import CALL_ERRORS, call_error, not_reached
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output, read_output
+from geh_explain.model.replay import Replay, forward_start, is_transformed
 from geh_explain.model.unit_names import check_unit_names
 from geh_explain.model.view import View, forward_hook
 from geh_explain.units.base import Units
@@ -120,7 +121,7 @@ class Cut:
         self.layer_ref = layer_ref
         self.output = output
         self.below: Below | None = None
-        activations = self.activations(rows[:2])
+        activations = self.activations(rows)
         if layer_ref.module is not None and len(rows) > 1:
             # A dimension of tokens may happen to be as long as the batch, but not for one row as well.
             self.activations(rows[:1])
@@ -224,25 +225,7 @@ class Cut:
                 self._call(rows)
         except _LayerReached:
             return captured[0]
-        raise GEHRuntimeError(self._why_not_reached(calls))
-
-    def _why_not_reached(self, calls: int) -> str:
-        """Return the error message for a layer that was called ``calls`` times, fewer than required."""
-        if calls:
-            return (
-                f"layer={self.name!r}, call={self.layer_ref.call}: it is called {calls} time(s) in a forward; take 0 "
-                f"to {calls - 1}."
-            )
-        parent = self.name.rpartition(".")[0]
-        if parent and isinstance(self.model.get_submodule(parent), nn.MultiheadAttention):
-            return (
-                f"layer={self.name!r} was never reached: nn.MultiheadAttention uses its weights without calling it; "
-                f"take layer={parent!r}, whose output is the same."
-            )
-        return (
-            f"layer={self.name!r} was never reached in the model's forward; choose a layer that these inputs pass "
-            "through (auxiliary heads and unused modules are skipped in eval mode)."
-        )
+        raise GEHRuntimeError(not_reached(self.model, self.layer_ref, calls))
 
     def selected(self, outputs: Tensor, rows: Rows) -> Tensor:
         """Return the explained number of each row (n,) out of all ``outputs`` (n, ...); it must be finite."""
@@ -382,11 +365,7 @@ class Cut:
 
     def _replay(self, rows: Rows) -> Replay | None:
         """Return the context in which the part below the layer is left out; None where it has to run."""
-        # Inside a transformation of torch.func values below the layer may have derivatives, which are not kept.
-        transformed = (
-            torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
-        )
-        if self.below is None or not rows.below or transformed:
+        if self.below is None or not rows.below or is_transformed():
             return None
         return Replay(self.below, rows.below, len(rows))
 
@@ -403,11 +382,6 @@ class Cut:
                 "must be the rows of the batch (batch_first=True in recurrent and attention layers)."
             )
         return tensor
-
-
-def _is_transformed() -> bool:
-    """Return whether values have derivatives or dimensions that are not seen: those of ``torch.func``, and duals."""
-    return torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
 
 
 def _needs_layout(units: Units | None) -> bool:

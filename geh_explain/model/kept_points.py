@@ -17,16 +17,9 @@ from geh_explain._memory import budget_bytes
 from geh_explain._process import SafeContext
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
-from geh_explain.model.below import (
-    Below,
-    BelowTrace,
-    Collector,
-    NotReplayable,
-    equal_up_to_rounding,
-    forward_start,
-    record_below,
-)
+from geh_explain.model.below import Below, BelowTrace, NotReplayable, equal_up_to_rounding, record_below
 from geh_explain.model.cut import Cut
+from geh_explain.model.replay import Collector, forward_start
 from geh_explain.model.snapshot import Snapshot
 from geh_explain.model.view import forward_hook
 

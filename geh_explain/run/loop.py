@@ -72,7 +72,9 @@ def run_draws(plan: RunPlan) -> DrawsDone:
             f"posterior={plan.posterior!r} gave no draws for n={plan.options.draws}; it must yield at least one."
         )
     if plan.first_outputs is not None:
-        with fixed(plan.posterior, plan.cut.model, plan.options.seed):
+        model = plan.cut.model
+        check_writes = partial(check_unchanged, model, plan.versions, loop.not_written or ())
+        with fixed(plan.posterior, model, plan.options.seed), explain_writes(check_writes):
             check_unchanged_function(plan.cut, plan.points.first, plan.first_outputs)
     loop.accumulator.choose_group_number()
     return DrawsDone(loop.accumulator, interrupted, loop.accumulator.spread(), repeated)
@@ -127,7 +129,7 @@ class _DrawLoop:
         #: Outputs (1, n) of spread rows in each draw that is not stored yet, by its number; for the checkpoint.
         self._outputs: dict[int, Tensor] = {}
         #: Names of the parameters that the model does not write to itself; an embedding with max_norm does so.
-        self._not_written: set[str] | None = None
+        self.not_written: set[str] | None = None
         #: Number of writes to parameters, by name, at the begin of the current draw.
         self._versions: dict[str, int] = {}
 
@@ -175,8 +177,8 @@ class _DrawLoop:
 
         # Before the pass: what another thread writes during it counts.
         self._versions = count_writes(cut.model)
-        if self._not_written is None:
-            self._not_written = parameters_not_written(cut.model, forward)
+        if self.not_written is None:
+            self.not_written = parameters_not_written(cut.model, forward)
         else:
             forward()
 
@@ -313,7 +315,7 @@ class _DrawLoop:
 
     def _check_unchanged(self) -> None:
         """Refuse parameters that changed within a draw: the sums would mix two networks."""
-        check_unchanged(self.plan.cut.model, self._versions, self._not_written or ())
+        check_unchanged(self.plan.cut.model, self._versions, self.not_written or ())
 
     def _take(self, start: int, sums: GroupSums, outputs_of: Callable[[int, int], Tensor]) -> None:
         """Store and take the sums of the draws from number ``start`` on, all of them or none."""

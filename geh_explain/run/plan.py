@@ -84,6 +84,8 @@ class RunPlan:
         Bytes that the work and its result may take.
     first_outputs
         Outputs of the first rows before the first draw; None if the model is random outside of draws.
+    versions
+        How often each parameter had been written to by then.
     ranks, checkpoint
         The processes that share the run, and the folder that keeps its draws.
     """
@@ -106,6 +108,7 @@ class RunPlan:
     smoothed: dict[str, Any] | None
     budget: int
     first_outputs: Tensor | None
+    versions: dict[str, int]
     ranks: RankGroup
     checkpoint: Checkpoint | None
 
@@ -161,6 +164,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     _check_units(cut, points, budget)
     # Before the default posterior calls the model; it has no function of its own outside of draws.
     with fixed(setup.posterior or PointEstimate(), setup.model, options.seed):
+        versions = count_writes(cut.model)
         first_outputs = repeatable_outputs(cut, points.first)
     posterior = setup.posterior_for(cut, points)
     with fixed(posterior, setup.model, options.seed):
@@ -203,6 +207,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         smoothed=None if engine.smoothing is None else profile.change.summary(engine.smoothing),
         budget=budget,
         first_outputs=first_outputs,
+        versions=versions,
         ranks=resources.ranks,
         checkpoint=resources.checkpoint,
     )

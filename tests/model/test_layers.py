@@ -66,7 +66,7 @@ def test_a_tensor_is_picked_from_any_container_that_a_layer_returns(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_a_pick_the_choices_are_listed(kind):
     pack, unpack, *_ = KINDS[kind]
-    with pytest.raises(geh.GEHError, match=r"layer='both'.*2 tensors.*\(2, 3\).*Layer\('both', pick="):
+    with pytest.raises(geh.GEHError, match=r"layer='both'.*2 tensors.*\(6, 3\).*Layer\('both', pick="):
         explain_point(Several(pack, unpack), random_points(6, 3), layer="both")
     with pytest.raises(geh.GEHError, match=r"layer='both'.*without 'nothing'.*\(6, 3\)"):
         explain_point(Several(pack, unpack), random_points(6, 3), layer=geh.Layer("both", pick="nothing"))

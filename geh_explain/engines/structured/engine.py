@@ -60,16 +60,15 @@ class Structured(Engine):
         sum over points of H = W^T (sum over points of H_z) W.
 
     The cost per point then does not depend on D. Absolute interactions need W^T H_z W of each point; where that is much
-    work they are measured at a random part of the points, see ``eah_points``. So are the squares, which
-    give the sampling error of the points.
+    work they are measured at a random part of the points, see ``eah_points``. So are the squares, which give the
+    sampling error of the points.
 
     *Cost*: about half of double backward, much less through a narrow layer. *Right* to rounding for the functions in
     :mod:`geh_explain.engines.structured.rules.table`: feed-forward and convolutional networks. The Hessians are
     compared with double backward at some random points during the run; if they differ, the exact engine computes all
-    draws again. *Not* for attention, recurrent layers, matrix products of two
-    tensors that depend on the units, operations that mix rows, layers that are called several times, and wide
-    convolutions over many units, where products of directions cost more than autograd: these go to the exact engine,
-    and ``result.settings["engine_reason"]`` says why.
+    draws again. *Not* for attention, recurrent layers, matrix products of two tensors that depend on the units, layers
+    that are called several times, and wide convolutions over many units, where products of directions cost more than
+    autograd: these go to the exact engine, and ``result.settings["engine_reason"]`` says why.
 
     Examples
     --------
@@ -118,8 +117,7 @@ class StructuredRun(EngineRun):
         self._measured_hessians: list[Tensor] = []
         self._measured_members: list[Tensor] = []
         #: Seed of the current draw, and whether its network was compared with double backward.
-        self._seed = 0
-        self._was_compared = False
+        self._seed, self._was_compared = 0, False
         self._fell_back = False
         #: Whether the network detaches tensors, so that double backward is checked too.
         self._detaches = False
@@ -272,8 +270,7 @@ class StructuredRun(EngineRun):
             self._measured[chosen] = True
 
     def _reset_narrow_sums(self) -> None:
-        self._linear_map = None
-        self._narrow_sums = None
+        self._linear_map, self._narrow_sums = None, None
         self._measured_hessians = []
         self._measured_members = []
 
