@@ -64,8 +64,8 @@ class GEHExplainer:
     Parameters
     ----------
     model
-        Any ``nn.Module``; a plain callable is enough for the inputs. Its parameters, buffers, modes and hooks are the
-        same after each call.
+        Any ``nn.Module``; a plain callable is enough for the inputs. Its parameters, buffers, modes, hooks and whatever
+        else it holds are the same after each call. Networks inside a callable keep their modes.
     layer
         None for the inputs, else a dotted name (``"layer3.1.conv2"``) or a module, whose output's units are explained;
         :class:`~geh_explain.Layer` for a layer that returns several tensors, or is called several times.

@@ -1,23 +1,16 @@
-"""State of the whole process: Ctrl-C, and the global random generators."""
+"""State of the whole process.
 
-from geh_explain._process.generators import OwnGenerators, OwnStates, other_threads_draw, seeded_generators
-from geh_explain._process.interrupts import (
-    SafeContext,
-    defer_interrupt,
-    raise_waiting_interrupt,
-    safe_contextmanager,
-)
-from geh_explain._process.torch_generator import OwnTorchGenerator, draws_are_redirected
+``interrupts`` keeps Ctrl-C from leaving contexts half entered. ``torch_generator`` and ``generators`` replace the
+global random generators for code that draws from these.
+"""
 
-__all__ = [
-    "OwnGenerators",
-    "OwnStates",
-    "OwnTorchGenerator",
-    "SafeContext",
-    "defer_interrupt",
-    "draws_are_redirected",
-    "other_threads_draw",
-    "raise_waiting_interrupt",
-    "safe_contextmanager",
-    "seeded_generators",
-]
+from geh_explain._process.generators import OwnGenerators as OwnGenerators
+from geh_explain._process.generators import OwnStates as OwnStates
+from geh_explain._process.generators import other_threads_draw as other_threads_draw
+from geh_explain._process.generators import seeded_generators as seeded_generators
+from geh_explain._process.interrupts import SafeContext as SafeContext
+from geh_explain._process.interrupts import defer_interrupt as defer_interrupt
+from geh_explain._process.interrupts import raise_waiting_interrupt as raise_waiting_interrupt
+from geh_explain._process.interrupts import safe_contextmanager as safe_contextmanager
+from geh_explain._process.torch_generator import OwnTorchGenerator as OwnTorchGenerator
+from geh_explain._process.torch_generator import draws_are_redirected as draws_are_redirected

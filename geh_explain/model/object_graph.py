@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from enum import Enum, auto
 from functools import lru_cache, partial
 from types import FunctionType, MethodType
@@ -37,7 +38,7 @@ _OPEN_CLASSES = (object, tuple, *CONTAINERS)
 #: An object that holds one of these is used by several threads, or has effects that cannot be undone.
 _RESOURCES = (
     *(type(threading.Lock()), type(threading.RLock()), threading.Thread, threading.Condition, threading.Event),
-    *(threading.Semaphore, queue.Queue, queue.SimpleQueue, io.IOBase, socket.socket),
+    *(threading.Semaphore, Executor, queue.Queue, queue.SimpleQueue, io.IOBase, socket.socket),
 )
 #: Other code draws from these too, so that they are no part of a model that refers to them.
 _GLOBAL_GENERATORS = (torch.default_generator, np.random.mtrand._rand, random._inst)
@@ -78,7 +79,7 @@ class Part(NamedTuple):
     kind: Kind
 
 
-def walk(root: Any, module: nn.Module, *, into_functions: bool = True) -> Iterator[Part]:
+def walk(root: Any, module: nn.Module) -> Iterator[Part]:
     """Yield everything that may have state, each value once.
 
     What modules, lists, dicts, sets, deques and tuples lead to comes first, whatever its size. Other objects are
@@ -100,19 +101,44 @@ def walk(root: Any, module: nn.Module, *, into_functions: bool = True) -> Iterat
         Where to begin: a module, an object or a function.
     module
         The module that ``root`` belongs to.
-    into_functions
-        Whether functions are searched.
+    """
+    return _walk(root, module, _Room(), _Room())
+
+
+class _Room:
+    """How many more objects, and values in them, may be met."""
+
+    def __init__(self) -> None:
+        self._objects, self._values = MAX_OBJECTS, MAX_VALUES
+
+    def take(self, part: Part) -> bool:
+        """Return whether there is room for a part, and take it."""
+        if part.kind in (Kind.OBJECT, Kind.FUNCTION):
+            self._objects -= 1
+            return self._objects >= 0
+        if part.holder is Holder.MODULE:
+            return True
+        n_values = size(part.value) if part.kind is Kind.CONTAINER else 1
+        has_room = n_values <= self._values
+        self._values -= n_values if has_room else 0
+        return has_room
+
+
+def _walk(root: Any, module: nn.Module, room: _Room, room_in_functions: _Room | None) -> Iterator[Part]:
+    """Walk within ``room``; objects that functions lead to are examined first, within their room.
+
+    Functions are not entered if that is None.
     """
     visited = _Visited()
     near = [Part("", root, module, Holder.OBJECT, _kind(root))]
     far: deque[Part] = deque()
     while near or far:
         part = near.pop() if near else far.popleft()
-        if not visited.add(part):
+        if not visited.add(part) or not room.take(part):
             continue
-        if part.kind is Kind.FUNCTION and not into_functions:
+        if part.kind is Kind.FUNCTION and room_in_functions is None:
             continue
-        if part.kind is Kind.OBJECT and part.holder is Holder.FUNCTION and not _holds_tensors(part):
+        if part.kind is Kind.OBJECT and part.holder is Holder.FUNCTION and not _holds_tensors(part, room_in_functions):
             continue
         if _is_state(part):
             yield part
@@ -137,30 +163,21 @@ def networks_of(function: Any, module: nn.Module) -> dict[str, nn.Module]:
 
 
 class _Visited:
-    """The values that were met, and how many more may be."""
+    """The values that were met."""
 
     def __init__(self) -> None:
         # References, as the id of a value that was deleted may be given to another one.
         self._values: dict[int, Any] = {}
         #: Variables of functions, which are only searched and may be met again as state.
         self._variables: dict[int, Any] = {}
-        self._n_objects = self._n_values = 0
 
     def add(self, part: Part) -> bool:
-        """Return whether a value is met for the first time, and there is room for it."""
+        """Return whether a value is met for the first time."""
         values = self._variables if part.holder is Holder.FUNCTION else self._values
         if id(part.value) in values:
             return False
         values[id(part.value)] = part.value
-        if part.kind in (Kind.OBJECT, Kind.FUNCTION):
-            self._n_objects += 1
-            return self._n_objects <= MAX_OBJECTS
-        if part.holder is Holder.MODULE:
-            return True
-        n_values = size(part.value) if part.kind is Kind.CONTAINER else 1
-        has_room = self._n_values + n_values <= MAX_VALUES
-        self._n_values += n_values if has_room else 0
-        return has_room
+        return True
 
 
 def _is_state(part: Part) -> bool:
@@ -170,9 +187,9 @@ def _is_state(part: Part) -> bool:
     return part.holder is not Holder.FUNCTION and part.kind not in (Kind.TUPLE, Kind.FUNCTION)
 
 
-def _holds_tensors(part: Part) -> bool:
+def _holds_tensors(part: Part, room: _Room | None) -> bool:
     """Return whether an object leads to a tensor or a module."""
-    inside = walk(part.value, part.module, into_functions=False)
+    inside = _walk(part.value, part.module, room or _Room(), None)
     return any(found.kind in (Kind.TENSOR, Kind.MODULE) for found in inside)
 
 

@@ -174,12 +174,18 @@ def _alone() -> Iterator[None]:
 def _restored(model: nn.Module) -> Iterator[None]:
     """Restore all state that the model holds on exit; the model does not draw from the global generators inside."""
     snapshot = Snapshot(model)
+    # The method of a scripted module cannot be replaced.
+    namespace = {} if isinstance(model, torch.jit.ScriptModule) else vars(model)
+    before = namespace.get("forward")
     try:
-        # The method of a scripted module cannot be replaced.
-        if not isinstance(model, torch.jit.ScriptModule):
-            vars(model)["forward"] = _WatchedForward(model, snapshot)
+        namespace["forward"] = _WatchedForward(model, snapshot)
         yield
     finally:
+        # Here already: the snapshot would take it for a change by the model.
+        if before is None:
+            namespace.pop("forward", None)
+        else:
+            namespace["forward"] = before
         snapshot.restore()
 
 

@@ -26,8 +26,8 @@ class SavedState(Protocol):
         """Yield the names of what differs now."""
         ...
 
-    def restore(self) -> None:
-        """Restore it where it differs."""
+    def restore(self) -> bool:
+        """Restore it where it differs; return whether it did."""
         ...
 
 
@@ -57,17 +57,21 @@ class SavedTensor:
         if gradient(self.tensor) is not self.grad:
             yield f"{self.name}.grad"
 
-    def restore(self) -> None:
+    def restore(self) -> bool:
         tensor = self.tensor
-        if self._moved():
+        moved = self._moved()
+        if moved:
             tensor.data = self.data
         if tensor.is_leaf and tensor.requires_grad != self.requires_grad:
             tensor.requires_grad_(self.requires_grad)
         # Only where needed: a write would raise the version counter that autograd checks.
-        if self._written():
+        written = self._written()
+        if written:
             tensor.copy_(self.values)  # type: ignore[arg-type]
-        if gradient(tensor) is not self.grad:
+        regraded = gradient(tensor) is not self.grad
+        if regraded:
             tensor.grad = self.grad
+        return moved or written or regraded
 
     def _moved(self) -> bool:
         """Return whether the tensor has other memory than before."""
@@ -101,9 +105,11 @@ class SavedArray:
         if self._array.shape != self._values.shape or self._array.tobytes() != self._values.tobytes():
             yield self._name
 
-    def restore(self) -> None:
-        if any(self.changes()) and self._array.flags.writeable and self._array.shape == self._values.shape:
+    def restore(self) -> bool:
+        changed = any(self.changes())
+        if changed and self._array.flags.writeable and self._array.shape == self._values.shape:
             self._array[...] = self._values
+        return changed
 
 
 class SavedGenerator:
@@ -117,14 +123,17 @@ class SavedGenerator:
         if repr(_listed(_state_of(self._generator))) != repr(_listed(self._state)):
             yield self._name
 
-    def restore(self) -> None:
+    def restore(self) -> bool:
         generator = self._generator
+        if not any(self.changes()):
+            return False
         if isinstance(generator, np.random.Generator):
             generator.bit_generator.state = self._state
         elif isinstance(generator, random.Random):
             generator.setstate(self._state)
         else:
             generator.set_state(self._state)
+        return True
 
 
 def _state_of(generator: Any) -> Any:
@@ -153,15 +162,12 @@ class SavedItems:
         Name of the container in the model.
     container
         The container. The namespace of an object is a dict too.
-    counts_on
-        Whether numbers and strings that replaced each other stay as they are, as in a counter of calls.
     """
 
-    __slots__ = ("_before", "_container", "_counts_on", "_name")
+    __slots__ = ("_before", "_container", "_name")
 
-    def __init__(self, name: str, container: Any, *, counts_on: bool) -> None:
-        self._name, self._container, self._counts_on = name, container, counts_on
-        self._before = contents(container)
+    def __init__(self, name: str, container: Any) -> None:
+        self._name, self._container, self._before = name, container, contents(container)
 
     def changes(self) -> Iterator[str]:
         now, before = contents(self._container), self._before
@@ -172,15 +178,16 @@ class SavedItems:
         elif not _same_contents(now, before):
             yield self._name
 
-    def restore(self) -> None:
+    def restore(self, *, counts: bool = True) -> bool:
+        """Restore the contents; without ``counts`` numbers and strings that replaced each other stay as they are."""
         now, before, container = contents(self._container), self._before, self._container
         if _same_contents(now, before):
-            return
+            return False
         if isinstance(now, dict):
-            _fill_dict(container, now, {**before, **self._counted(now)})
-        elif self._counts_on and all(isinstance(value, PLAIN) for value in (*before, *now)):
-            return
-        elif isinstance(container, list):
+            return _fill_dict(container, now, before if counts else {**before, **_counted(now, before)})
+        if not counts and all(map(_is_count, (*before, *now))):
+            return False
+        if isinstance(container, list):
             list.__setitem__(container, slice(None), before)
         elif isinstance(container, set):
             set.clear(container)
@@ -188,18 +195,19 @@ class SavedItems:
         else:
             deque.clear(container)
             deque.extend(container, before)
+        return True
 
-    def _counted(self, now: dict[Any, Any]) -> dict[Any, Any]:
-        """Return the entries that stay: numbers and strings that are new, or were such before."""
-        if not self._counts_on:
-            return {}
-        missing = object()
-        return {
-            key: value
-            for key, value in now.items()
-            if isinstance(value, PLAIN)
-            and (self._before.get(key, missing) is missing or isinstance(self._before[key], PLAIN))
-        }
+
+def _is_count(value: Any) -> bool:
+    """Return whether a value may be a counter or a log; booleans are flags, which belong to other state."""
+    return isinstance(value, PLAIN) and not isinstance(value, bool)
+
+
+def _counted(now: dict[Any, Any], before: dict[Any, Any]) -> dict[Any, Any]:
+    """Return the entries that are counts, and are new or were counts before."""
+    return {
+        key: value for key, value in now.items() if _is_count(value) and (key not in before or _is_count(before[key]))
+    }
 
 
 class SavedSlots:
@@ -215,15 +223,15 @@ class SavedSlots:
             if not self._is_same(descriptor, now):
                 yield join(self._name, descriptor.__name__)
 
-    def restore(self) -> None:
+    def restore(self) -> bool:
         now = slot_values(self._owner)
-        for descriptor in {**self._before, **now}:
-            if self._is_same(descriptor, now):
-                continue
+        changed = [descriptor for descriptor in {**self._before, **now} if not self._is_same(descriptor, now)]
+        for descriptor in changed:
             if descriptor in self._before:
                 descriptor.__set__(self._owner, self._before[descriptor])
             else:
                 descriptor.__delete__(self._owner)
+        return bool(changed)
 
     def _is_same(self, descriptor: Any, now: dict[Any, Any]) -> bool:
         return descriptor in self._before and descriptor in now and _same(now[descriptor], self._before[descriptor])
@@ -276,15 +284,18 @@ def join(name: str, key: Any) -> str:
     return f"{name}.{part}" if name else part
 
 
-def _fill_dict(container: Any, now: dict[Any, Any], entries: dict[Any, Any]) -> None:
-    """Give a dict the entries, in their order."""
+def _fill_dict(container: Any, now: dict[Any, Any], entries: dict[Any, Any]) -> bool:
+    """Give a dict the entries, in their order; return whether that changed any."""
     kind = OrderedDict if isinstance(container, OrderedDict) else dict
+    changed = False
     if len(now) != len(entries) or any(key is not other for key, other in zip(now, entries, strict=True)):
         kind.clear(container)
-        now = {}
+        now, changed = {}, True
     for key, value in entries.items():
         if key not in now or now[key] is not value:
             kind.__setitem__(container, key, value)
+            changed = True
+    return changed
 
 
 def _same(value: Any, before: Any) -> bool:

@@ -29,8 +29,8 @@ class Snapshot:
     tensors are copied. The values of larger ones are copied before the first write to them that :meth:`guarded` sees.
     NumPy arrays are copied up to 64 MB in total, further ones are left out.
 
-    Numbers and strings in the attributes, lists and dicts of modules, such as a counter of calls, are compared, but not
-    restored. Those of other objects are restored too: the number of updates belongs to a moving average.
+    Numbers and strings in attributes, lists and dicts of a module are restored only together with other state that this
+    module leads to: the number of updates belongs to a moving average, while a counter of calls counts on.
 
     Parameters
     ----------
@@ -54,10 +54,11 @@ class Snapshot:
     def __init__(self, model: nn.Module) -> None:
         #: Classes of modules change when lazy ones get their parameters, which cannot be undone.
         self._classes: list[tuple[nn.Module, type]] = []
-        #: Containers with the module that they belong to.
+        #: Containers in attributes of modules, with the module.
         self._containers: list[tuple[SavedItems, nn.Module]] = []
-        self._tensors: list[SavedTensor] = []
-        self._others: list[SavedState] = []
+        self._tensors: list[tuple[SavedTensor, nn.Module]] = []
+        #: Everything else, and what is in objects that are no modules.
+        self._others: list[tuple[SavedState, nn.Module]] = []
         self._room = _ARRAY_BYTES
         for part in walk(model, model):
             self._save(part)
@@ -69,14 +70,15 @@ class Snapshot:
         elif kind is Kind.MODULE:
             self._classes.append((value, type(value)))
         elif kind is Kind.CONTAINER:
-            self._containers.append((SavedItems(name, value, counts_on=holder is Holder.MODULE), module))
+            saved = self._containers if holder is Holder.MODULE else self._others
+            saved.append((SavedItems(name, value), module))
         elif kind is Kind.OBJECT:
-            self._others.append(SavedSlots(name, value))
+            self._others.append((SavedSlots(name, value), module))
         elif kind is Kind.GENERATOR:
-            self._others.append(SavedGenerator(name, value))
+            self._others.append((SavedGenerator(name, value), module))
         elif kind is Kind.ARRAY and value.nbytes <= self._room:
             self._room -= value.nbytes
-            self._others.append(SavedArray(name, value))
+            self._others.append((SavedArray(name, value), module))
 
     def _save_tensor(self, part: Part) -> None:
         tensor = part.value
@@ -85,25 +87,26 @@ class Snapshot:
             return
         is_buffer = any(tensor is buffer for buffer in part.module._buffers.values())
         copied = is_buffer or tensor.nbytes <= _COPIED_BYTES
-        self._tensors.append(SavedTensor.of(part.name, tensor, copied))
+        self._tensors.append((SavedTensor.of(part.name, tensor, copied), part.module))
 
     def changes(self) -> list[str]:
         """Return the names of what differs from the snapshot, by dotted name in the model."""
-        saved = [*self._tensors, *self._others, *(items for items, _ in self._containers)]
-        return sorted({name for state in saved for name in state.changes()})
+        saved: list[tuple[SavedState, nn.Module]] = [*self._tensors, *self._others, *self._containers]
+        return sorted({name for state, _ in saved for name in state.changes()})
 
     def restore(self) -> None:
         """Give the model the state of the snapshot."""
         replaced = {id(module) for module, kind in self._classes if type(module) is not kind}
-        for items, module in self._containers:
-            if id(module) not in replaced:
-                items.restore()
+        containers = [(items, module) for items, module in self._containers if id(module) not in replaced]
+        # Modules in which more has changed than numbers and strings.
+        changed = {id(module) for items, module in containers if items.restore(counts=False)}
         with torch.no_grad():
-            for saved in self._tensors:
-                saved.restore()
-        for state in self._others:
-            state.restore()
+            changed |= {id(module) for tensor, module in self._tensors if tensor.restore()}
+        changed |= {id(module) for state, module in self._others if state.restore()}
+        for items, module in containers:
+            if id(module) in changed:
+                items.restore()
 
     def guarded(self) -> CallWatch:
         """Return a context that copies tensors before they are written to. Torch functions are slower inside."""
-        return CallWatch([saved for saved in self._tensors if saved.values is None])
+        return CallWatch([saved for saved, _ in self._tensors if saved.values is None])

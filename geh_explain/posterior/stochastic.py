@@ -16,9 +16,9 @@ from geh_explain.posterior.protocols import seed_of_draw
 class Stochastic:
     """A model whose forward pass samples its own weights (blitz, bayesian-torch, torchbnn, ...).
 
-    Inside a draw every forward pass starts from the same state of the global generators of torch, numpy and
-    ``random``, so that it samples the same weights each time. The noise must not be drawn per row: a model that
-    does so is refused, because its rows would depend on their position in the batch.
+    Inside a draw, the random numbers of torch, NumPy and ``random`` that the model draws begin with the same seed in
+    every forward pass, so that it samples the same weights each time. The noise must not be drawn per row: a model
+    that does so is refused, because its rows would depend on their position in the batch.
 
     Examples
     --------

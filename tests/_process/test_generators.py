@@ -14,6 +14,12 @@ from geh_explain._process import torch_generator as implementation
 
 X = torch.linspace(0.1, 0.9, 40).reshape(8, 5)
 
+
+@torch.jit.script
+def scripted(x: torch.Tensor):
+    return torch.nn.functional.dropout(x + torch.rand(5), 0.4)
+
+
 DRAWS = {
     "rand": lambda: torch.rand(3, 20),
     "rand, out": lambda: torch.rand(3, 20, out=torch.empty(3, 20)),
@@ -43,6 +49,11 @@ DRAWS = {
     "gamma": lambda: distributions.Gamma(X, X).sample(),
     "dirichlet": lambda: distributions.Dirichlet(X).sample(),
     "the global generator by name": lambda: torch.rand(20, generator=torch.default_generator),
+    "recurrent dropout": lambda: torch.nn.LSTM(5, 4, 2, dropout=0.5)(X)[0].detach(),
+    "scripted function": lambda: scripted(X),
+    "vmap, different": lambda: torch.vmap(lambda x: x + torch.randn(5), randomness="different")(X),
+    "vmap, same": lambda: torch.vmap(lambda x: x * torch.rand_like(x), randomness="same")(X),
+    "gradient": lambda: torch.func.grad(lambda x: (x * torch.rand(5)).sum())(X),
     "a seed": lambda: (torch.manual_seed(5), torch.rand(20))[1],
     "a state": lambda: (torch.set_rng_state(torch.Generator().manual_seed(5).get_state()), torch.rand(20))[1],
 }

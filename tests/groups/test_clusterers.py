@@ -70,3 +70,13 @@ def test_a_clusterer_whose_labels_do_not_fit_is_refused(labels):
 def test_a_clusterer_that_fails_is_refused_in_words():
     with pytest.raises(geh.GEHError, match=r"groups=KMeans.*n_samples=3"):
         explain_point(dropout_network(), valid_points(3), groups=KMeans(5))
+
+
+def test_a_clusterer_without_random_state_gives_the_same_groups_and_leaves_the_global_generators_alone():
+    labels = []
+    for seed in range(3):
+        np.random.seed(seed)
+        before = repr(np.random.get_state())
+        labels.append(explain_point(dropout_network(), valid_points(60), groups=KMeans(6, n_init=1)).labels)
+        assert repr(np.random.get_state()) == before
+    assert all(np.array_equal(found, labels[0]) for found in labels)
