@@ -140,9 +140,9 @@ class _Projection:
         generator = torch.Generator().manual_seed(seed)
         weights = []
         for gradient in gradients:
-            largest = gradient.detach().abs().max().clamp_min(torch.finfo(gradient.dtype).tiny)
+            largest = float(gradient.detach().abs().max())
             noise = torch.randn(gradient.shape, generator=generator, dtype=torch.double)
-            weights.append(noise.to(gradient) / largest)
+            weights.append((noise / (largest or 1.0)).to(gradient))
         by_row = all(gradient.ndim > 0 and len(gradient) == n_rows for gradient in gradients)
         return cls(weights, n_rows if by_row else 1)
 

@@ -42,8 +42,8 @@ def check_row_independence(cut: Cut, rows: Rows, alone: Tensor) -> None:
         outputs = cut.outputs(rows)
         reverse_order = cut.outputs(rows.take(range(len(rows))[::-1])).flip(0)
     for compared, how in ((alone, "alone"), (reverse_order, "in a batch in reverse order")):
-        row = _differing(outputs[: len(compared)], compared, outputs)
-        if row is not None and _differing(outputs[: len(compared)], compared, outputs, _eps(cut, rows)) is not None:
+        row = _differing(outputs[: len(compared)], compared, outputs, cut, rows)
+        if row is not None:
             with torch.no_grad():
                 _refuse_random(outputs, [cut.outputs(rows) for _ in range(2)])
                 _refuse_random(alone, [cut.outputs(rows[:1])])
@@ -65,7 +65,7 @@ def check_parts(cut: Cut, rows: Rows, t: Tensor, outputs: Tensor, parts: Sequenc
         few, few_shifts = rows.take(part), t.detach()[part]
         with torch.no_grad():
             alone = cut.outputs(few, few_shifts)
-        if _differing(outputs[part], alone, outputs) is not None:
+        if bool(_exceeds_rounding(outputs[part], alone, outputs).any()):
             _explain_difference(cut, rows, t, outputs, part)
 
 
@@ -80,7 +80,7 @@ def check_repeated(cut: Cut, rows: Rows, t: Tensor) -> None:
 def repeatable_outputs(cut: Cut, rows: Rows) -> Tensor | None:
     """Return the outputs (n,) of ``rows``, for :func:`check_unchanged_function`; None if they differ at once."""
     first, second = cut.outputs(rows), cut.outputs(rows)
-    return None if _differing(first, second, first) is not None else first
+    return None if bool(_exceeds_rounding(first, second, first).any()) else first
 
 
 def check_unchanged_function(cut: Cut, rows: Rows, before: Tensor) -> None:
@@ -93,8 +93,8 @@ def check_unchanged_function(cut: Cut, rows: Rows, before: Tensor) -> None:
     """
     with torch.no_grad():
         after = cut.outputs(rows)
-    row = _differing(before, after, before)
-    if row is not None and _differing(before, after, before, _eps(cut, rows)) is not None:
+    row = _differing(before, after, before, cut, rows)
+    if row is not None:
         raise GEHRuntimeError(
             f"model: row {row} gave {float(before[row]):.6g} before the first draw and {float(after[row]):.6g} after "
             "the last one, so it is not one function: something in it changes from call to call (a counter, a cache, "
@@ -108,18 +108,17 @@ def _explain_difference(cut: Cut, rows: Rows, t: Tensor, outputs: Tensor, part: 
     _refuse_random(outputs, [_outputs(cut, rows, shifts, t.requires_grad) for _ in range(2)])
     # Without smoothing: its sharpness depends on the calls before, of which rows of their own may skip some.
     with cut.viewed(View()):
-        eps = _eps(cut, few)
         whole = _outputs(cut, rows, shifts, t.requires_grad)
         alone = _outputs(cut, few, few_shifts, t.requires_grad)
         plain = _outputs(cut, few, few_shifts, False)
-    row = _differing(alone, plain, whole, eps)
+    row = _differing(alone, plain, whole, cut, few)
     if row is not None:
         raise GEHRuntimeError(
             f"model: row {rows.index_of(part[row])} gives {float(alone[row]):.6g} where gradients are computed and "
             f"{float(plain[row]):.6g} without, so that derivatives are not those of its predictions. Remove what "
             "depends on torch.is_grad_enabled() or requires_grad, or use engine='difference', which takes no gradients."
         )
-    row = _differing(whole[part], plain, whole, eps)
+    row = _differing(whole[part], plain, whole, cut, few)
     if row is not None:
         raise _mixes_rows(
             rows.index_of(part[row]),
@@ -135,21 +134,25 @@ def _outputs(cut: Cut, rows: Rows, shifts: Tensor, with_gradients: bool) -> Tens
     return cut.outputs(rows, shifts.clone().requires_grad_(with_gradients)).detach()
 
 
-def _differing(first: Tensor, second: Tensor, outputs: Tensor, eps: float = 0.0) -> int | None:
-    """Return the index of the first entry in which two tensors (m,) differ by more than rounding; None without any.
+def _differing(first: Tensor, second: Tensor, outputs: Tensor, cut: Cut, rows: Rows) -> int | None:
+    """Return the first row (m,) in which two outputs differ by more than rounding; None without any.
 
-    ``outputs`` are those of further rows, for their usual size, and ``eps`` is that of the model's coarsest precision.
+    ``outputs`` are those of further rows, for their usual size. The precision of ``rows`` is looked up where single
+    precision would not do.
     """
+    differs = _exceeds_rounding(first, second, outputs)
+    if bool(differs.any()):
+        differs = _exceeds_rounding(first, second, outputs, torch.finfo(computing_dtype(cut, rows)).eps)
+    return int(differs.nonzero()[0]) if bool(differs.any()) else None
+
+
+def _exceeds_rounding(first: Tensor, second: Tensor, outputs: Tensor, eps: float = 0.0) -> Tensor:
+    """Return where two outputs (m,) of a model with precision ``eps`` differ by more than rounding."""
     size = first.abs()
     usual = torch.maximum(size.max(), outputs.abs().median())
     tolerance = max(_ROUNDING, _ROUNDING_EPS * eps) * size + max(_USUAL_ROUNDING, _ROUNDING_EPS * eps) * usual
     # Not "is larger", which is false for NaN. The last part is for outputs that are all 0.
-    differs = ~((first - second).abs() <= tolerance + 10 * torch.finfo(first.dtype).eps)
-    return int(differs.nonzero()[0]) if bool(differs.any()) else None
-
-
-def _eps(cut: Cut, rows: Rows) -> float:
-    return torch.finfo(computing_dtype(cut, rows)).eps
+    return ~((first - second).abs() <= tolerance + 10 * torch.finfo(first.dtype).eps)
 
 
 def computing_dtype(cut: Cut, rows: Rows) -> torch.dtype:
@@ -168,7 +171,7 @@ def _refuse_random(outputs: Tensor, repeated: Sequence[Tensor]) -> None:
 
     They are computed twice: a model that alternates between two states would repeat itself once.
     """
-    if any(_differing(outputs, values, outputs) is not None for values in repeated):
+    if any(bool(_exceeds_rounding(outputs, values, outputs).any()) for values in repeated):
         raise _not_one_function()
 
 
