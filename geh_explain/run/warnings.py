@@ -151,9 +151,13 @@ def _half_precision_inside(plan: RunPlan) -> str | None:
     if dtype.itemsize >= torch.float32.itemsize:
         return None
     digits = round(-np.log10(torch.finfo(dtype).resolution))
+    where, way_out = f"model: parts of it compute in {dtype}", "Explain it without autocast."
+    if plan.cut.dtype == dtype and plan.cut.layer is None:
+        where, way_out = f"inputs: they are {dtype}, in which the model computes", "Pass them in torch.float32."
+    reason = " (torch.autocast or a conversion in its forward)" if plan.cut.dtype != dtype else ""
     return (
-        f"model: parts of it compute in {dtype}, with {digits} digits (torch.autocast or a conversion in its forward): "
-        "rounding may dominate small scores, and all scores of engine='difference'. Explain it without autocast."
+        f"{where}, with {digits} digits{reason}: rounding may dominate small scores, and all scores of "
+        f"engine='difference'. {way_out}"
     )
 
 
