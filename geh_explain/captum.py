@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from geh_explain.data.targets import Target
 from geh_explain.engines import Engine
+from geh_explain.engines.smoothing.sharpness import Smooth
 from geh_explain.errors import GEHTypeError
 from geh_explain.explainer import GEHExplainer
 from geh_explain.model.layers import Layer
@@ -72,7 +73,7 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
         *,
         units: Units | None = None,
         output: Output = "raw",
-        smooth: str | float | None = "auto",
+        smooth: Smooth = "auto",
         engine: str | Engine = "auto",
     ) -> None:
         super().__init__(forward_func)
@@ -138,7 +139,7 @@ class LayerHessian(LayerAttribution, GradientAttribution):  # type: ignore[misc]
         *,
         units: Units | None = None,
         output: Output = "raw",
-        smooth: str | float | None = "auto",
+        smooth: Smooth = "auto",
         engine: str | Engine = "auto",
     ) -> None:
         super().__init__(forward_func, layer)
@@ -186,7 +187,7 @@ class GroupExpectedHessian(GradientAttribution):  # type: ignore[misc]
         units: Units | None = None,
         output: Output = "raw",
         posterior: Posterior | None = None,
-        smooth: str | float | None = "auto",
+        smooth: Smooth = "auto",
         engine: str | Engine = "auto",
     ) -> None:
         super().__init__(forward_func)

@@ -22,7 +22,7 @@ from geh_explain.analyses.surface import Surface, SurfaceRequest, joint_effect
 from geh_explain.data.targets import Target
 from geh_explain.engines.base import Engine
 from geh_explain.engines.selection import check_engine
-from geh_explain.engines.smoothing.sharpness import check_smooth
+from geh_explain.engines.smoothing.sharpness import Smooth, check_smooth
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.evidence.explained import Explained, recorded_factors, recorded_target
 from geh_explain.evidence.held_out import MAX_TESTED, HeldOutRows, HeldOutTest, check_shared_arguments
@@ -80,8 +80,9 @@ class GEHExplainer:
         the point estimate, with a warning.
     smooth
         Kinked functions (ReLU, max pooling, ...) have no second derivative; during an explanation they are replaced by
-        smooth ones. ``"auto"`` chooses the sharpness from the inputs of each kinked function, a float is the beta of
-        the softplus that replaces ReLU, None replaces nothing.
+        smooth ones. :class:`geh_explain.engines.Step` chooses the sharpness such that scores agree with mixed
+        differences of the network itself at this step; ``"auto"`` is a step of half a standard deviation of the units,
+        or sharper. A float is the beta of the softplus that replaces ReLU, None replaces nothing.
     engine
         How local interactions are computed: ``"structured"`` (fast, for networks of linear maps and elementwise
         functions), ``"exact"`` (two backward passes), ``"difference"`` (mixed differences, for black boxes and discrete
@@ -109,7 +110,7 @@ class GEHExplainer:
         units: Units | None = None,
         output: Output = "raw",
         posterior: Posterior | None = None,
-        smooth: str | float | None = "auto",
+        smooth: Smooth = "auto",
         engine: str | Engine = "auto",
     ) -> None:
         module = as_module(model)

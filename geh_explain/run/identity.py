@@ -40,7 +40,7 @@ def identify_run(setup: ModelSetup, plan: RunPlan) -> dict[str, Any]:
         "units": digest_unless_plain(setup.units),
         "output": digest_unless_plain(setup.output),
         "posterior": digest(plan.posterior),
-        "smooth": setup.smooth,
+        "smooth": digest_unless_plain(setup.smooth),
         "engine": repr(plan.engine.engine),
         "inputs": plan.points.digest(),
         **{name: digest_unless_plain(getattr(options, name)) for name in arguments},

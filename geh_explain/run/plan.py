@@ -17,6 +17,7 @@ from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
 from geh_explain.engines.selection import choose_engine, needs_smoothing
 from geh_explain.engines.smoothing.change import SmoothingChange
+from geh_explain.engines.smoothing.sharpness import Smooth
 from geh_explain.engines.smoothing.survey import smoothing_for, survey_kinks
 from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.engines.twice_differentiable import DoubleBackwardView
@@ -180,8 +181,10 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         )
         labels = second.run(cut, points, options.batch_size)
     grouping = groups.grouping(labels)
-    factors = check_scale(options.scale, cut) if profile.moments is None else profile.moments.std
-    assert factors is not None
+    factors = check_scale(options.scale, cut)
+    if factors is None:
+        assert profile.moments is not None
+        factors = profile.moments.std
     # Pilot draws are held for the finest groups, with some copies, in a quarter of the memory.
     pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * _n_pairs(cut) * len(grouping.names))))
     point_draws = _point_draws(budget, _n_pairs(cut), len(grouping.names), options.groups_are_chosen)
@@ -216,10 +219,10 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
 def _first_pass(setup: ModelSetup, cut: Cut, points: Points, options: RunOptions, budget: int) -> FirstPass:
     """Collect what groups, scale and smoothing need from all points."""
     needs_positions = given_groups(options.groups, points) is None
-    needs_moments = check_scale(options.scale, cut) is None
     smooths = setup.smooth is not None and needs_smoothing(setup.engine)
     sample_bytes = min(MAX_SAMPLE_BYTES, max(MIN_SAMPLE_BYTES, budget // 16))
     kinks = survey_kinks(cut, points.first) if smooths else None
+    needs_moments = check_scale(options.scale, cut) is None or kinks is not None
     profile = FirstPass(
         positions=PositionSample(options.seed, sample_bytes) if needs_positions else None,
         moments=UnitMoments(cut.n_units) if needs_moments else None,
@@ -277,8 +280,9 @@ class _StartedEngine:
 
 def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPass, limits: Limits) -> _StartedEngine:
     """Choose the sharpness of smoothing and the engine."""
-    smooth = setup.smooth
-    smoothing = None if profile.kinks is None or smooth is None else profile.kinks.smoothing(smooth)
+    smoothing = None
+    if profile.kinks is not None and profile.moments is not None and setup.smooth is not None:
+        smoothing = profile.kinks.smoothing(setup.smooth, cut, points, profile.moments.std)
     view = smoothing or DoubleBackwardView()
     check = partial(_check_unchanged, cut, points, count_writes(cut.model))
     with cut.viewed(view), explain_writes(check):
@@ -320,7 +324,7 @@ def _train_only(setup: ModelSetup, cut: Cut, points: Points, posterior: Posterio
     return posterior.search_train_only(cut.model, lambda: cut.outputs(points.first[:1]))
 
 
-def _member_view(cut: Cut, points: Points, smooth: str | float | None, batch_size: int | None) -> View:
+def _member_view(cut: Cut, points: Points, smooth: Smooth, batch_size: int | None) -> View:
     return smoothing_for(cut, points, smooth, batch_size) or DoubleBackwardView()
 
 

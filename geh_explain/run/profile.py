@@ -27,9 +27,9 @@ from geh_explain.model.unit_values import UnitMoments
 class FirstPass:
     """What the first pass collects; None where it is not needed.
 
-    ``positions`` are for finding groups, ``moments`` for ``scale="std"``, ``kinks`` for the sharpness of smoothing, and
-    ``change`` holds the original outputs, with which smoothed ones are compared. These come from the same forward
-    passes; with ``compare_with_model`` the model itself computes them, in another forward pass per batch.
+    ``positions`` are for finding groups, ``moments`` for ``scale="std"`` and steps of smoothing, ``kinks`` for its
+    sharpness, and ``change`` holds the original outputs, with which smoothed ones are compared. These come from the
+    same forward passes; with ``compare_with_model`` the model itself computes them, in another one per batch.
     """
 
     positions: PositionSample | None

@@ -11,6 +11,7 @@ from geh_explain.data.points import Points
 from geh_explain.data.reader import Reader
 from geh_explain.data.targets import Target
 from geh_explain.engines.base import Engine
+from geh_explain.engines.smoothing.sharpness import Smooth
 from geh_explain.model.cut import Cut
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output
@@ -39,7 +40,7 @@ class ModelSetup:
     units: Units | None
     output: Output
     posterior: Posterior | None
-    smooth: str | float | None
+    smooth: Smooth
     engine: str | Engine
 
     def read(

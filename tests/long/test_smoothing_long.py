@@ -4,9 +4,9 @@ from kinked_functions import (
     VARIANTS,
     Kink,
     Way,
-    check_auto_sharpness,
     check_call,
     check_second_derivative,
+    check_step_sharpness,
     check_zero_unsmoothed,
     for_calls,
     for_kinks,
@@ -19,8 +19,8 @@ def test_however_it_is_called_its_smooth_form_is_explained(kink: Kink, way: Way)
 
 
 @for_kinks(VARIANTS)
-def test_auto_is_ten_over_the_standard_deviation_of_what_enters(kink: Kink) -> None:
-    check_auto_sharpness(kink)
+def test_a_step_sets_the_sharpness_by_how_far_the_input_moves(kink: Kink) -> None:
+    check_step_sharpness(kink)
 
 
 @for_kinks([kink for kink in VARIANTS if kink.linear])

@@ -6,6 +6,7 @@ long tests.
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from explaining import explain_point, explain_point_quietly, random_points
+from explaining import explain_point, explain_point_quietly, point_explainer, random_points
 from reference import local_hessians
 from reference_scores import assert_scores
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from torch.autograd import gradgradcheck
 
 import geh_explain as geh
 from geh_explain.engines.smoothing.smooth_functions import FORMS
+from geh_explain.engines.smoothing.survey import smoothing_for
 
 LOG2 = math.log(2)
 Way = Callable[[Tensor], Any]
@@ -44,7 +46,7 @@ class Kink:
     linear: bool = True
     rows: int = 5
 
-    def soft(self, beta: float, x: Tensor) -> Any:
+    def soft(self, beta: float | Tensor, x: Tensor) -> Any:
         return FORMS[self.name](beta, x, *self.args, **self.kwargs)
 
     def ways(self) -> Iterator[tuple[str, Way]]:
@@ -251,7 +253,7 @@ class Net(nn.Module):
         out = self.way(self.below(x))
         return self.above(out[0] if self.several else out, len(x))
 
-    def smooth_hessians(self, kink: Kink, beta: float, x: Tensor) -> np.ndarray:
+    def smooth_hessians(self, kink: Kink, beta: float | Tensor, x: Tensor) -> np.ndarray:
         return local_hessians(lambda x: self.above(values_of(kink.soft(beta, self.below(x))), len(x)), x)
 
 
@@ -278,13 +280,25 @@ def check_call(kink: Kink, way: Way) -> None:
     assert torch.equal(net(x), before)
 
 
-def check_auto_sharpness(kink: Kink) -> None:
-    """Check that ``smooth="auto"`` is a sharpness of 10 over the standard deviation of what enters the call."""
-    net, x = Net(kink, next(kink.ways())[1]).eval(), random_points(kink.rows, 3)
-    result = explain_point_quietly(net, x)
-    beta = 10 / float(kink.entering(net.below(x).detach()).std(correction=0))
-    np.testing.assert_allclose(result.settings["smoothed"]["beta"], [beta, beta], rtol=1e-13)
+def check_step_sharpness(kink: Kink) -> None:
+    """Check that a step sets the sharpness by how far the input moves, and that the explanation uses it."""
+    net, x = Net(kink, next(kink.ways())[1]).eval(), random_points(64, 3)
+    step = geh.engines.Step(0.3)
+    explainer = point_explainer(net, smooth=step)
+    points, cut = explainer._setup.read(x, None, None)
+    smoothing = smoothing_for(cut, points, step, None)
+    assert smoothing is not None
+    (beta,) = smoothing.betas
+    assert beta is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", geh.GEHWarning)
+        result = explainer.explain(x, groups=1, progress=False)
     assert_scores(result, net.smooth_hessians(kink, beta, x), every_pair=True)
+    if isinstance(beta, Tensor):
+        # An entry of a linear map moves by 2 size^2 mean_i (s_i W_i)^2, whatever the row is.
+        squares = (net.lower.weight.detach() * x.std(dim=0, correction=0)).square().mean(dim=1) * 2 * 0.3**2
+        expected = (math.pi / math.sqrt(3) / squares.sqrt()).reshape(1, *kink.shape)
+        torch.testing.assert_close(beta, expected.expand_as(beta), rtol=1e-9, atol=0)
 
 
 def check_zero_unsmoothed(kink: Kink) -> None:

@@ -49,18 +49,22 @@ class SmoothingChange:
         Returns
         -------
         dict
-            ``functions``: how many calls of each function were smoothed; ``beta``: smallest and largest sharpness;
-            ``mean_change``: mean absolute change of the explained output; ``relative_change``: the same over its
-            standard deviation, None where that is 0; ``argmax_agreement``: share of points whose largest output is the
-            same, None where there is one output.
+            ``functions``: how many calls of each function were smoothed; ``step``: the step of the units that set the
+            sharpness, None if it was given; ``beta``: smallest and largest sharpness of a call (of a call with one for
+            each entry, the median); ``mean_change``: mean absolute change of the explained output;
+            ``relative_change``: the same over its standard deviation, None where that is 0; ``argmax_agreement``: share
+            of points whose largest output is the same, None where there is one output.
         """
         original = torch.cat(self._original)
         change = float((torch.cat(self._smoothed) - original).abs().mean())
         spread = float(original.std(correction=0))
-        betas = [beta for beta in smoothing.betas if beta is not None]
+        betas = [
+            float(beta.median()) if isinstance(beta, Tensor) else beta for beta in smoothing.betas if beta is not None
+        ]
         names = Counter(name for name, beta in zip(smoothing.names, smoothing.betas, strict=True) if beta is not None)
         return {
             "functions": dict(names),
+            "step": smoothing.step,
             "beta": [min(betas), max(betas)],
             "mean_change": change,
             "relative_change": change / spread if spread > 0 else None,
@@ -78,7 +82,12 @@ def smoothing_warning(change: dict[str, Any]) -> str | None:
         return None
     words = [] if relative is None else [f"by {relative:.0%} of its spread"]
     words += [] if agreement is None else [f"the arg max agrees on {agreement:.0%} of the points"]
+    sharper = (
+        f"a larger beta than {change['beta'][1]:.3g} as smooth="
+        if change["step"] is None
+        else f"smooth=geh_explain.engines.Step({change['step'] / 2:.3g})"
+    )
     return (
-        f"smoothing the kinks ({', '.join(change['functions'])}) changed the output {'; '.join(words)}; pass a larger "
-        f"beta than {change['beta'][1]:.3g} as smooth=, explain a later layer, or use engine='difference'."
+        f"smoothing the kinks ({', '.join(change['functions'])}) changed the output {'; '.join(words)}; pass "
+        f"{sharper}, explain a later layer, or use engine='difference'."
     )

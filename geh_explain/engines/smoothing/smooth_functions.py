@@ -8,8 +8,9 @@ The second derivative of r is a bump of width 1 / beta and integral 1 at the kin
 kink, it is a kernel estimate of the curvature there, with bandwidth 1 / beta: a large beta has little bias and much
 variance.
 
-Each form takes ``beta`` and then the arguments of the function that it replaces, and returns what that returns.
-Arguments ``inplace`` are ignored here; the caller copies the result.
+Each form takes ``beta`` and then the arguments of the function that it replaces, and returns what that returns. Forms
+of elementwise functions also take one ``beta`` for each entry of a row, ``(1, *shape)``. Arguments ``inplace`` are
+ignored here; the caller copies the result.
 
 >>> x = torch.tensor([-1.0, 0.0, 1.0])
 >>> relu(1.0, x)  # log(2) = 0.6931 at the kink
@@ -29,37 +30,42 @@ from torch import Tensor
 from geh_explain.engines.smoothing.pooling import adaptive_max_pool, max_pool, with_indices
 from geh_explain.engines.twice_differentiable import softplus
 
+#: One sharpness, or one for each entry of a row (1, *shape).
+Sharpness = float | Tensor
+
 #: Constants of SELU in torch.
 _SELU_SCALE = 1.0507009873554805
 _SELU_ALPHA = 1.6732632423543772
 
 
-def ramp(x: Tensor, beta: float) -> Tensor:
+def ramp(x: Tensor, beta: Sharpness) -> Tensor:
     """Return r(x) = log(1 + exp(beta x)) / beta for max(x, 0)."""
-    return softplus(x, beta)
+    return softplus(beta * x) / beta if isinstance(beta, Tensor) else softplus(x, beta)
 
 
-def relu(beta: float, input: Tensor, inplace: bool = False) -> Tensor:
+def relu(beta: Sharpness, input: Tensor, inplace: bool = False) -> Tensor:
     """Return r(x)."""
     return ramp(input, beta)
 
 
-def relu6(beta: float, input: Tensor, inplace: bool = False) -> Tensor:
+def relu6(beta: Sharpness, input: Tensor, inplace: bool = False) -> Tensor:
     """Return r(x) - r(x - 6)."""
     return hardtanh(beta, input, 0.0, 6.0)
 
 
-def hardtanh(beta: float, input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+def hardtanh(
+    beta: Sharpness, input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
     """Return min_val + r(x - min_val) - r(x - max_val)."""
     return min_val + ramp(input - min_val, beta) - ramp(input - max_val, beta)
 
 
-def leaky_relu(beta: float, input: Tensor, negative_slope: float | Tensor = 0.01, inplace: bool = False) -> Tensor:
+def leaky_relu(beta: Sharpness, input: Tensor, negative_slope: float | Tensor = 0.01, inplace: bool = False) -> Tensor:
     """Return a x + (1 - a) r(x), with a the ``negative_slope``."""
     return negative_slope * input + (1 - negative_slope) * ramp(input, beta)
 
 
-def prelu(beta: float, input: Tensor, weight: Tensor) -> Tensor:
+def prelu(beta: Sharpness, input: Tensor, weight: Tensor) -> Tensor:
     """Return a x + (1 - a) r(x), with a the ``weight``, one for all channels (dimension 1) or one for each."""
     # One weight per channel broadcasts along dimension 1, which a tensor of one dimension does not have.
     shape = [1] * input.ndim
@@ -69,7 +75,7 @@ def prelu(beta: float, input: Tensor, weight: Tensor) -> Tensor:
 
 
 def rrelu(
-    beta: float,
+    beta: Sharpness,
     input: Tensor,
     lower: float = 1 / 8,
     upper: float = 1 / 3,
@@ -80,70 +86,70 @@ def rrelu(
     return leaky_relu(beta, input, (lower + upper) / 2)
 
 
-def elu(beta: float, input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+def elu(beta: Sharpness, input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return r(x) + alpha (exp(-r(-x)) - 1)."""
     return ramp(input, beta) + alpha * torch.expm1(-ramp(-input, beta))
 
 
-def selu(beta: float, input: Tensor, inplace: bool = False) -> Tensor:
+def selu(beta: Sharpness, input: Tensor, inplace: bool = False) -> Tensor:
     """Return the smooth ELU with SELU's alpha, times SELU's scale."""
     return _SELU_SCALE * elu(beta, input, _SELU_ALPHA)
 
 
-def hardsigmoid(beta: float, input: Tensor, inplace: bool = False) -> Tensor:
+def hardsigmoid(beta: Sharpness, input: Tensor, inplace: bool = False) -> Tensor:
     """Return (r(x + 3) - r(x - 3)) / 6."""
     return (ramp(input + 3, beta) - ramp(input - 3, beta)) / 6
 
 
-def hardswish(beta: float, input: Tensor, inplace: bool = False) -> Tensor:
+def hardswish(beta: Sharpness, input: Tensor, inplace: bool = False) -> Tensor:
     """Return x (r(x + 3) - r(x - 3)) / 6."""
     return input * hardsigmoid(beta, input)
 
 
-def hardshrink(beta: float, input: Tensor, lambd: float = 0.5) -> Tensor:
+def hardshrink(beta: Sharpness, input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return x (s(x - lambd) + s(-x - lambd))."""
     return input * (torch.sigmoid(beta * (input - lambd)) + torch.sigmoid(beta * (-input - lambd)))
 
 
-def softshrink(beta: float, input: Tensor, lambd: float = 0.5) -> Tensor:
+def softshrink(beta: Sharpness, input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return r(x - lambd) - r(-x - lambd)."""
     return ramp(input - lambd, beta) - ramp(-input - lambd, beta)
 
 
-def threshold(beta: float, input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+def threshold(beta: Sharpness, input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Return v + r(x - k) + (k - v) s(x - k), with k the ``threshold`` and v the ``value`` below it."""
     # A ramp from the threshold on, and the jump from the value up to the threshold.
     step = (threshold - value) * torch.sigmoid(beta * (input - threshold))
     return value + ramp(input - threshold, beta) + step
 
 
-def absolute(beta: float, input: Tensor) -> Tensor:
+def absolute(beta: Sharpness, input: Tensor) -> Tensor:
     """Return r(x) + r(-x)."""
     return ramp(input, beta) + ramp(-input, beta)
 
 
-def clamp(beta: float, input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+def clamp(beta: Sharpness, input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Return y = min + r(x - min), then max - r(max - y); either bound may be None."""
     result = input if min is None else min + ramp(input - min, beta)
     return result if max is None else max - ramp(max - result, beta)
 
 
-def clamp_min(beta: float, input: Tensor, min: Any) -> Tensor:
+def clamp_min(beta: Sharpness, input: Tensor, min: Any) -> Tensor:
     """Return min + r(x - min)."""
     return clamp(beta, input, min=min)
 
 
-def clamp_max(beta: float, input: Tensor, max: Any) -> Tensor:
+def clamp_max(beta: Sharpness, input: Tensor, max: Any) -> Tensor:
     """Return max - r(max - x)."""
     return clamp(beta, input, max=max)
 
 
-def maximum(beta: float, input: Tensor, other: Tensor) -> Tensor:
+def maximum(beta: Sharpness, input: Tensor, other: Tensor) -> Tensor:
     """Return y + r(x - y), with y the ``other`` tensor."""
     return other + ramp(input - other, beta)
 
 
-def minimum(beta: float, input: Tensor, other: Tensor) -> Tensor:
+def minimum(beta: Sharpness, input: Tensor, other: Tensor) -> Tensor:
     """Return x - r(x - y), with y the ``other`` tensor."""
     return input - ramp(input - other, beta)
 

@@ -1,4 +1,4 @@
-"""Survey of the kinked calls above a cut: which depend on the units, and the spread of what enters them."""
+"""Survey of the kinked calls above a cut: which depend on the units, and how sharp their smooth forms are."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
-from geh_explain.engines.smoothing.sharpness import choose_beta
-from geh_explain.engines.smoothing.view import KinkedCallView, Smoothing
+from geh_explain.engines.smoothing.movement import KinkMovements, entering_values, measure_movements, plain_values
+from geh_explain.engines.smoothing.sharpness import BETA_TIMES_BANDWIDTH, Smooth, Step, min_beta, step_of
+from geh_explain.engines.smoothing.view import Beta, KinkedCallView, Smoothing
+from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
+from geh_explain.model.unit_values import unit_moments
 
-#: Functions that compare two tensors: their difference is what meets the kink.
-_COMPARISONS = ("maximum", "minimum", "max", "min")
 #: Functions that may never act: a clamp for safety, say before a logarithm.
 _CLAMPS = ("clamp", "clip", "clamp_min", "clamp_max")
 #: Shift of all units that shows which calls depend on them.
 _TEST_SHIFT = 0.01
+#: Smallest bandwidth of an entry, relative to the root mean square of its call: entries that hardly move.
+_MIN_BANDWIDTH = 1e-3
 
 
 class KinkedCall:
@@ -66,11 +70,15 @@ class KinkedCall:
         self._mean = 0.0
         self._squares = 0.0
 
-    def beta(self, smooth: str | float) -> float | None:
-        """Return the sharpness of this call by the argument ``smooth``; None to leave it unchanged."""
-        if not self.meets_kink or not self.depends_on_units:
-            return None
-        return choose_beta(smooth, math.sqrt(self._squares / max(self._count, 1)))
+    @property
+    def std(self) -> float:
+        """Standard deviation of what enters, over rows and positions."""
+        return math.sqrt(self._squares / max(self._count, 1))
+
+    @property
+    def is_smoothed(self) -> bool:
+        """Whether the call is to be smoothed."""
+        return self.meets_kink and self.depends_on_units
 
 
 class KinkSurvey(KinkedCallView):
@@ -96,10 +104,7 @@ class KinkSurvey(KinkedCallView):
         if self.n_calls > len(self.calls):
             self.calls.append(KinkedCall(name))
         call = self.calls[self.n_calls - 1]
-        x = args[0] if args else kwargs["input"]
-        other = (args[1] if len(args) > 1 else kwargs.get("other")) if name in _COMPARISONS else None
-        # Cloned before the call, which may be in place.
-        entering = _values(x - other if isinstance(other, Tensor) else x).clone()
+        entering = entering_values(name, args, kwargs)
         out = func(*args, **kwargs)
         self._compare(call, entering)
         call.add(entering)
@@ -107,7 +112,7 @@ class KinkSurvey(KinkedCallView):
             alpha = args[1] if len(args) > 1 else kwargs.get("alpha", 1.0)
             call.meets_kink = alpha != 1  # with alpha = 1 the slope does not jump
         else:
-            call.meets_kink |= name not in _CLAMPS or not torch.equal(_values(out), entering)
+            call.meets_kink |= name not in _CLAMPS or not torch.equal(plain_values(out), entering)
         return out
 
     def _compare(self, call: KinkedCall, entering: Tensor) -> None:
@@ -125,17 +130,48 @@ class KinkSurvey(KinkedCallView):
         for call in self.calls:
             call.reset_statistics()
 
-    def smoothing(self, smooth: str | float) -> Smoothing | None:
-        """Return the view that smooths by the argument ``smooth``; None where no call is to be smoothed."""
-        betas = [call.beta(smooth) for call in self.calls]
-        return Smoothing([call.name for call in self.calls], betas) if any(betas) else None
+    def smoothing(self, smooth: str | float | Step, cut: Cut, points: Points, std: Floats) -> Smoothing | None:
+        """Return the view that smooths by the argument ``smooth``; None where no call is to be smoothed.
 
+        Parameters
+        ----------
+        smooth
+            ``"auto"``, a step, or a sharpness beta.
+        cut, points
+            The model as a function of the units' shifts, and all points; some of them are shifted for a step.
+        std
+            Standard deviations (D,) of the units.
+        """
+        step = step_of(smooth)
+        if not any(call.is_smoothed for call in self.calls):
+            return None
+        movements = None if step is None else measure_movements(cut, points.spread, std, step.size, len(self.calls))
+        if isinstance(smooth, Step) and not std.any():
+            raise GEHValueError(
+                f"smooth={smooth!r}: a step is measured in standard deviations of the units, and these have one value "
+                "each over the points; give more points, or a number, the beta of the softplus that replaces ReLU."
+            )
+        betas = [self._beta(number, smooth, movements) for number in range(len(self.calls))]
+        if all(beta is None for beta in betas):
+            return None
+        return Smoothing([call.name for call in self.calls], betas, None if step is None else step.size)
 
-def _values(x: Tensor) -> Tensor:
-    """Return the values of a tensor, also of one inside the model's own ``vmap`` or ``grad``."""
-    while torch._C._functorch.is_functorch_wrapped_tensor(x):
-        x = torch._C._functorch.get_unwrapped(x)
-    return x.detach()
+    def _beta(self, number: int, smooth: str | float | Step, movements: KinkMovements | None) -> Beta:
+        """Return the sharpness of one call; None to leave it unchanged."""
+        call = self.calls[number]
+        if not call.is_smoothed:
+            return None
+        if movements is None:
+            assert isinstance(smooth, (int, float))
+            return float(smooth)
+        lowest = min_beta(smooth, call.std)
+        squared = movements.squared_bandwidth(number)
+        if squared is None:
+            # Nothing moves, as at one point: the spread of what enters is all that is known.
+            return lowest or None
+        bandwidth = squared.sqrt().clamp_min(_MIN_BANDWIDTH * float(squared.mean().sqrt()))
+        beta = (BETA_TIMES_BANDWIDTH / bandwidth).clamp_min(lowest)
+        return beta if beta.ndim else float(beta)
 
 
 def survey_kinks(cut: Cut, rows: Rows) -> KinkSurvey | None:
@@ -155,7 +191,7 @@ def survey_kinks(cut: Cut, rows: Rows) -> KinkSurvey | None:
     return survey
 
 
-def smoothing_for(cut: Cut, points: Points, smooth: str | float | None, batch_size: int | None) -> Smoothing | None:
+def smoothing_for(cut: Cut, points: Points, smooth: Smooth, batch_size: int | None) -> Smoothing | None:
     """Return the view that smooths the network above ``cut``, by one pass over all points.
 
     Parameters
@@ -163,9 +199,9 @@ def smoothing_for(cut: Cut, points: Points, smooth: str | float | None, batch_si
     cut
         The model as a function of the units' shifts.
     points
-        All points, whose spread at the kinked calls sets the sharpness.
+        All points, whose spread and movements at the kinked calls set the sharpness.
     smooth
-        ``"auto"``, a sharpness beta, or None for no smoothing.
+        ``"auto"``, a step, a sharpness beta, or None for no smoothing.
     batch_size
         Rows per forward pass; None for the default of :meth:`Points.split`.
 
@@ -180,4 +216,4 @@ def smoothing_for(cut: Cut, points: Points, smooth: str | float | None, batch_si
     with cut.viewed(survey):
         for rows in points.split(batch_size):
             cut.outputs(rows, cut.zeros(rows))
-    return survey.smoothing(smooth)
+    return survey.smoothing(smooth, cut, points, unit_moments(cut, points, batch_size).std)

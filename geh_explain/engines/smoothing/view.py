@@ -9,8 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geh_explain.engines.smoothing.smooth_functions import FORMS
+from geh_explain.engines.smoothing.smooth_functions import FORMS, Sharpness
 from geh_explain.engines.twice_differentiable import DoubleBackwardView
+
+#: Sharpness of one kinked call: of all entries, or of each entry of a row (1, *shape); None leaves the call unchanged.
+Beta = Sharpness | None
 
 
 class KinkedCallView(DoubleBackwardView):
@@ -56,30 +59,36 @@ class Smoothing(KinkedCallView):
     names
         Names of the kinked functions, in the order of their calls in a forward pass.
     betas
-        Sharpness of each of these calls; None leaves a call unchanged.
+        Sharpness of each of these calls: one number, or one for each entry ``(1, *shape)``; None leaves a call
+        unchanged.
+    step
+        Length of the step that set the sharpness, in standard deviations of the units; None if it was given.
     """
 
-    def __init__(self, names: list[str], betas: list[float | None]) -> None:
+    def __init__(self, names: Sequence[str], betas: Sequence[Beta], step: float | None = None) -> None:
         super().__init__()
         self.names = tuple(names)
         self.betas = tuple(betas)
+        self.step = step
 
-    @property
-    def next_beta(self) -> float | None:
-        """Sharpness of the next kinked call of this forward pass; None if it stays unchanged."""
-        return self._beta(self.n_calls + 1)
+    def next_beta(self, x: Tensor) -> Beta:
+        """Return the sharpness of the next kinked call of this forward pass, which takes ``x``."""
+        return self._beta(self.n_calls + 1, x)
 
     def skip_call(self) -> None:
         """Count a kinked call that is computed elsewhere, in closed form."""
         self.n_calls += 1
 
-    def _beta(self, number: int) -> float | None:
-        # Rows that take another path may make more calls than were surveyed.
-        return self.betas[number - 1] if number <= len(self.betas) else None
+    def _beta(self, number: int, x: Tensor) -> Beta:
+        # Rows that take another path may make more calls than were surveyed, or others.
+        beta = self.betas[number - 1] if number <= len(self.betas) else None
+        if isinstance(beta, Tensor) and beta.shape[1:] != x.shape[1:]:
+            return float(beta.square().reciprocal().mean().rsqrt())
+        return beta
 
     def handle_kinked(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result of one kinked call by its smooth form, in place where the call is in place."""
-        beta = self._beta(self.n_calls)
+        beta = self._beta(self.n_calls, args[0] if args else kwargs["input"])
         if beta is None:
             return DoubleBackwardView.handle(self, func, args, kwargs)
         if func is torch.adaptive_max_pool1d:

@@ -91,17 +91,21 @@ def _closed_form(
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return s(z), s'(z) and s''(z) of the most common functions by one evaluation; None for others.
 
-    - softplus, and ReLU where it is smoothed: see :func:`_softplus`;
+    - softplus, and ReLU and ReLU6 where they are smoothed: see :func:`_softplus`;
     - tanh, with y = tanh(z): 1 - y^2 and -2 y (1 - y^2);
     - sigmoid, with y = sigmoid(z): y (1 - y) and y (1 - y) (1 - 2 y).
     """
     name, executor = func.__name__.strip("_"), recorder.executor
-    if name == "relu" and isinstance(executor, Smoothing):
-        beta = executor.next_beta
+    if name in ("relu", "relu6") and isinstance(executor, Smoothing):
+        beta = executor.next_beta(z)
         if beta is None:
             return None
         executor.skip_call()
-        return _softplus(z, beta, _SOFTPLUS_THRESHOLD)
+        value, slope, second = _softplus(z, beta, _SOFTPLUS_THRESHOLD)
+        if name == "relu6":
+            upper = _softplus(z - 6, beta, _SOFTPLUS_THRESHOLD)
+            value, slope, second = value - upper[0], slope - upper[1], second - upper[2]
+        return value, slope, second
     if name == "softplus":
         beta = argument(args, kwargs, 1, "beta", 1.0)
         return _softplus(z, beta, argument(args, kwargs, 2, "threshold", _SOFTPLUS_THRESHOLD))
@@ -116,8 +120,11 @@ def _closed_form(
     return None
 
 
-def _softplus(z: Tensor, beta: float, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
+def _softplus(z: Tensor, beta: float | Tensor, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return the softplus, its slope s and its second derivative beta (s - s^2)."""
+    if isinstance(beta, Tensor):
+        value, slope, second = _softplus(beta * z, 1.0, threshold)
+        return value.div_(beta), slope, second.mul_(beta)
     slope = softplus_slope(z, beta, threshold)
     return F.softplus(z, beta, threshold), slope, torch.addcmul(slope, slope, slope, value=-1).mul_(beta)
 
@@ -190,7 +197,8 @@ def max_pool(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], 
     x = only_tracked(recorder, args, kwargs)
     if argument(args, kwargs, 6, "return_indices", False):
         raise UnsupportedOp("max pooling with indices")
-    beta = recorder.executor.next_beta if isinstance(recorder.executor, Smoothing) else None
+    beta = recorder.executor.next_beta(x) if isinstance(recorder.executor, Smoothing) else None
+    assert not isinstance(beta, Tensor)  # windows have one sharpness
     out: Tensor = recorder.executor.handle(func, args, kwargs)
     dimensions = int(func.__name__.removesuffix("d")[-1])
     settings = (args[1:6], without(kwargs, "input", "return_indices"))

@@ -1,0 +1,121 @@
+"""Steps: the sharpness of smoothed kinks follows from how far their inputs move while units change by one step."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from explaining import explain_point, explain_point_quietly, point_explainer, random_points
+from networks import mlp
+from torch import Tensor, nn
+
+import geh_explain as geh
+from geh_explain.engines import Step
+
+
+class Residual(nn.Module):
+    """A stack of residual blocks with ReLU, as deep vision networks have."""
+
+    def __init__(self, width: int, blocks: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width)) for _ in range(blocks)
+        )
+        self.head = nn.Linear(width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = x + block(x)
+        return torch.as_tensor(self.head(x.relu()))
+
+
+def deep_network(seed: int) -> Residual:
+    torch.manual_seed(seed)
+    net = Residual(8, 12).double()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(1.5)
+    return net
+
+
+@torch.no_grad()
+def central_differences(net: nn.Module, x: Tensor, size: float) -> np.ndarray:
+    """Return the mean mixed differences of all pairs, between two units moved up and down by ``size`` deviations."""
+    steps = size * torch.diag(x.std(dim=0, correction=0))
+    pairs = itertools.combinations(range(x.shape[1]), 2)
+    return np.array(
+        [
+            sum(a * b * net(x + a * steps[i] + b * steps[j]).mean() for a in (1, -1) for b in (1, -1))
+            / (4 * steps[i, i] * steps[j, j])
+            for i, j in pairs
+        ]
+    )
+
+
+@pytest.mark.parametrize("size", [0.25, 0.5])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_scores_of_a_deep_network_are_mixed_differences_of_the_network_itself(seed: int, size: float) -> None:
+    net, x = deep_network(seed), random_points(200, 8, seed=seed)
+    expected = central_differences(net, x, size)
+    result = explain_point_quietly(net, x, groups=1, smooth=Step(size))
+    signed = result.signed[0, 0]
+    assert np.corrcoef(signed, expected)[0, 1] > 0.95
+    assert signed @ expected / (expected @ expected) == pytest.approx(1, abs=0.15)
+
+
+def test_auto_is_a_step_of_one_half_in_deep_networks() -> None:
+    net, x = deep_network(0), random_points(64, 8)
+    auto, half = (explain_point_quietly(net, x, groups=1, smooth=smooth) for smooth in ("auto", Step(0.5)))
+    assert auto.settings["smoothed"]["step"] == 0.5
+    assert np.corrcoef(auto.geh.pair_mean, half.geh.pair_mean)[0, 1] > 0.99
+
+
+def test_auto_is_at_least_ten_over_the_standard_deviation_of_what_enters() -> None:
+    net, x = mlp(2, 16, 1, activation=nn.ReLU, gain=2.0), random_points(80, 2)
+    beta = 10 / float(net[0](x).detach().std(correction=0))
+    low, high = explain_point(net, x).settings["smoothed"]["beta"]
+    assert low >= beta * (1 - 1e-12)
+    assert explain_point_quietly(net, x, smooth=Step(0.5)).settings["smoothed"]["beta"][0] < high
+
+
+def test_one_point_has_no_standard_deviation() -> None:
+    net, x = mlp(3, 16, 1, activation=nn.ReLU, gain=2.0), random_points(1, 3)
+    with pytest.raises(geh.GEHError, match=r"smooth=Step\(size=0.5\): a step is measured in standard deviations"):
+        point_explainer(net, smooth=Step()).explain(x, groups=1, progress=False)
+    beta = 10 / float(net[0](x).detach().std(correction=0))
+    result = explain_point_quietly(net, x, groups=1)
+    np.testing.assert_allclose(result.settings["smoothed"]["beta"], [beta, beta], rtol=1e-12)
+
+
+def test_units_that_do_not_vary_do_not_move() -> None:
+    torch.manual_seed(0)
+    net, x = mlp(3, 16, 1, activation=nn.ReLU, gain=2.0), random_points(64, 3)
+    constant = torch.cat([x, torch.full((64, 1), 2.0, dtype=torch.double)], dim=1)
+    wide = nn.Sequential(nn.Linear(4, 3, bias=False), *net).double()
+    with torch.no_grad():
+        wide[0].weight.copy_(torch.eye(3, 4))
+        first, second = (explain_point_quietly(f, a, smooth=Step(0.4)) for f, a in ((net, x), (wide, constant)))
+    np.testing.assert_allclose(second.settings["smoothed"]["beta"], first.settings["smoothed"]["beta"], rtol=0.1)
+
+
+def test_the_order_of_the_rows_does_not_matter() -> None:
+    net, x = mlp(5, 16, 16, 1, activation=nn.ReLU, gain=2.0), random_points(50, 5)
+    order = torch.randperm(50, generator=torch.Generator().manual_seed(1))
+    first, second = (explain_point_quietly(net, rows, groups=1) for rows in (x, x[order]))
+    np.testing.assert_allclose(second.geh.mean, first.geh.mean, rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [0, -1.0, float("nan"), "half", None])
+def test_a_step_that_is_no_positive_number_is_refused(size: object) -> None:
+    with pytest.raises(geh.GEHError, match="Step: size="):
+        Step(size)  # type: ignore[arg-type]
+
+
+def test_a_hidden_layer_moves_by_its_own_standard_deviations() -> None:
+    net, x = mlp(4, 12, 12, 1, activation=nn.ReLU, gain=2.0), random_points(64, 4)
+    result = explain_point_quietly(net, x, layer="1", groups=1, smooth=Step(0.5))
+    with torch.no_grad():
+        hidden = net[:2](x)
+        squares = (net[2].weight * hidden.std(dim=0, correction=0)).square().mean(dim=1) * 2 * 0.5**2
+    beta = float((np.pi / np.sqrt(3) / squares.sqrt()).median())
+    np.testing.assert_allclose(result.settings["smoothed"]["beta"], [beta, beta], rtol=1e-9)
