@@ -7,23 +7,26 @@ calls the function that does the work.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
 
-from geh_explain._types import Ints
+from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_int
 from geh_explain.analyses.ablation import AblationCheck, AblationRequest, baseline_values, check_pairs
 from geh_explain.analyses.diagnosis import Diagnosis, diagnose
 from geh_explain.analyses.screening import screen_units
+from geh_explain.analyses.sharpness import other_sharpnesses, sharpness_table
 from geh_explain.analyses.surface import Surface, SurfaceRequest, joint_effect
 from geh_explain.data.targets import Target
 from geh_explain.engines.base import Engine
 from geh_explain.engines.selection import check_engine
 from geh_explain.engines.smoothing.sharpness import Smooth, check_smooth
-from geh_explain.errors import GEHTypeError, GEHValueError, warn
+from geh_explain.errors import GEHTypeError, GEHValueError, GEHWarning, warn
 from geh_explain.evidence.explained import Explained, recorded_factors, recorded_target
 from geh_explain.evidence.held_out import MAX_TESTED, HeldOutRows, HeldOutTest, check_shared_arguments
 from geh_explain.groups.assignment import MAX_GROUPS
@@ -37,7 +40,7 @@ from geh_explain.model.layers import Layer, find_layer
 from geh_explain.model.outputs import Output, check_output
 from geh_explain.model.preserve import as_module, half_precision, preserved
 from geh_explain.model.unit_values import unit_moments
-from geh_explain.posterior import Posterior
+from geh_explain.posterior import PointEstimate, Posterior
 from geh_explain.posterior.default import check_posterior
 from geh_explain.results.interactions import Interactions
 from geh_explain.run.identity import claim_run
@@ -51,6 +54,9 @@ from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.ranking import find_unit
 from geh_explain.units.base import Units
 from geh_explain.units.subset import Subset
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class GEHExplainer:
@@ -248,9 +254,9 @@ class GEHExplainer:
             unit_names = plan.cut.unit_names(names)
             done = run_draws(plan)
             result_draws = done.accumulator.result()
-            warnings = collect_warnings(self._setup, plan, done, result_draws, half)
-        record = make_record(self._setup, plan, done.accumulator, warnings)
-        for message in warnings if plan.ranks.first else ():
+            messages = collect_warnings(self._setup, plan, done, result_draws, half)
+        record = make_record(self._setup, plan, done.accumulator, messages)
+        for message in messages if plan.ranks.first else ():
             warn(message)
         grouping = done.accumulator.grouping
         result = Interactions(result_draws, grouping.labels, unit_names, grouping.names, record)
@@ -575,6 +581,65 @@ class GEHExplainer:
             off = baseline_values(baseline, unit_moments(cut, points, batch_size).mean)
             request = AblationRequest(result.names, result.scores(measure).pair_mean, pairs, off)
             return check_pairs(cut, points, request, options)
+
+    def stability(
+        self,
+        result: Interactions,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        pairs: int = 10,
+        batch_size: int | None = None,
+        progress: bool = True,
+    ) -> pd.DataFrame:
+        """Show whether the strongest pairs depend on how sharply kinked functions are smoothed.
+
+        The network without draws is explained at twice and at half the sharpness, in the groups of ``result``. A pair
+        that keeps its place is a property of the network; one that does not belongs to a step size.
+
+        Parameters
+        ----------
+        result
+            What :meth:`explain` returned.
+        inputs, target, additional_forward_args, batch_size, progress
+            As in the call that returned it.
+        pairs
+            How many of the strongest pairs by GEH.
+
+        Returns
+        -------
+        DataFrame
+            One row per pair, strongest first: ``unit_i``, ``unit_j``, ``score``, ``rank``, the same with ``_sharper``
+            and ``_softer``, and ``keeps_place``: whether the pair is among the strongest at all three.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> from torch import nn
+        >>> net = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 1))
+        >>> explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
+        >>> x = torch.randn(200, 4)
+        >>> result = explainer.explain(x, groups=1, progress=False)
+        >>> explainer.stability(result, x, pairs=3, progress=False)[["rank", "rank_sharper"]].shape
+        (3, 2)
+        """
+        self._check_result(result)
+        check_int("pairs", pairs, 1)
+        sharper, softer = other_sharpnesses(self._setup.smooth, result.record.smoothed)
+        groups = np.asarray(result.group_names, dtype=object)[result.labels]
+
+        def scores(smooth: Smooth) -> Floats:
+            explainer = GEHExplainer.__new__(GEHExplainer)
+            explainer._setup = replace(self._setup, smooth=smooth, posterior=PointEstimate())
+            options = {"groups": groups, "scale": result.record.scale, "batch_size": batch_size, "progress": progress}
+            with warnings.catch_warnings():
+                # The user has seen them; that a softer network differs more is the point.
+                warnings.simplefilter("ignore", GEHWarning)
+                return explainer.explain(inputs, target, additional_forward_args, **options).geh.pair_mean
+
+        by_sharpness = scores(self._setup.smooth), scores(sharper), scores(softer)
+        return sharpness_table(result.names, by_sharpness, pairs)
 
     def surface(
         self,
