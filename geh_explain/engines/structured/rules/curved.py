@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,6 +20,8 @@ from geh_explain.engines.twice_differentiable import softplus_slope
 
 #: Torch's default threshold of softplus, above which it is a straight line.
 _SOFTPLUS_THRESHOLD = 20.0
+#: Functions that are clamp(z, low, high), with their bounds; those of hardtanh are its arguments.
+_CLIPPED_RAMPS = {"relu": (0.0, math.inf), "relu6": (0.0, 6.0), "hardtanh": (-1.0, 1.0)}
 
 
 class _KnownDerivative(torch.autograd.Function):
@@ -91,21 +94,20 @@ def _closed_form(
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return s(z), s'(z) and s''(z) of the most common functions by one evaluation; None for others.
 
-    - softplus, and ReLU and ReLU6 where they are smoothed: see :func:`_softplus`;
+    - softplus, and ReLU, ReLU6 and hardtanh where they are smoothed: see :func:`_softplus`;
     - tanh, with y = tanh(z): 1 - y^2 and -2 y (1 - y^2);
     - sigmoid, with y = sigmoid(z): y (1 - y) and y (1 - y) (1 - 2 y).
     """
     name, executor = func.__name__.strip("_"), recorder.executor
-    if name in ("relu", "relu6") and isinstance(executor, Smoothing):
+    if name in _CLIPPED_RAMPS and isinstance(executor, Smoothing):
         beta = executor.next_beta(z)
         if beta is None:
             return None
         executor.skip_call()
-        value, slope, second = _softplus(z, beta, _SOFTPLUS_THRESHOLD)
-        if name == "relu6":
-            upper = _softplus(z - 6, beta, _SOFTPLUS_THRESHOLD)
-            value, slope, second = value - upper[0], slope - upper[1], second - upper[2]
-        return value, slope, second
+        low, high = _CLIPPED_RAMPS[name]
+        if name == "hardtanh":
+            low, high = argument(args, kwargs, 1, "min_val", low), argument(args, kwargs, 2, "max_val", high)
+        return _clipped_ramp(z, beta, low, high)
     if name == "softplus":
         beta = argument(args, kwargs, 1, "beta", 1.0)
         return _softplus(z, beta, argument(args, kwargs, 2, "threshold", _SOFTPLUS_THRESHOLD))
@@ -118,6 +120,16 @@ def _closed_form(
         slope = value * (1 - value)
         return value, slope, slope * (1 - 2 * value)
     return None
+
+
+def _clipped_ramp(z: Tensor, beta: float | Tensor, low: float, high: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return low + r(z - low) - r(z - high) and its first two derivatives, with r the softplus; ``high`` may be inf."""
+    lower = _softplus(z - low if low else z, beta, _SOFTPLUS_THRESHOLD)
+    value = lower[0] + low if low else lower[0]
+    if high == math.inf:
+        return value, lower[1], lower[2]
+    upper = _softplus(z - high, beta, _SOFTPLUS_THRESHOLD)
+    return value - upper[0], lower[1] - upper[1], lower[2] - upper[2]
 
 
 def _softplus(z: Tensor, beta: float | Tensor, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
