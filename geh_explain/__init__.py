@@ -17,6 +17,7 @@ from geh_explain.groups.number import GroupChoice
 from geh_explain.model.layers import Layer
 from geh_explain.results.interactions import Interactions
 from geh_explain.results.plotting import Plots
+from geh_explain.run.estimate import CostEstimate
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.main_effects import MainEffects
@@ -25,6 +26,7 @@ from geh_explain.scores.ranking import PairRanking
 
 __all__ = [
     "AblationCheck",
+    "CostEstimate",
     "Decisions",
     "Diagnosis",
     "Evidence",

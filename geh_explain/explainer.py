@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +44,7 @@ from geh_explain.model.unit_values import unit_moments
 from geh_explain.posterior import PointEstimate, Posterior
 from geh_explain.posterior.default import check_posterior
 from geh_explain.results.interactions import Interactions
+from geh_explain.run.estimate import CostEstimate, estimate_cost
 from geh_explain.run.identity import claim_run
 from geh_explain.run.loop import run_draws
 from geh_explain.run.options import AnalysisOptions, RunOptions, Scale
@@ -269,6 +271,61 @@ class GEHExplainer:
         except KeyboardInterrupt:
             warn("evidence: the test was interrupted; the result has none. explainer.test(result, X, y) repeats it.")
             return result
+
+    def estimate(
+        self,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        groups: Any = "auto",
+        draws: int = 100,
+        scale: Scale = None,
+        batch_size: int | None = None,
+        eah_points: int | None = None,
+        memory: float | None = None,
+        seed: int = 0,
+    ) -> CostEstimate:
+        """Return what :meth:`explain` would cost with the same arguments, from one chunk of its first draw.
+
+        The data are read and the run is planned as :meth:`explain` does, which takes a few forward passes of all
+        points; then one chunk of points is explained.
+
+        Parameters
+        ----------
+        inputs, target, additional_forward_args, groups, draws, scale, batch_size, eah_points, memory, seed
+            As in :meth:`explain`.
+
+        Returns
+        -------
+        CostEstimate
+            It has ``seconds`` and ``result_bytes``, and prints as a sentence.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> net = torch.nn.Sequential(torch.nn.Linear(20, 50), torch.nn.Dropout(0.1), torch.nn.Tanh())
+        >>> estimate = geh.GEHExplainer(net).estimate(torch.randn(500, 20), target=0, draws=50)
+        >>> estimate.draws, estimate.pairs, estimate.seconds > 0
+        (50, 190, True)
+        """
+        options = RunOptions(
+            target=target,
+            additional_forward_args=additional_forward_args,
+            groups=groups,
+            draws=draws,
+            scale=scale,
+            batch_size=batch_size,
+            eah_points=eah_points,
+            memory=memory,
+            seed=seed,
+            progress=False,
+            distributed=False,
+        )
+        start = perf_counter()
+        with preserved(self.model), run_resources(options) as resources:
+            plan = make_plan(self._setup, inputs, options, resources)
+            return estimate_cost(plan, perf_counter() - start)
 
     def test(
         self,

@@ -1,0 +1,106 @@
+"""What a run will cost, from one chunk of its first draw."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+
+from geh_explain._memory import reuse_heap
+from geh_explain.engines.sums import GroupSums
+from geh_explain.errors import GEHValueError
+from geh_explain.model.kept_points import output_of_row
+from geh_explain.posterior.protocols import enter_draws, seed_of_draw
+from geh_explain.run.plan import RunPlan
+
+
+@dataclass(frozen=True)
+class CostEstimate:
+    """The expected cost of a run.
+
+    Attributes
+    ----------
+    seconds
+        Expected time of all draws, with what was spent before the first one.
+    result_bytes
+        Bytes of the draws of all pairs, as :meth:`Interactions.save` writes them before compression.
+    draws, points, pairs
+        Numbers of posterior draws, points and pairs of units.
+    engine
+        Name of the engine.
+
+    Examples
+    --------
+    >>> print(CostEstimate(90.0, 3 * 2**30, 20, 1000, 51040, "structured"))
+    about 2 minutes for 20 draws of 1,000 points and 51,040 pairs (structured engine), 3.0 GB of draws
+    """
+
+    seconds: float
+    result_bytes: int
+    draws: int
+    points: int
+    pairs: int
+    engine: str
+
+    def __str__(self) -> str:
+        size = f"{self.result_bytes / 2**30:.1f} GB" if self.result_bytes >= 2**29 else f"{self._megabytes} MB"
+        return (
+            f"about {_in_words(self.seconds)} for {self.draws:,} draws of {self.points:,} points and {self.pairs:,} "
+            f"pairs ({self.engine} engine), {size} of draws"
+        )
+
+    @property
+    def _megabytes(self) -> int:
+        return -(-self.result_bytes // 2**20)
+
+
+def _in_words(seconds: float) -> str:
+    """Return a time in one unit: seconds, minutes or hours.
+
+    >>> _in_words(0.2), _in_words(59), _in_words(150), _in_words(9000)
+    ('1 second', '59 seconds', '2 minutes', '2.5 hours')
+    """
+    if seconds < 90:
+        count = max(1, round(seconds))
+        return f"{count} second" + "s" * (count > 1)
+    if seconds < 5400:
+        return f"{round(seconds / 60)} minutes"
+    return f"{seconds / 3600:.1f} hours"
+
+
+def estimate_cost(plan: RunPlan, spent: float) -> CostEstimate:
+    """Return the cost of a plan; ``spent`` are the seconds that reading the data and planning took."""
+    options, n_points, n_units = plan.options, len(plan.points), plan.cut.n_units
+    available = plan.posterior.__len__() if hasattr(plan.posterior, "__len__") else options.draws
+    n_draws, n_pairs = min(options.draws, available), n_units * (n_units - 1) // 2
+    once, per_row = _time_first_chunk(plan)
+    return CostEstimate(
+        seconds=spent + once + per_row * n_draws * n_points,
+        result_bytes=8 * n_draws * n_pairs * (len(plan.grouping.names) + 1),
+        draws=n_draws,
+        points=n_points,
+        pairs=n_pairs,
+        engine=plan.engine.engine.name,
+    )
+
+
+def _time_first_chunk(plan: RunPlan) -> tuple[float, float]:
+    """Return the seconds of what comes once, and those per row, from a chunk that is computed twice."""
+    reuse_heap()
+    start, cut, engine = perf_counter(), plan.cut, plan.engine
+    rows = next(iter(plan.points.batches()))
+    forward = partial(output_of_row, cut, rows[:1], plan.below)
+    with cut.viewed(plan.view), enter_draws(plan.posterior, cut.model, 1, plan.options.seed, forward) as draws:
+        for number in draws:
+            with nullcontext() if plan.member_view is None else cut.viewed(plan.member_view()):
+                engine.begin_draw(seed_of_draw(plan.options.seed, number))
+                engine.adapt(plan.points.first)
+                chunk = rows[: engine.chunk_rows(rows)]
+                sums = GroupSums.zeros(len(plan.grouping.names), cut.n_units, 1, 0)
+                times = [perf_counter()]
+                for _ in range(2):
+                    engine.add(sums, chunk, plan.grouping.labels[: len(chunk)])
+                    times.append(perf_counter())
+            return times[1] - start, (times[2] - times[1]) / len(chunk)
+    raise GEHValueError(f"posterior={plan.posterior!r} gave no draws; it must yield at least one.")
