@@ -108,9 +108,7 @@ class GroupSums:
 
         signed = merge(self.signed)
         assert signed is not None
-        return replace(
-            self, signed=signed, variance=merge(self.variance), slopes=merge(self.slopes), cells=self.signed
-        )
+        return replace(self, signed=signed, variance=merge(self.variance), slopes=merge(self.slopes), cells=self.signed)
 
     def add(self, start: int, local: Tensor, members: Tensor) -> None:
         """Add the local interactions of further points.

@@ -1,5 +1,4 @@
-"""Clusters of points that are not independent of each other: crops of one photograph, frames of one film, visits of
-one patient.
+"""Clusters of points that are not independent: crops of one photograph, frames of one film, visits of one patient.
 
 Points of different clusters are independent, those of one cluster may depend on each other in any way. So the sampling
 error of a mean follows from the sums over whole clusters. A cluster may have points in several groups, and a group

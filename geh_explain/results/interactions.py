@@ -195,9 +195,10 @@ class Interactions(ResultOutput):
         """Standard errors (M, P) of group means over the choice of points; None where they were not measured.
 
         sqrt(variance of h / n) for local interactions h at the n points of a group: how far their mean may lie from
-        that of the population which the points are sampled from. The spread over draws does not contain it. With
-        ``explain(clusters=...)`` they are the errors over the choice of clusters. The variance is a mean over the first draws, an upper bound for that of the mean network. It contains the noise of
-        Stein's engine, and is measured at the same points as EAH; NaN for groups with fewer than two of them.
+        that of the population which the points are sampled from. With ``explain(clusters=...)`` they are errors over
+        the choice of clusters. The spread over draws does not contain them. The variance is a mean over the first
+        draws, an upper bound for that of the mean network. It contains the noise of Stein's engine, and is measured at
+        the same points as EAH; NaN for groups with fewer than two of them.
 
         >>> import torch, geh_explain as geh
         >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] ** 2, posterior=geh.posterior.PointEstimate())

@@ -197,8 +197,9 @@ def _no_posterior(plan: RunPlan) -> str | None:
         return None
     others = "Ensemble(...), WeightSamples(...)" if plan.cut.layer is None else "WeightSamples(...)"
     return (
-        "posterior=None and the model has no dropout that can be drawn: the scores are a point estimate, with intervals "
-        f"over points like these only. Pass posterior={others} or Stochastic() for intervals over draws of the network."
+        "posterior=None and the model has no dropout that can be drawn: the scores are a point estimate, with "
+        f"intervals over points like these only. Pass posterior={others} or Stochastic() for intervals over draws of "
+        "the network."
     )
 
 

@@ -13,9 +13,9 @@ w = t sqrt(s V s) ::
     low  = f' - q,    high = f' + w + w^2 / (2 max(f', w)),
 
 where q is the same quantile of the right side of the second inequality, by its first three cumulants (Cornish and
-Fisher). The last term of ``high`` is that of an interval of log f: means of positive numbers are skewed to the right. If
-all shares are clear of 0, this is the usual interval f' -+ t sqrt(s V s); if all are 0, ``low`` is 0 with the
-probability (1 + level) / 2. Between the two the interval is too wide rather than too short.
+Fisher). The last term of ``high`` is that of an interval of log f: means of positive numbers are skewed to the right.
+If all shares are clear of 0, this is the usual interval f' -+ t sqrt(s V s), apart from that term; if all are 0,
+``low`` is 0 with the probability (1 + level) / 2. Between the two the interval is too wide rather than too short.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ class ShareCovariance(Protocol):
 
     def quadratic(self, signs: Floats) -> Floats:
         """Return the variance (P,) of sum_m signs_m e_m; ``signs`` is (M, P)."""
+
+    def cross(self, signs: Floats) -> Floats:
+        """Return the covariances (M, P) of sum_l signs_l e_l with each e_m."""
 
     def of_absolute(self, used: NDArray[np.bool_]) -> Floats:
         """Return the variance (P,) of the sum of |e_m| over the ``used`` (M, P) groups, for normal e."""
@@ -77,6 +80,11 @@ class IndependentPoints:
         total = (signs**2 * self.squares).sum(axis=0) / self.n_points - (signs * self.shares).sum(axis=0) ** 2
         return np.maximum(total, 0) / max(self.n_points - 1, 1)
 
+    def cross(self, signs: Floats) -> Floats:
+        """Return the covariances (M, P) of sum_l signs_l e_l with each e_m."""
+        total = (signs * self.shares).sum(axis=0)
+        return np.asarray((signs * self.squares / self.n_points - total * self.shares) / max(self.n_points - 1, 1))
+
     def of_absolute(self, used: NDArray[np.bool_]) -> Floats:
         """Return the variance (P,) of the sum of |e_m|; correlations, of the order 1 / N, are left out."""
         return np.asarray(_VARIANCE * (self.variance * used).sum(axis=0))
@@ -96,6 +104,10 @@ class GivenCovariance:
     def quadratic(self, signs: Floats) -> Floats:
         """Return the variance (P,) of sum_m signs_m e_m."""
         return np.maximum(np.einsum("mp,mlp,lp->p", signs, self.values, signs, optimize=True), 0)
+
+    def cross(self, signs: Floats) -> Floats:
+        """Return the covariances (M, P) of sum_l signs_l e_l with each e_m."""
+        return np.asarray(np.einsum("mlp,lp->mp", self.values, signs))
 
     def of_absolute(self, used: NDArray[np.bool_]) -> Floats:
         """Return the variance (P,) of the sum of |e_m|.
@@ -142,14 +154,32 @@ def distances(
     check_level(level)
     quantile = stdtrit(freedom, (1 + level) / 2)
     known = np.abs(shares) > stdtrit(freedom, ndtr(_KNOWN_SIGN)) * np.sqrt(covariance.variance)
-    signs = np.sign(shares)
-    std = np.sqrt(covariance.variance) * ~known
-    spread = np.sqrt(covariance.quadratic(signs * known) + covariance.of_absolute(~known))
-    third = _THIRD * (std**3).sum(axis=0)
-    skewness = np.divide(third, spread**3, out=np.zeros_like(third), where=spread > 0)
-    down = _MEAN * std.sum(axis=0) + spread * (quantile + (quantile**2 - 1) / 6 * skewness)
     # A share of exactly 0 has no sign; any sign gives a variance that holds.
-    return down, skewed(score, quantile * np.sqrt(covariance.quadratic(np.where(signs == 0, 1.0, signs))))
+    signs = np.where(shares < 0, -1.0, 1.0)
+    down = _upper_quantile(signs, known, covariance, quantile)
+    return down, skewed(score, quantile * np.sqrt(covariance.quadratic(signs)))
+
+
+def _upper_quantile(
+    signs: Floats, known: NDArray[np.bool_], covariance: ShareCovariance, quantile: Floats | float
+) -> Floats:
+    """Return the quantile (P,) of a + b: a = sum of s_m e_m over ``known`` groups, b = sum of |e_m| over the others.
+
+    It is that of a normal or Student's distribution where it is ``quantile``, corrected for the third cumulant.
+    At 95 % it is within 5 % of the quantile of normal errors, also where they are correlated.
+    """
+    std = np.sqrt(covariance.variance) * ~known
+    absolute = covariance.of_absolute(~known)
+    spread = np.sqrt(covariance.quadratic(signs * known) + absolute)
+    # Exact for errors that are independent, and for such of correlation 1; the ratio is 1 for the former.
+    independent = _VARIANCE * (std**2).sum(axis=0)
+    ratio = np.divide(absolute, independent, out=np.ones_like(absolute), where=independent > 0)
+    third = _THIRD * (std**3).sum(axis=0) * ratio**2
+    # Where a is large, correlated errors are, too: the cumulant of (a, a, |e|) is E|z| cov(a, e)^2 / sd.
+    cross = np.divide(covariance.cross(signs * known) ** 2, std, out=np.zeros_like(std), where=std > 0)
+    third += 3 * _MEAN * cross.sum(axis=0)
+    skewness = np.divide(third, spread**3, out=np.zeros_like(third), where=spread > 0)
+    return np.asarray(_MEAN * std.sum(axis=0) + spread * (quantile + (quantile**2 - 1) / 6 * skewness))
 
 
 def skewed(score: Floats, half_width: Floats) -> Floats:

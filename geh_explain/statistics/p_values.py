@@ -126,9 +126,7 @@ def sign_p_value(
     return np.asarray(np.minimum(1.0, (sorted_p * groups / np.arange(1, groups + 1)[:, None]).min(axis=0)))
 
 
-def _two_sided(
-    mean: Floats, of_draws: Floats, of_points: Floats, draws: int, sizes: Ints | Floats | None
-) -> Floats:
+def _two_sided(mean: Floats, of_draws: Floats, of_points: Floats, draws: int, sizes: Ints | Floats | None) -> Floats:
     """Return the two-sided p-values (M, P) of group means with variances ``of_draws`` + ``of_points``."""
     from scipy.special import stdtr
 
