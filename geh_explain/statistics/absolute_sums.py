@@ -73,12 +73,12 @@ class IndependentPoints:
     def variance(self) -> Floats:
         """Variances (M, P)."""
         scale = max(self.n_points - 1, 1)
-        return np.maximum(self.squares / self.n_points - self.shares**2, 0) / scale
+        return np.asarray(np.maximum(self.squares / self.n_points - self.shares**2, 0) / scale)
 
     def quadratic(self, signs: Floats) -> Floats:
         """Return the variance (P,) of sum_m signs_m e_m."""
         total = (signs**2 * self.squares).sum(axis=0) / self.n_points - (signs * self.shares).sum(axis=0) ** 2
-        return np.maximum(total, 0) / max(self.n_points - 1, 1)
+        return np.asarray(np.maximum(total, 0) / max(self.n_points - 1, 1))
 
     def cross(self, signs: Floats) -> Floats:
         """Return the covariances (M, P) of sum_l signs_l e_l with each e_m."""
@@ -103,7 +103,7 @@ class GivenCovariance:
 
     def quadratic(self, signs: Floats) -> Floats:
         """Return the variance (P,) of sum_m signs_m e_m."""
-        return np.maximum(np.einsum("mp,mlp,lp->p", signs, self.values, signs, optimize=True), 0)
+        return np.asarray(np.maximum(np.einsum("mp,mlp,lp->p", signs, self.values, signs, optimize=True), 0))
 
     def cross(self, signs: Floats) -> Floats:
         """Return the covariances (M, P) of sum_l signs_l e_l with each e_m."""

@@ -65,7 +65,7 @@ def mean_half_width(std: Floats, draws: int, errors: Floats | None, counts: Floa
     if errors is None:
         return half if draws > 1 else np.full_like(std, np.nan)
     quantile = stdtrit(np.maximum(np.asarray(counts) - 1.0, 0.5), (1 + level) / 2)
-    return np.hypot(half, quantile.reshape(-1, *(1 for _ in errors.shape[1:])) * errors)
+    return np.asarray(np.hypot(half, quantile.reshape(-1, *(1 for _ in errors.shape[1:])) * errors))
 
 
 def gaussian_interval(mean: Floats, std: Floats, level: float) -> tuple[Floats, Floats]:
