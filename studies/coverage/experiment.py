@@ -76,7 +76,7 @@ class Size:
     block: int
 
 
-FULL = Size(tuple(SCENARIOS), samples=300, block=50)
+FULL = Size(tuple(SCENARIOS), samples=200, block=50)
 QUICK = Size((SCENARIOS[4], SCENARIOS[9], SCENARIOS[-5]), samples=20, block=20)
 
 

@@ -91,6 +91,6 @@ def _reading(table: pd.DataFrame) -> str:
         f"{len(used) - len(missed)} of {len(used)} entries with `clusters=` where there are any hold their target, "
         f"{len(below)} are below it{worst}, and {len(missed) - len(below)} above. Intervals are too wide where the "
         "means of several groups are as small as their errors, as in weak pairs: the signs of such means are unknown, "
-        "and the low end allows for that. They are too short for few clusters of skewed interactions, whose largest "
-        "values a small sample has not seen. Ignoring clusters is the larger error."
+        "and the low end allows for that. Kinds of one scenario share their samples, so that they miss together. "
+        "Ignoring clusters is the larger error."
     )
