@@ -64,11 +64,13 @@ studies: $(READY)  ## run the studies (each under an hour; interrupted ones resu
 	$(BIN)/python -m studies mnist --docs docs
 	$(BIN)/python -m studies real --docs docs
 	$(BIN)/python -m studies decisions --docs docs
+	$(BIN)/python -m studies coverage --docs docs
 
 studies-quick: $(READY)  ## run small versions of the studies that need no download, in minutes, into study_output
 	$(BIN)/python -m studies simulated --quick
 	$(BIN)/python -m studies mnist --quick
 	$(BIN)/python -m studies decisions --quick
+	$(BIN)/python -m studies coverage --quick
 
 dist: $(READY)  ## build wheel and source distribution into dist
 	$(BIN)/python $(PIP_INSTALL) build

@@ -66,7 +66,7 @@ with torch.no_grad():
 #
 # 256 channels have 32,640 pairs. ``screen`` ranks the channels by their gradients, at the cost of a backward pass, and
 # returns the 32 strongest as a unit set. The groups are the images with and without both shapes. The network has no
-# dropout, so there is one draw, and the scores have no intervals.
+# dropout, so there is one draw, and intervals are over images like these.
 
 x, point = images[:100], geh.posterior.PointEstimate()
 all_channels = geh.GEHExplainer(net, "layer3", output="probability", posterior=point)

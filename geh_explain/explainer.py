@@ -156,6 +156,7 @@ class GEHExplainer:
         additional_forward_args: Any = None,
         *,
         groups: Any = "auto",
+        clusters: Any = None,
         draws: int = 100,
         names: Sequence[str] | None = None,
         scale: Scale = None,
@@ -182,6 +183,9 @@ class GEHExplainer:
         groups
             The number of groups of points within which signs may cancel; ``"auto"`` chooses it; labels, one per row; or
             a scikit-learn clusterer.
+        clusters
+            Labels, one per row, of points that are not independent: crops of one photograph, frames of one film, visits
+            of one patient. Intervals and stable pairs then count whole clusters. None: all points are independent.
         draws
             Posterior draws K. The means settle at about 50, the standard deviations at about 400.
         names
@@ -231,6 +235,7 @@ class GEHExplainer:
             target=target,
             additional_forward_args=additional_forward_args,
             groups=groups,
+            clusters=clusters,
             draws=draws,
             scale=scale,
             batch_size=batch_size,

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 #: Names of the arrays of GroupSums. Their first dimension are draws; those over parts of the points add up.
-ARRAYS = ("signed", "absolute", "variance", "slopes", "squares", "counts", "visited")
+ARRAYS = ("signed", "absolute", "variance", "slopes", "squares", "counts", "visited", "cells")
+#: With more groups than this a product with the group membership costs more than adding row by row.
+_MAX_PRODUCT_GROUPS = 64
 
 
 @dataclass
@@ -50,6 +52,9 @@ class GroupSums:
     visited
         Sums (S, M, P) of the interactions over the points in ``squares``, where these are a sample of the points; None
         where they are all, so that ``signed`` has these sums.
+    cells
+        Sums (S, C, P) of the interactions over cells, the parts of a group that belong to one cluster of points; in
+        place of ``squares`` where points come in clusters. See :meth:`merged`.
 
     Examples
     --------
@@ -68,6 +73,7 @@ class GroupSums:
     squares: Tensor | None = None
     counts: Tensor | None = None
     visited: Tensor | None = None
+    cells: Tensor | None = None
 
     @classmethod
     def zeros(cls, groups: int, units: int, draws: int = 1, squared: int | None = None) -> GroupSums:
@@ -88,6 +94,22 @@ class GroupSums:
         parts = {name: part[:draws] for name in ARRAYS if (part := getattr(self, name)) is not None}
         return replace(self, **parts)
 
+    def merged(self, groups: NDArray[np.int64], n_groups: int) -> GroupSums:
+        """Return the sums over groups from these, which are over C cells; they become ``cells``.
+
+        ``groups`` (C,) are the groups of the cells.
+        """
+        index = torch.as_tensor(groups)
+
+        def merge(part: Tensor | None) -> Tensor | None:
+            if part is None:
+                return None
+            return part.new_zeros(len(part), n_groups, part.shape[2]).index_add_(1, index, part)
+
+        signed = merge(self.signed)
+        assert signed is not None
+        return replace(self, signed=signed, variance=merge(self.variance), slopes=merge(self.slopes), cells=self.signed)
+
     def add(self, start: int, local: Tensor, members: Tensor) -> None:
         """Add the local interactions of further points.
 
@@ -103,7 +125,7 @@ class GroupSums:
         # Rows come draw by draw, so that the first dimension splits into (B, n).
         local = local.double().reshape(len(self.signed), members.shape[1], -1)
         stop = start + local.shape[2]
-        self.signed[:, :, start:stop] += (members @ local).cpu()
+        self.signed[:, :, start:stop] += sums_by_group(local, members).cpu()
         self.absolute[:, start:stop] += local.abs().sum(dim=1).cpu()
         self.add_squares(start, local, members)
 
@@ -143,6 +165,15 @@ class GroupSums:
         """Return the group membership (M, n) of n points with ``labels`` (n,): 1 where a point is in a group."""
         groups = torch.as_tensor(labels, device=device)
         return torch.nn.functional.one_hot(groups, self.signed.shape[1]).T.double()
+
+
+def sums_by_group(values: Tensor, members: Tensor) -> Tensor:
+    """Return the sums (B, M, w) of ``values`` (B, n, w) over the points of each group; ``members`` is (M, n)."""
+    if len(members) <= _MAX_PRODUCT_GROUPS:
+        return members.to(values.dtype) @ values
+    total = values.new_zeros(len(values), len(members), values.shape[2])
+    add_by_group(total, values, members)
+    return total
 
 
 def add_by_group(total: Tensor, values: Tensor, members: Tensor) -> None:

@@ -48,7 +48,7 @@ def check_groups(groups: Any) -> None:
         raise GEHValueError(f"groups={groups}: at least one group is needed.")
 
 
-def from_labels(labels: Any, points: int) -> Grouping:
+def from_labels(labels: Any, points: int, argument: str = "groups") -> Grouping:
     """Return the grouping of a user's labels, one per point; groups are in the sorted order of the labels.
 
     Parameters
@@ -57,6 +57,8 @@ def from_labels(labels: Any, points: int) -> Grouping:
         Tensor, array, series or list of labels of one kind that can be sorted.
     points
         The number of points.
+    argument
+        The argument by which the user passed the labels, for error messages.
 
     Raises
     ------
@@ -71,17 +73,21 @@ def from_labels(labels: Any, points: int) -> Grouping:
     """
     entries = labels.tolist() if hasattr(labels, "tolist") else labels
     if not isinstance(entries, Iterable):
-        raise GEHTypeError(f"groups: {entries!r} are no labels; give one for each of the {points} points.")
+        raise GEHTypeError(f"{argument}: {entries!r} are no labels; give one for each of the {points} points.")
     entries = list(entries)
     # Checked before the conversion, as NumPy turns NaN among text into the text 'nan'.
     if any(label is None or (isinstance(label, float) and not math.isfinite(label)) for label in entries):
-        raise GEHValueError("groups has missing labels (None or NaN); give every point a group.")
+        raise GEHValueError(
+            f"{argument} has missing labels (None or NaN); give every point a {argument.removesuffix('s')}."
+        )
     try:
         array = np.asarray(entries)
     except ValueError as error:
-        raise GEHValueError(f"groups: labels differ in length; give one for each of the {points} points.") from error
+        raise GEHValueError(
+            f"{argument}: labels differ in length; give one for each of the {points} points."
+        ) from error
     if array.shape != (points,):
-        raise GEHValueError(f"groups has shape {array.shape}; give one label for each of the {points} points.")
+        raise GEHValueError(f"{argument} has shape {array.shape}; give one label for each of the {points} points.")
     names, index = np.unique(array, return_inverse=True)
     return Grouping(index.reshape(-1).astype(np.int64), [str(name) for name in names])
 

@@ -1,4 +1,4 @@
-"""Point estimates: the trained network as it is, without uncertainty."""
+"""Point estimates: the trained network as it is, without uncertainty of its weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 
 class PointEstimate:
-    """The trained network itself, as a single draw. Scores have no intervals.
+    """The trained network itself, as a single draw. Intervals of its scores are over points like the explained ones.
 
     Dropout is off, as in eval mode.
 

@@ -19,7 +19,6 @@ from geh_explain.plots.pairs import strongest_units, unit_sizes
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.protocol import PairResult
-from geh_explain.statistics.intervals import std_multiplier, total_std
 
 #: Maximum number of units in the heatmap, and of nodes in the network.
 _MAX_UNITS = 60
@@ -143,9 +142,7 @@ def _decision_words(decisions: Decisions) -> dict[str, str] | None:
 
 def _group_effects(result: PairResult, level: float, pairs: Ints) -> dict[str, Any]:
     """Return the signed effect of the pairs in each group, and the half-widths of its intervals; None if unknown."""
-    mean, std = (values[:, pairs] for values in result.signed_means)
-    errors = None if result.point_errors is None else result.point_errors[:, pairs]
-    half = std_multiplier(level) * total_std(std, errors)
+    mean, half = result.signed_means[0][:, pairs], result.group_half_widths(level, pairs)
     unknown = bool(np.isnan(half).all())
     return {
         "mean": [_round(row) for row in mean.T],

@@ -22,10 +22,11 @@ _MIN_P_VALUE = 0.001
 def describe_scope(result: PairResult) -> str:
     """Return what was explained: units, pairs, points, groups and draws."""
     draws, pairs = result.scores("geh").n_draws, len(result.scores("geh").pair_mean)
-    groups = len(result.group_names)
+    groups, clusters = len(result.group_names), result.settings.get("clusters")
     return (
         f"Interactions between {len(result.names)} units of {result.record.place}: {_count(pairs, 'pair', '')}, "
-        f"{_count(len(result.labels), 'point', '')} in {_count(groups, 'group', '')}, "
+        f"{_count(len(result.labels), 'point', '')} in {_count(groups, 'group', '')}"
+        f"{f' and {clusters} clusters' if clusters else ''}, "
         f"{_count(draws, 'draw', '')} of {result.record.posterior}"
     )
 
@@ -67,7 +68,11 @@ def describe_columns(decisions: Decisions) -> list[str]:
 
 def describe_interval(decisions: Decisions) -> str:
     """Return of what the intervals are: their level, and the sources of uncertainty that they count."""
-    return f"{percent(decisions.level)} interval of the network's score over {' and '.join(decisions.sources)}"
+    named = {"clusters": "clusters of points"}
+    sources = " and ".join(named.get(source, source) for source in decisions.sources)
+    # Without draws the interval is about the choice of points alone.
+    alone = "" if "draws" in decisions.sources else " like these"
+    return f"{percent(decisions.level)} interval of the network's score over {sources}{alone}"
 
 
 # Sentences.
@@ -97,11 +102,17 @@ def _uncertainty(result: PairResult, decisions: Decisions) -> str:
     """Return the sources of the uncertainty of the network's scores."""
     draws, posterior = result.scores("geh").n_draws, result.record.posterior
     kind = "MC dropout draws" if posterior == "MCDropout()" else f"draws of {posterior}"
-    named = {"draws": f"{draws:,} {kind}", "points": "the finite choice of points"}
+    clusters = result.settings.get("clusters")
+    named = {
+        "draws": f"{draws:,} {kind}",
+        "points": "the finite choice of points",
+        "clusters": f"the choice of {f'{clusters:,} ' if clusters else ''}clusters of points",
+    }
     sources = [named[source] for source in decisions.sources]
     if not sources:
         return "The scores are a point estimate, without intervals."
-    return f"Uncertainty: {' and '.join(sources)}."
+    alone = "" if "draws" in decisions.sources else "; none of the network, which has no draws"
+    return f"Uncertainty: {' and '.join(sources)}{alone}."
 
 
 def _describe_pair(result: PairResult, pair: int, decisions: Decisions) -> str:

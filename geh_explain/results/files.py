@@ -18,6 +18,9 @@ Members of the archive, with K draws, M groups, P pairs, D units and N points:
     The arrays of :class:`~geh_explain.scores.evidence.Evidence`, if there is any; see ``evidence_files``.
 ``point_errors``
     Standard errors (M, P) of group means over the choice of points, where there are any; NaN where not known.
+``cluster_covariance``, ``cluster_counts``, ``cluster_total``
+    The parts of :class:`~geh_explain.scores.cluster_spread.ClusterErrors`, (M, M, P), (M,) and a number, where points
+    have clusters.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ from geh_explain.results.evidence_files import (
     parse_evidence,
 )
 from geh_explain.run.record import RunRecord
+from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.moments import Moments
@@ -57,6 +61,8 @@ _DRAW_ARRAYS = ("signed", "absolute", "noise", "slopes")
 _MOMENT_PARTS = ("mean", "squares")
 _MOMENT_ARRAYS = ("count", *(f"{name}_{part}" for name in (*MEASURES, "signed") for part in _MOMENT_PARTS))
 _SLOPE_MOMENTS = tuple(f"slopes_{part}" for part in _MOMENT_PARTS)
+#: Arrays of errors over clusters of points.
+_CLUSTER_ARRAYS = ("cluster_covariance", "cluster_counts", "cluster_total")
 #: A file may unpack to this many bytes, or to this many times its own size, whichever is larger.
 _MAX_BYTES = 2**28
 _MAX_EXPANSION = 20
@@ -103,6 +109,9 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
     arrays |= evidence_to_arrays(stored.evidence)
     if stored.draws.point_errors is not None:
         arrays["point_errors"] = stored.draws.point_errors
+    if (clusters := stored.draws.cluster_errors) is not None:
+        values = (clusters.covariance, clusters.counts, np.array(clusters.total))
+        arrays |= dict(zip(_CLUSTER_ARRAYS, values, strict=True))
     size = sum(array.nbytes for array in arrays.values())
     with write_whole(path, size) as file:
         np.savez_compressed(file, **arrays)
@@ -125,7 +134,8 @@ def read_result(path: str | os.PathLike[str]) -> StoredResult:
                 raise ValueError("its settings are too long")
             with np.load(file, allow_pickle=False) as archive:
                 expected = ("labels", "about", "point_errors", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS)
-                arrays = {name: archive[name] for name in (*expected, *_EVIDENCE) if name in archive}
+                optional = (*_CLUSTER_ARRAYS, *_EVIDENCE)
+                arrays = {name: archive[name] for name in (*expected, *optional) if name in archive}
         about = json.loads(arrays.pop("about").tobytes().decode())
         return _parse(about, **arrays)
     except Exception as error:  # zip, zlib, numpy and JSON raise various exceptions on damaged data
@@ -166,10 +176,14 @@ def _parse(about: Any, labels: Any, point_errors: Any = None, **arrays: Any) -> 
     _check_settings(settings)
     of_evidence = {name: arrays.pop(name) for name in _EVIDENCE if name in arrays}
     evidence = parse_evidence(about.get("evidence"), of_evidence, len(names) * (len(names) - 1) // 2)
+    of_clusters = [arrays.pop(name) for name in _CLUSTER_ARRAYS if name in arrays]
     parse_draws = _parse_draws if "signed" in arrays else _parse_moments
     draws = replace(parse_draws(len(group_names), len(names), **arrays), point_errors=point_errors)
+    shape = len(group_names), len(names) * (len(names) - 1) // 2
     if point_errors is not None:
-        _check_point_errors(point_errors, (len(group_names), len(names) * (len(names) - 1) // 2))
+        _check_point_errors(point_errors, shape)
+    if of_clusters:
+        draws = replace(draws, cluster_errors=_parse_clusters(of_clusters, point_errors, shape))
     if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
         raise ValueError("its labels are malformed")
     if labels.min() < 0 or labels.max() >= len(group_names):
@@ -273,6 +287,19 @@ def _check_point_errors(errors: Any, shape: tuple[int, int]) -> None:
     known = errors[~np.isnan(errors)]
     if not (_is_finite(known) and (known >= 0).all()):
         raise ValueError("its standard errors of points do not fit")
+
+
+def _parse_clusters(arrays: list[Any], point_errors: Any, shape: tuple[int, int]) -> ClusterErrors:
+    """Return the errors over clusters of points of a file, after checking shapes, types and ranges of the arrays."""
+    groups, pairs = shape
+    shapes = [(groups, groups, pairs), (groups,), ()]
+    if point_errors is None or [array.shape for array in arrays] != shapes or not all(map(_is_finite, arrays)):
+        raise ValueError("its errors over clusters do not fit")
+    covariance, counts, total = arrays
+    symmetric = np.array_equal(covariance, covariance.transpose(1, 0, 2))
+    if not symmetric or (np.einsum("mmp->mp", covariance) < 0).any() or (counts < 0).any() or total < 1:
+        raise ValueError("its errors over clusters do not fit")
+    return ClusterErrors(covariance, counts, float(total))
 
 
 def _is_finite(array: Any) -> bool:

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geh_explain._types import Floats
+from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.results.files import StoredResult, read_result, write_result
 from geh_explain.results.output import ResultOutput
 from geh_explain.results.rules import compute_sign_p, decide
-from geh_explain.results.tables import group_table, monte_carlo_table, pair_table
+from geh_explain.results.tables import group_table, pair_table
 from geh_explain.run.record import RunRecord
+from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
 from geh_explain.scores.evidence import Evidence
@@ -27,6 +28,7 @@ from geh_explain.scores.measures import pair_index
 from geh_explain.scores.moments import Moments, draws_not_kept
 from geh_explain.scores.pair_scores import Scores
 from geh_explain.scores.ranking import PairRanking, find_unit
+from geh_explain.statistics.intervals import mean_half_width
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,9 +195,10 @@ class Interactions(ResultOutput):
         """Standard errors (M, P) of group means over the choice of points; None where they were not measured.
 
         sqrt(variance of h / n) for local interactions h at the n points of a group: how far their mean may lie from
-        that of the population which the points are sampled from. The spread over draws does not contain it. The
-        variance is a mean over the first draws, an upper bound for that of the mean network. It contains the noise of
-        Stein's engine, and is measured at the same points as EAH; NaN for groups with fewer than two of them.
+        that of the population which the points are sampled from. With ``explain(clusters=...)`` they are errors over
+        the choice of clusters. The spread over draws does not contain them. The variance is a mean over the first
+        draws, an upper bound for that of the mean network. It contains the noise of Stein's engine, and is measured at
+        the same points as EAH; NaN for groups with fewer than two of them.
 
         >>> import torch, geh_explain as geh
         >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] ** 2, posterior=geh.posterior.PointEstimate())
@@ -204,6 +207,11 @@ class Interactions(ResultOutput):
         [[1.1547]]
         """
         return self._draws.point_errors
+
+    @property
+    def cluster_errors(self) -> ClusterErrors | None:
+        """Covariance of the groups' shares and effective numbers of clusters; None where points are independent."""
+        return self._draws.cluster_errors
 
     @cached_property
     def signed_means(self) -> tuple[Floats, Floats]:
@@ -221,13 +229,19 @@ class Interactions(ResultOutput):
     # Decisions and tables.
 
     def decisions(
-        self, measure: str | None = None, level: float = 0.95, fdr: float | None = None, *, rule: str | None = None
+        self,
+        measure: str | None = None,
+        level: float = 0.95,
+        fdr: float | None = None,
+        *,
+        rule: str | None = None,
+        source: str | None = None,
     ) -> Decisions:
         """Return the scores, intervals and decisions of all pairs as arrays; the parameters are those of :meth:`table`.
 
         Tables, plots, the page and exports are made of them.
         """
-        return decide(self, measure, level, fdr, rule)
+        return decide(self, measure, level, fdr, rule, source)
 
     def sign_p_values(self) -> Floats:
         """Return the p-value (P,) of each pair by the sign rule: the hypothesis is that all its group means are 0.
@@ -249,6 +263,7 @@ class Interactions(ResultOutput):
         *,
         rule: str | None = None,
         unit: int | str | None = None,
+        source: str | None = None,
     ) -> pd.DataFrame:
         """Return one row per pair, the strongest first, with its score, interval and the decision of a rule.
 
@@ -269,12 +284,17 @@ class Interactions(ResultOutput):
             else ``"sign"``.
         unit
             Name or index of a unit whose pairs are returned; None for all pairs. Decisions are the same.
+        source
+            What the intervals count. ``"draws"``: the score of another draw of the network at these points.
+            ``"points"``: the score of this network, or the mean of these draws, at all points of the population from
+            which these are a sample. ``"both"``: another draw at all points. None: ``"draws"`` for the rule
+            ``"interval"``, else ``"both"``. Decisions are the same.
 
         Returns
         -------
         DataFrame
-            unit_i, unit_j, mean, std (of the score over draws), low, high (interval of the network's score over draws
-            and points, for ``"interval"`` over draws), and the columns of the rule:
+            unit_i, unit_j, mean, std (of the score over draws), low, high (interval of the network's score, by
+            ``source``), and the columns of the rule:
 
             - ``"evidence"``: supported, slope, slope_se, p_value, significant. ``supported`` is ``mean`` times 1 -
               p_value. Pairs that were not tested are not significant. For numeric labels also true_low and true_high,
@@ -286,7 +306,8 @@ class Interactions(ResultOutput):
             of the points are known.
         """
         index = None if unit is None else find_unit(unit, self.names)
-        return pair_table(self.decisions(measure, level, fdr, rule=rule), self.evidence, self.names, index)
+        decisions = self.decisions(measure, level, fdr, rule=rule, source=source)
+        return pair_table(decisions, self.evidence, self.names, index)
 
     def top(self, pairs: int = 10, measure: str | None = None, **options: Any) -> pd.DataFrame:
         """Return the first ``pairs`` rows of :meth:`table`, which takes the same further ``options``."""
@@ -311,16 +332,14 @@ class Interactions(ResultOutput):
         """
         pair = self.pair(i, j)
         mean, std = (values[:, pair] for values in self.signed_means)
-        errors = None if self.point_errors is None else self.point_errors[:, pair]
-        return group_table(mean, std, errors, self.sizes, self.group_names, level)
+        half_width = self.group_half_widths(level, np.array([pair]))[:, 0]
+        return group_table(mean, std, half_width, self.sizes, self.group_names)
 
-    def monte_carlo(self, measure: str = "geh") -> pd.DataFrame:
-        """Return one row per pair, the strongest first, with the Monte Carlo errors of its mean and std.
-
-        The columns are unit_i, unit_j, mean, std, mean_error and std_error. The errors fall with the square root of the
-        number of draws.
-        """
-        return monte_carlo_table(self.table(measure), self.scores(measure).n_draws)
+    def group_half_widths(self, level: float, pairs: Ints) -> Floats:
+        """Return half the widths (M, p) of the intervals of the group means of p pairs; NaN where nothing is known."""
+        counts = self.sizes if self.cluster_errors is None else self.cluster_errors.counts
+        errors = None if self.point_errors is None else self.point_errors[:, pairs]
+        return mean_half_width(self.signed_means[1][:, pairs], self.geh.n_draws, errors, counts, level)
 
     def ranking(self, measure: str | None = None) -> PairRanking:
         """Return the pairs in the order of :meth:`table`, to compare with other methods."""

@@ -1,4 +1,4 @@
-"""What leaves a result: plots, the page, exports to other packages, and text."""
+"""What leaves a result: tables of errors, plots, the page, exports to other packages, and text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from geh_explain.analyses.surface import Surface
 from geh_explain.interpret.gallery import Gallery
@@ -14,15 +16,19 @@ from geh_explain.report.page import write_page
 from geh_explain.report.text import describe_columns, describe_decisions, describe_scope, summarise
 from geh_explain.results.exports import to_networkx, to_xarray, write_csv
 from geh_explain.results.plotting import Plots
-from geh_explain.results.tables import format_table
+from geh_explain.results.tables import format_table, monte_carlo_table, variance_table
+from geh_explain.scores.point_uncertainty import find_point_uncertainty
 from geh_explain.scores.protocol import PairResult
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Number of pairs that the repr shows.
 _REPR_PAIRS = 8
 
 
 class ResultOutput:
-    """Base class of :class:`geh_explain.Interactions`: plots, page, exports and text."""
+    """Base class of :class:`geh_explain.Interactions`: tables of errors, plots, page, exports, text."""
 
     @property
     def plot(self: PairResult) -> Plots:
@@ -127,6 +133,39 @@ class ResultOutput:
         "unit_i","unit_j","mean","std","low","hi
         """
         return write_csv(self.table(measure, **options), path)
+
+    def variance(self: PairResult, measure: str = "geh") -> pd.DataFrame:
+        """Return one row per pair, the strongest first, with the variance of its score by source.
+
+        Returns
+        -------
+        DataFrame
+            unit_i, unit_j, mean; ``draws``, the variance of the score over draws of the network; ``points``, that over
+            the choice of points or clusters of points; ``total``, their sum; ``share``, the share of the points in it.
+            What is not known is NaN, and does not count in the total. More draws do not lower the first, more points
+            lower the second.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] ** 2, posterior=geh.posterior.PointEstimate())
+        >>> x = torch.tensor([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]])  # local interactions 2, 4, 6: variance 4
+        >>> table = explainer.explain(x, groups=1, progress=False).variance()
+        >>> table[["mean", "points", "total", "share"]].round(3).values.tolist()
+        [[4.0, 1.333, 1.333, 1.0]]
+        """
+        decisions, scores = self.decisions(measure, rule="sign"), self.scores(measure)
+        points = find_point_uncertainty(self, measure)
+        unknown = np.full_like(scores.pair_mean, np.nan)
+        return variance_table(decisions, self.names, scores.pair_std**2, unknown if points is None else points.variance)
+
+    def monte_carlo(self: PairResult, measure: str = "geh") -> pd.DataFrame:
+        """Return one row per pair, the strongest first, with the Monte Carlo errors of its mean and std.
+
+        The columns are unit_i, unit_j, mean, std, mean_error and std_error. The errors fall with the square root of the
+        number of draws.
+        """
+        return monte_carlo_table(self.table(measure), self.scores(measure).n_draws)
 
     def __repr__(self: PairResult) -> str:
         decisions = self.decisions()

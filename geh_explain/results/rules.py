@@ -4,12 +4,13 @@ A pair has two questions. *Do the data support it?* is answered by labels that t
 (``"evidence"``). *Does the network use it?* is answered by the draws of the network and the finite choice of points
 (``"sign"``). ``"interval"`` is the rule of the paper, which looks at the draws alone.
 
-The interval of a score, other than that of the paper's rule, counts both sources. With the standard deviation s over
-draws and the standard errors e_m (M groups of n_m points) of the group means ::
+The interval of a score, other than that of the paper's rule, counts both sources. With the half-width v of the interval
+over draws, and the distances d, u of the ends of the interval over points from the score ::
 
-    sd^2 = s^2 + sum_m (n_m / N)^2 e_m^2          low = max(0, mean - z sd),  high = mean + z sd
+    low = max(0, mean - sqrt(v^2 + d^2)),    high = mean + sqrt(v^2 + u^2)
 
-for GEH and AEH. EAH has no group means, so that its interval counts the draws only.
+``source=`` chooses one of them. The first is about the score of a network of the same posterior at these points, the
+second about the score of these networks at all points of the population.
 """
 
 from __future__ import annotations
@@ -22,33 +23,45 @@ from geh_explain.errors import GEHValueError
 from geh_explain.scores.decisions import DEFAULT_FDR, RULES, SUPPORTED, Decisions
 from geh_explain.scores.draws import MEASURES
 from geh_explain.scores.evidence import Evidence
+from geh_explain.scores.point_uncertainty import find_point_uncertainty, known_errors
 from geh_explain.scores.protocol import PairResult
-from geh_explain.statistics.intervals import gaussian_interval, total_std
+from geh_explain.statistics.intervals import gaussian_interval, predictive_half_width
 from geh_explain.statistics.p_values import bayesian_p_value, discoveries, sign_p_value
 
+#: Sources of uncertainty that an interval can count.
+SOURCES = ("both", "draws", "points")
 #: How to get evidence, for error messages.
 _HOW = "explain(..., evidence=(X_held, y_held)) or explainer.test(result, X_held, y_held) adds it"
 
 
-def decide(result: PairResult, measure: str | None, level: float, fdr: float | None, rule: str | None) -> Decisions:
+def decide(
+    result: PairResult,
+    measure: str | None,
+    level: float,
+    fdr: float | None,
+    rule: str | None,
+    source: str | None = None,
+) -> Decisions:
     """Return the scores, intervals and decisions of all pairs; the parameters are those of ``result.table``."""
     check_level(level)
     rate = None if fdr is None else check_rate(fdr)
     rule = choose_rule(rule, result.evidence)
+    source = choose_source(source, rule)
     measure = choose_measure(measure, rule, result.evidence)
-    scores = result.scores("geh" if measure == SUPPORTED else measure)
-    mean, std, evidence = scores.pair_mean, scores.pair_std, result.evidence
-    errors = None if rule == "interval" or measure == "eah" else _score_errors(result)
-    sources = ("draws",) * (scores.n_draws > 1) + ("points",) * (errors is not None)
-    low, high = gaussian_interval(mean, total_std(std, errors), level)
+    name = "geh" if measure == SUPPORTED else measure
+    scores, evidence = result.scores(name), result.evidence
+    mean, std = scores.pair_mean, scores.pair_std
     accepted = None
     if rule == "interval":
+        low, high = gaussian_interval(mean, std, level)
+        sources: tuple[str, ...] = ("draws",) * (scores.n_draws > 1)
         p_value = bayesian_p_value(mean, std)
         # Scores are not negative, so an interval excludes 0 exactly if its low end is positive.
         if scores.n_draws > 1:
             accepted = (low > 0) & (discoveries(p_value, rate) if rate else True)
     else:
-        rate, low = rate or DEFAULT_FDR, np.maximum(low, 0.0)
+        rate = rate or DEFAULT_FDR
+        low, high, sources = score_interval(result, name, level, source)
         p_value = result.sign_p_values() if evidence is None or rule == "sign" else evidence.p_value
         # Without draws and errors of the points all p-values of the sign rule are NaN.
         if rule == "evidence" or not np.isnan(p_value).all():
@@ -60,6 +73,36 @@ def decide(result: PairResult, measure: str | None, level: float, fdr: float | N
     return Decisions(
         rule, measure, level, rate, mean, std, low, high, sources, p_value, supported, accepted, true_interval
     )
+
+
+def score_interval(
+    result: PairResult, measure: str, level: float, source: str
+) -> tuple[Floats, Floats, tuple[str, ...]]:
+    """Return both ends (P,) of the intervals of a measure, and what they count; NaN where nothing is known."""
+    scores = result.scores(measure)
+    mean = scores.pair_mean
+    draws = scores.n_draws > 1 and source != "points"
+    points = None if source == "draws" else find_point_uncertainty(result, measure)
+    of_points = "points" if result.cluster_errors is None else "clusters"
+    sources = ("draws",) * draws + (of_points,) * (points is not None)
+    if not sources:
+        return np.full_like(mean, np.nan), np.full_like(mean, np.nan), ()
+    down = up = predictive_half_width(scores.pair_std, scores.n_draws, level) if draws else np.zeros_like(mean)
+    if points is not None:
+        down, up = (np.hypot(down, distance) for distance in points.distances(level))
+    return np.maximum(mean - down, 0.0), mean + up, sources
+
+
+def choose_source(source: str | None, rule: str) -> str:
+    """Return the source of uncertainty that None stands for, or the given one if it is known and fits the rule."""
+    if source not in (None, *SOURCES):
+        raise GEHValueError(f"source={source!r} is unknown; use 'both', 'draws' or 'points', or None.")
+    if rule == "interval" and source not in (None, "draws"):
+        raise GEHValueError(
+            f"source={source!r} does not go with rule='interval', the rule of the paper, which looks at draws only; "
+            "leave source=None, or use rule='sign'."
+        )
+    return source or ("draws" if rule == "interval" else "both")
 
 
 def choose_rule(rule: str | None, evidence: Evidence | None) -> str:
@@ -84,27 +127,8 @@ def choose_measure(measure: str | None, rule: str, evidence: Evidence | None) ->
     return measure
 
 
-def _score_errors(result: PairResult) -> Floats | None:
-    """Return the standard errors (P,) of GEH or AEH due to the finite choice of points, None if they are unknown.
-
-    The error of a group of one point is unknown. It gets the variance per point of the other groups.
-    """
-    errors = _known_errors(result)
-    if errors is None:
-        return None
-    sizes, known = result.sizes[:, None], ~np.isnan(errors)
-    per_point = np.where(known, sizes * np.nan_to_num(errors) ** 2, 0.0)
-    pooled = (sizes * per_point).sum(axis=0) / np.maximum((sizes * known).sum(axis=0), 1)
-    variances = np.where(known, np.nan_to_num(errors) ** 2, pooled / np.maximum(sizes, 1))
-    return np.asarray(np.sqrt((result.sizes / result.sizes.sum()) ** 2 @ variances))
-
-
-def _known_errors(result: PairResult) -> Floats | None:
-    """Return the standard errors (M, P) of the group means, None if all are unknown."""
-    errors = result.point_errors
-    return None if errors is None or np.isnan(errors).all() else errors
-
-
 def compute_sign_p(result: PairResult) -> Floats:
     """Return the p-values (P,) of the sign rule, NaN if there is one draw and no error of the points."""
-    return sign_p_value(*result.signed_means, result.scores("geh").n_draws, _known_errors(result), result.sizes)
+    clusters = result.cluster_errors
+    counts = result.sizes if clusters is None else clusters.counts
+    return sign_p_value(*result.signed_means, result.scores("geh").n_draws, known_errors(result), counts)

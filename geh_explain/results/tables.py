@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geh_explain._types import Floats, Ints
-from geh_explain._validation import check_level
 from geh_explain.scores.decisions import SUPPORTED, Decisions
 from geh_explain.scores.evidence import Evidence
-from geh_explain.statistics.intervals import gaussian_interval, total_std
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,17 +124,35 @@ def monte_carlo_table(table: pd.DataFrame, draws: int) -> pd.DataFrame:
     return pd.concat([table[["unit_i", "unit_j", "mean", "std"]], pd.DataFrame(errors)], axis=1)
 
 
-def group_table(
-    mean: Floats, std: Floats, errors: Floats | None, sizes: Ints, group_names: list[str], level: float
-) -> pd.DataFrame:
-    """Return one row per group with the signed effect of one pair: size, mean, std, low, high.
+def variance_table(decisions: Decisions, names: list[str], draws: Floats, points: Floats) -> pd.DataFrame:
+    """Return the pairs in the order of ``decisions`` with the variances (P,) of their score over draws and points.
 
-    ``mean`` and ``std`` (M,) are over draws, of the mean interaction in each group. The intervals count draws and, if
-    they are known, the standard ``errors`` (M,) of the group means due to the finite choice of points.
+    NaN is an unknown variance, which does not count in ``total``; ``share`` is that of the points in the total.
     """
     import pandas as pd
 
-    check_level(level)
-    low, high = gaussian_interval(mean, total_std(std, errors), level)
-    columns = {"size": sizes, "mean": mean, "std": std, "low": low, "high": high}
+    first, second = np.triu_indices(len(names), 1)
+    total = np.where(np.isnan(draws) & np.isnan(points), np.nan, np.nan_to_num(draws) + np.nan_to_num(points))
+    share = np.divide(np.nan_to_num(points), total, out=np.full_like(total, np.nan), where=total > 0)
+    columns: dict[str, Any] = {
+        "unit_i": [names[i] for i in first],
+        "unit_j": [names[j] for j in second],
+        "mean": decisions.mean,
+        "draws": draws,
+        "points": points,
+        "total": total,
+        "share": share,
+    }
+    return pd.DataFrame(columns).iloc[decisions.order].reset_index(drop=True)
+
+
+def group_table(mean: Floats, std: Floats, half_width: Floats, sizes: Ints, group_names: list[str]) -> pd.DataFrame:
+    """Return one row per group with the signed effect of one pair: size, mean, std, low, high.
+
+    ``mean`` and ``std`` (M,) are over draws, of the mean interaction in each group, ``half_width`` (M,) is that of its
+    interval.
+    """
+    import pandas as pd
+
+    columns = {"size": sizes, "mean": mean, "std": std, "low": mean - half_width, "high": mean + half_width}
     return pd.DataFrame(columns, index=pd.Index(group_names, name="group"))

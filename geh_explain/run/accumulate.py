@@ -13,6 +13,7 @@ from geh_explain.groups.grouping import Grouping, from_tree
 from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.number import GroupChoice, choose_group_number, scores_by_group_number
 from geh_explain.run.plan import RunPlan
+from geh_explain.scores.cluster_spread import ClusterSpread
 from geh_explain.scores.draws import DrawMoments, Draws
 from geh_explain.scores.point_spread import PointSpread
 
@@ -56,10 +57,16 @@ class DrawAccumulator:
         #: Spread over points, and sums (total, squares, counts) of the draws that wait for the number of groups.
         self._point_spread = PointSpread()
         self._point_sums: list[tuple[Floats, Floats, Floats]] = []
+        #: The same for clusters of points: sums over cells.
+        self._cells = plan.cells
+        self._point_draws = plan.point_draws
+        self._cluster_spread = None if plan.cells is None else ClusterSpread(plan.cells.clusters, plan.cells.sizes)
+        self._cell_sums: list[Floats] = []
 
     def next_stop(self) -> int:
-        """Return up to which draw the groups stay as they are: the pilot draws decide on their number."""
-        return self.expected if self._tree is None else min(self.expected, self._pilot_draws)
+        """Return up to which draw groups and cells stay as they are: the pilot draws decide on the number of groups."""
+        stop = self.expected if self._tree is None else min(self.expected, self._pilot_draws)
+        return stop if self._cells is None or self.n_draws >= self._point_draws else min(stop, self._point_draws)
 
     def take(self, sums: GroupSums) -> None:
         """Add the sums of one more draw, or of several.
@@ -79,6 +86,8 @@ class DrawAccumulator:
             if sums.squares is not None and sums.counts is not None and draw < len(sums.squares):
                 total = sums.signed if sums.visited is None else sums.visited
                 self._point_sums.append((total[draw].numpy(), sums.squares[draw].numpy(), sums.counts[draw].numpy()))
+            if sums.cells is not None:
+                self._cell_sums.append(sums.cells[draw].numpy())
             if self.n_draws == self._pilot_draws:
                 self.choose_group_number()
         if self._tree is None:
@@ -105,12 +114,22 @@ class DrawAccumulator:
             total, squares, counts = (tree.merge(part, self.choice.chosen) for part in self._point_sums.pop(0))
             self._point_spread.add(total, squares, counts)
         self.grouping = from_tree(tree, self.grouping.labels, self.choice.chosen)
+        self._fold_cells()
         trim_heap()
+
+    def _fold_cells(self) -> None:
+        """Add sums over cells to the spread over clusters."""
+        while self._cell_sums:
+            assert self._cells is not None
+            assert self._cluster_spread is not None
+            groups = self.grouping.labels[self._cells.first]
+            self._cluster_spread.add(self._cell_sums.pop(0), groups, len(self.grouping.names))
 
     def _fold(self) -> None:
         """Add sums of squares to the spread, and reduce draws to moments if all of them would not fit into memory."""
         while self._point_sums:
             self._point_spread.add(*self._point_sums.pop(0))
+        self._fold_cells()
         if self.moments is None and self.expected * self._signed[0].nbytes > self._max_bytes:
             self.moments = DrawMoments()
         while self.moments is not None and self._signed:
@@ -128,9 +147,14 @@ class DrawAccumulator:
         The sums are released: it can be called once.
         """
         draws = self._take_means(len(self._signed)) if self.moments is None else self.moments
+        factors = np.abs(self._pair_factors())
+        if self._cluster_spread is not None and self._cluster_spread.n_draws:
+            of_clusters = self._cluster_spread.cluster_errors()
+            of_clusters = replace(of_clusters, covariance=of_clusters.covariance * factors**2)
+            return replace(draws, point_errors=self._cluster_spread.errors() * factors, cluster_errors=of_clusters)
         errors = self._point_spread.errors(self.grouping.sizes)
         if errors is not None:
-            errors *= np.abs(self._pair_factors())
+            errors *= factors
         return replace(draws, point_errors=errors)
 
     def spread(self) -> tuple[float, float]:

@@ -31,7 +31,7 @@ def identify_run(setup: ModelSetup, plan: RunPlan) -> dict[str, Any]:
     they and the network compute is compared draw by draw, see ``stored_draws``.
     """
     options = plan.options
-    arguments = ("target", "additional_forward_args", "groups", "scale", "batch_size", "eah_points", "memory", "seed")
+    arguments = ("target", "additional_forward_args", "groups", "clusters", "scale", "batch_size", "eah_points")
     return {
         "geh_explain": __version__,
         "torch": torch.__version__,
@@ -43,7 +43,7 @@ def identify_run(setup: ModelSetup, plan: RunPlan) -> dict[str, Any]:
         "smooth": digest_unless_plain(setup.smooth),
         "engine": repr(plan.engine.engine),
         "inputs": plan.points.digest(),
-        **{name: digest_unless_plain(getattr(options, name)) for name in arguments},
+        **{name: digest_unless_plain(getattr(options, name)) for name in (*arguments, "memory", "seed")},
     }
 
 

@@ -267,11 +267,14 @@ class _DrawLoop:
         """Return the sums over a part of the points, of draw number ``start`` or of several draws from it on."""
         plan, grouping = self.plan, self.accumulator.grouping
         squared = max(0, min(draws, plan.point_draws - start))
-        sums = GroupSums.zeros(len(grouping.names), plan.cut.n_units, draws, squared)
+        cells = plan.cells if squared else None
+        point_labels = grouping.labels if cells is None else cells.labels
+        n_sums = len(grouping.names) if cells is None else len(cells)
+        sums = GroupSums.zeros(n_sums, plan.cut.n_units, draws, squared if cells is None else 0)
         for rows in plan.points.batches():
             shared = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]
             for chunk in shared.split(max(1, plan.engine.chunk_rows(rows) // draws)):
-                labels = grouping.labels[chunk.start : chunk.start + len(chunk)]
+                labels = point_labels[chunk.start : chunk.start + len(chunk)]
                 plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
                 self.bar.update(len(chunk) * draws)
         plan.engine.end_draw(sums)
@@ -279,7 +282,7 @@ class _DrawLoop:
         if monotonic() > self._trimmed + _TRIM_SECONDS:
             trim_heap()
             self._trimmed = monotonic()
-        return sums
+        return sums if cells is None else sums.merged(grouping.labels[cells.first], len(grouping.names))
 
     @property
     def _stores(self) -> bool:
@@ -347,5 +350,6 @@ class _DrawLoop:
 
     def _sizes(self, start: int) -> DrawSizes:
         """Return the sizes of the sums of draws from number ``start`` on."""
-        squared = max(0, self.plan.point_draws - start)
-        return DrawSizes(len(self.plan.points), len(self.accumulator.grouping.names), self.plan.cut.n_units, squared)
+        plan, squared = self.plan, max(0, self.plan.point_draws - start)
+        cells = 0 if plan.cells is None else len(plan.cells)
+        return DrawSizes(len(plan.points), len(self.accumulator.grouping.names), plan.cut.n_units, squared, cells)

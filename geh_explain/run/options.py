@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from geh_explain._validation import check_int
 from geh_explain.data.targets import Target
 from geh_explain.groups.assignment import MAX_GROUPS
+from geh_explain.groups.clusters import check_clusters
 from geh_explain.groups.grouping import check_groups
 
 #: Values that ``scale`` takes.
@@ -31,6 +32,7 @@ class RunOptions:
     target: Target = None
     additional_forward_args: Any = None
     groups: Any = "auto"
+    clusters: Any = None
     draws: int = 100
     scale: Scale = None
     batch_size: int | None = None
@@ -46,6 +48,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         _check_ints(self, draws=1, seed=0, batch_size=1, eah_points=1, max_groups=2)
         check_groups(self.groups)
+        check_clusters(self.clusters)
 
     @property
     def groups_are_chosen(self) -> bool:

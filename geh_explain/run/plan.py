@@ -23,6 +23,7 @@ from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.engines.twice_differentiable import DoubleBackwardView
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.assignment import cluster, given_groups, grow_groups, is_table
+from geh_explain.groups.clusters import Cells, make_cells, read_clusters
 from geh_explain.groups.grouping import Grouping, from_tree
 from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.positions import MAX_SAMPLE_BYTES, MIN_SAMPLE_BYTES, PositionSample
@@ -47,6 +48,8 @@ from geh_explain.storage.lock import FileLock
 PILOT_DRAWS = 20
 #: How many draws, the first ones, measure the variance of local interactions over points: its mean needs no more.
 POINT_DRAWS = 4
+#: The sums over the cells of one draw may take this part of the memory.
+_CELL_COPIES = 6
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,9 @@ class RunPlan:
         How many draws decide on the number of groups, if it is open.
     point_draws
         How many draws, the first ones, measure the variance over points; 0 where memory is short.
+    n_clusters, cells
+        Number of clusters of points, None where points are independent; and their intersections with the groups, None
+        also where memory is short.
     factors
         What the units are multiplied by (D,).
     smoothed
@@ -105,6 +111,8 @@ class RunPlan:
     tree: GroupTree | None
     pilot_draws: int
     point_draws: int
+    n_clusters: int | None
+    cells: Cells | None
     factors: Floats
     smoothed: dict[str, Any] | None
     budget: int
@@ -163,6 +171,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         inputs, options.target, options.additional_forward_args, None if options.memory is None else budget
     )
     _check_units(cut, points, budget)
+    clusters = read_clusters(options.clusters, points)
     # Before the default posterior calls the model; it has no function of its own outside of draws.
     with fixed(setup.posterior or PointEstimate(), setup.model, options.seed):
         versions = count_writes(cut.model)
@@ -187,7 +196,12 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         factors = profile.moments.std
     # Pilot draws are held for the finest groups, with some copies, in a quarter of the memory.
     pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * _n_pairs(cut) * len(grouping.names))))
-    point_draws = _point_draws(budget, _n_pairs(cut), len(grouping.names), options.groups_are_chosen)
+    # Ranks that share a draw add up their sums, so that all of them need the same ones.
+    cells = make_cells(clusters, grouping, resources.ranks.all_min(budget // (_CELL_COPIES * 8 * _n_pairs(cut))))
+    if clusters is None:
+        point_draws = _point_draws(budget, _n_pairs(cut), len(grouping.names), options.groups_are_chosen)
+    else:
+        point_draws = _cluster_draws(budget, _n_pairs(cut), cells)
     # Each member of an ensemble has kinked calls of its own.
     own_kinks = engine.run.engine.differentiates and getattr(posterior, "inputs_only", False)
     return RunPlan(
@@ -204,8 +218,9 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         grouping=grouping,
         tree=groups.tree if options.groups_are_chosen else None,
         pilot_draws=options.pilot_draws or pilot,
-        # Ranks that share a draw add up their sums, so that all of them need the same ones.
         point_draws=resources.ranks.all_min(point_draws),
+        n_clusters=None if clusters is None else int(clusters.max()) + 1,
+        cells=cells,
         factors=factors,
         smoothed=None if engine.smoothing is None else profile.change.summary(engine.smoothing),
         budget=budget,
@@ -312,6 +327,13 @@ def _point_draws(budget: int, n_pairs: int, n_groups: int, merged: bool) -> int:
         return 0
     # A draw that waits takes up to three arrays: sums, squares, and sums over a sample of the points.
     return min(POINT_DRAWS, 1 + room // (3 * n_groups)) if merged else POINT_DRAWS
+
+
+def _cluster_draws(budget: int, n_pairs: int, cells: Cells | None) -> int:
+    """Return how many draws measure the variance over clusters, within ``budget`` bytes; 0 without cells."""
+    if cells is None:
+        return 0
+    return max(1, min(POINT_DRAWS, budget // (_CELL_COPIES * 8 * n_pairs * len(cells))))
 
 
 def _train_only(setup: ModelSetup, cut: Cut, points: Points, posterior: Posterior) -> TrainOnlyDropout:

@@ -57,6 +57,8 @@ class RunRecord:
     target: Any = None
     groups: Any = None
     group_count: int = 0
+    #: Number of clusters of points, None where points are independent.
+    clusters: int | None = None
     draws: int = 0
     #: False where only means and standard deviations over draws were kept.
     draws_kept: bool = True
@@ -128,6 +130,7 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
         target=describe(options.target),
         groups=describe(options.groups),
         group_count=len(accumulator.grouping.names),
+        clusters=plan.n_clusters,
         draws=accumulator.n_draws,
         draws_kept=accumulator.moments is None,
         scale=describe(options.scale),

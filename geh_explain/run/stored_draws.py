@@ -57,13 +57,16 @@ class DrawSizes:
     points, groups, units
         Numbers of points N, groups M and units D.
     squared
-        How many draws, from the first one of the file on, have sums of squares.
+        How many draws, from the first one of the file on, have sums of squares, or of cells.
+    cells
+        Number of cells C, 0 where points have no clusters.
     """
 
     points: int
     groups: int
     units: int
     squared: int
+    cells: int = 0
 
 
 def write_draws(path: Path, draws: StoredDraws, run: str, start: int) -> None:
@@ -120,18 +123,20 @@ def _check_arrays(parts: dict[str, Any], draws: int, sizes: DrawSizes) -> None:
     groups, units, pairs = sizes.groups, sizes.units, sizes.units * (sizes.units - 1) // 2
     squared = min(draws, sizes.squared)
     shapes = {"signed": (draws, groups, pairs), "absolute": (draws, pairs)}
-    if squared:
+    if squared and sizes.cells:
+        shapes["cells"] = (squared, sizes.cells, pairs)
+    elif squared:
         shapes |= {"squares": (squared, groups, pairs), "counts": (squared, groups)}
     if not set(shapes) <= set(parts):
         raise ValueError(f"it lacks {sorted(set(shapes) - set(parts))}")
     shapes |= {"variance": (draws, groups, pairs), "slopes": (draws, groups, units)}
-    shapes |= {"visited": (squared, groups, pairs)} if squared else {}
+    shapes |= {"visited": (squared, groups, pairs)} if "squares" in shapes else {}
     for name, part in parts.items():
         if part.shape != shapes.get(name) or part.dtype != np.float64:
             raise ValueError(f"its array {name!r} does not fit")
         if not np.isfinite(part).all() or (name in _NOT_NEGATIVE and (part < 0).any()):
             raise ValueError(f"its array {name!r} is not finite, or negative where it cannot be")
-    if squared and (parts["counts"].sum(axis=1) > sizes.points).any():
+    if "counts" in parts and (parts["counts"].sum(axis=1) > sizes.points).any():
         raise ValueError("it counts more points than there are")
 
 

@@ -18,6 +18,7 @@ from geh_explain.engines.difference import DifferenceRun
 from geh_explain.engines.selection import REQUESTED, depends_on_units, slopes_of
 from geh_explain.engines.smoothing.change import smoothing_warning
 from geh_explain.engines.zero import explain_zero
+from geh_explain.groups.clusters import MIN_CLUSTERS
 from geh_explain.model.autograd_graph import ends_in_probabilities
 from geh_explain.model.row_independence import computing_dtype
 from geh_explain.posterior import MCDropout, PointEstimate
@@ -66,6 +67,7 @@ def collect_warnings(
         _units_without_effect(plan, draws),
         _probability_twice(plan),
         _groups_of_one(plan, done) if not plan.options.groups_are_chosen else None,
+        _clusters(plan, draws),
         _half_precision(half),
         _half_precision_inside(plan),
         _unsettled(plan, done, draws),
@@ -195,8 +197,9 @@ def _no_posterior(plan: RunPlan) -> str | None:
         return None
     others = "Ensemble(...), WeightSamples(...)" if plan.cut.layer is None else "WeightSamples(...)"
     return (
-        "posterior=None and the model has no dropout that can be drawn: the scores are a point estimate without "
-        f"intervals. Pass posterior={others} or Stochastic() for intervals."
+        "posterior=None and the model has no dropout that can be drawn: the scores are a point estimate, with "
+        f"intervals over points like these only. Pass posterior={others} or Stochastic() for intervals over draws of "
+        "the network."
     )
 
 
@@ -330,6 +333,25 @@ def _name_units(plan: RunPlan, units: Sequence[int] | Ints) -> str:
     names = plan.cut.units.names(plan.cut.shape, plan.cut.name or "x", plan.points.columns)
     shown = ", ".join(names[unit] for unit in units[:_MAX_NAMED])
     return shown if len(units) <= _MAX_NAMED else f"{shown} and {len(units) - _MAX_NAMED} more"
+
+
+def _clusters(plan: RunPlan, draws: Draws | DrawMoments) -> str | None:
+    """Warn that there are few clusters of points, or that their errors did not fit into memory."""
+    count = plan.n_clusters
+    if count is None:
+        return None
+    if draws.cluster_errors is None:
+        return (
+            f"clusters: sums over {count} clusters of {plan.cut.n_units} units in {len(plan.grouping.names)} groups do "
+            "not fit into memory, so that intervals count draws only; pass a larger memory=, fewer groups or fewer "
+            "units."
+        )
+    if count < MIN_CLUSTERS:
+        return (
+            f"clusters: {count} clusters are few to estimate an error from; intervals are wide, and right only if the "
+            f"clusters are alike. At least {MIN_CLUSTERS} are advised."
+        )
+    return None
 
 
 def _groups_of_one(plan: RunPlan, done: DrawsDone) -> str | None:

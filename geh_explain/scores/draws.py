@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain._types import Floats
+from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.measures import aeh, geh
 from geh_explain.scores.moments import Moments
 
@@ -38,6 +39,8 @@ class Draws:
     point_errors
         Standard errors (M, P) of group means over the choice of points, see :class:`PointSpread`; None where they were
         not measured.
+    cluster_errors
+        Covariance of the groups' shares, where points come in clusters; else None.
     """
 
     signed: Floats
@@ -45,6 +48,7 @@ class Draws:
     noise: Floats | None = None
     slopes: Floats | None = None
     point_errors: Floats | None = None
+    cluster_errors: ClusterErrors | None = None
 
     def scores(self, measure: str, sizes: NDArray[np.int64]) -> Floats:
         """Return the draws (K, P) of a measure; ``sizes`` (M,) are the numbers of points of the groups."""
@@ -61,8 +65,8 @@ class DrawMoments:
     """Running moments over draws, kept where the draws themselves do not fit into memory.
 
     ``geh``, ``aeh`` and ``eah`` are moments of scores (P,), ``signed`` of group means (M, P) and ``slopes`` of mean
-    first derivatives (M, D). ``slopes`` stays empty where the engine computes none. ``point_errors`` (M, P) is that of
-    :class:`Draws`; it is no moment, and set at the end.
+    first derivatives (M, D). ``slopes`` stays empty where the engine computes none. ``point_errors`` (M, P) and
+    ``cluster_errors`` are those of :class:`Draws`; they are no moments, and set at the end.
     """
 
     geh: Moments = field(default_factory=Moments)
@@ -71,6 +75,7 @@ class DrawMoments:
     signed: Moments = field(default_factory=Moments)
     slopes: Moments = field(default_factory=Moments)
     point_errors: Floats | None = None
+    cluster_errors: ClusterErrors | None = None
 
     def add(self, draws: Draws, sizes: NDArray[np.int64]) -> None:
         """Update with one or more draws; ``sizes`` (M,) are the numbers of points of the groups."""

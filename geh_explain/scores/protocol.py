@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from geh_explain._types import Floats
+from geh_explain._types import Floats, Ints
+from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.main_effects import MainEffects
@@ -39,6 +40,10 @@ class RunDescription(Protocol):
     @property
     def scale(self) -> Any:
         """The argument ``scale`` of the run; None if units were not scaled."""
+
+    @property
+    def eah_points(self) -> int | None:
+        """Number of points per draw from which EAH is measured, None if unknown."""
 
     @property
     def warnings(self) -> list[str]:
@@ -89,6 +94,10 @@ class PairResult(Protocol):
         """Standard errors (M, P) of the group means due to the finite choice of points, None if unknown."""
 
     @property
+    def cluster_errors(self) -> ClusterErrors | None:
+        """Covariance of the groups' shares where points come in clusters, else None."""
+
+    @property
     def evidence(self) -> Evidence | None:
         """Outcome of the test on held-out labels, None if there is none."""
 
@@ -96,7 +105,13 @@ class PairResult(Protocol):
         """Return the scores of ``"geh"``, ``"aeh"`` or ``"eah"``."""
 
     def decisions(
-        self, measure: str | None = None, level: float = 0.95, fdr: float | None = None, *, rule: str | None = None
+        self,
+        measure: str | None = None,
+        level: float = 0.95,
+        fdr: float | None = None,
+        *,
+        rule: str | None = None,
+        source: str | None = None,
     ) -> Decisions:
         """Return the scores, intervals and decisions of all pairs by one rule."""
 
@@ -108,11 +123,15 @@ class PairResult(Protocol):
         *,
         rule: str | None = None,
         unit: int | str | None = None,
+        source: str | None = None,
     ) -> pd.DataFrame:
         """Return one row per pair, the strongest first."""
 
     def regions(self, i: int | str, j: int | str, level: float = 0.95) -> pd.DataFrame:
         """Return one row per group with the signed effect of the pair (i, j)."""
+
+    def group_half_widths(self, level: float, pairs: Ints) -> Floats:
+        """Return half the widths (M, p) of the intervals of the group means of p pairs; NaN where nothing is known."""
 
     def pair(self, i: int | str, j: int | str) -> int:
         """Return the index of the pair (i, j)."""

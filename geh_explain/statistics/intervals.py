@@ -6,13 +6,15 @@ With posterior mean m, standard deviation s and level q (0.95, say), the Gaussia
 
 where Phi is the standard normal distribution function. At q = 0.95 the multiplier is z = 2 instead of 1.96, as in the
 paper. The quantile interval holds the draws between their quantiles (1 - q) / 2 and (1 + q) / 2.
+
+Both are intervals over draws. Those of tables count the points, too, and the number of draws.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from geh_explain._types import Floats
+from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_level
 
 
@@ -29,16 +31,41 @@ def std_multiplier(level: float) -> float:
     return 2.0 if level == 0.95 else float(ndtri((1 + level) / 2))
 
 
-def total_std(std: Floats, errors: Floats | None) -> Floats:
-    """Return sqrt(std^2 + errors^2): the spread over draws ``std`` and the standard ``errors`` of the points.
+def predictive_half_width(std: Floats, draws: int, level: float) -> Floats:
+    """Return t s sqrt(1 + 1 / K): half the width of the interval that holds one more draw at ``level``.
 
-    NaN in ``std``, of a single draw, counts as 0 if there are ``errors``; None is unknown errors, which are left out.
+    s is the standard deviation ``std`` over K = ``draws`` draws and t a quantile of Student's distribution with K - 1
+    degrees of freedom. A single draw has no spread, and gives 0.
 
     >>> import numpy as np
-    >>> total_std(np.array([3.0, np.nan]), np.array([4.0, 4.0])).tolist()
-    [5.0, 4.0]
+    >>> [float(predictive_half_width(np.array(1.0), draws, 0.95).round(2)) for draws in (5, 400)]
+    [3.04, 1.97]
     """
-    return std if errors is None else np.hypot(np.nan_to_num(std), errors)
+    from scipy.special import stdtrit
+
+    check_level(level)
+    if draws < 2:
+        return np.zeros_like(std)
+    return np.asarray(stdtrit(draws - 1, (1 + level) / 2) * np.sqrt(1 + 1 / draws) * std)
+
+
+def mean_half_width(std: Floats, draws: int, errors: Floats | None, counts: Floats | Ints, level: float) -> Floats:
+    """Return half the width (M, ...) of the intervals of group means, over draws and points.
+
+    sqrt(v^2 + (t e)^2) for the half-width v over draws and the standard ``errors`` e of the means over ``counts`` (M,)
+    points or clusters of points, t with counts - 1 degrees of freedom. NaN where there is one draw and no error.
+
+    >>> import numpy as np
+    >>> mean_half_width(np.array([np.nan]), 1, np.array([1.0]), np.array([10]), 0.95).round(2).tolist()
+    [2.26]
+    """
+    from scipy.special import stdtrit
+
+    half = predictive_half_width(std, draws, level)
+    if errors is None:
+        return half if draws > 1 else np.full_like(std, np.nan)
+    quantile = stdtrit(np.maximum(np.asarray(counts) - 1.0, 0.5), (1 + level) / 2)
+    return np.asarray(np.hypot(half, quantile.reshape(-1, *(1 for _ in errors.shape[1:])) * errors))
 
 
 def gaussian_interval(mean: Floats, std: Floats, level: float) -> tuple[Floats, Floats]:

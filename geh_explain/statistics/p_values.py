@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from geh_explain._types import Floats
+from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_rate
 
 
@@ -82,7 +82,7 @@ def sign_p_value(
     std: Floats,
     draws: int,
     point_errors: Floats | None = None,
-    sizes: NDArray[np.int64] | None = None,
+    sizes: Ints | Floats | None = None,
 ) -> Floats:
     """Return the p-value (P,) of each pair under the hypothesis that all its group means are 0 in this network.
 
@@ -102,7 +102,8 @@ def sign_p_value(
         Standard errors (M, P) of the group means due to the finite choice of points; None if they are unknown. NaN is
         an unknown error of one group, which then has p-value 1.
     sizes
-        Number of points of each group (M,), for the degrees of freedom of ``point_errors``. None: many.
+        Number of points of each group (M,), or effective number of clusters of points, for the degrees of freedom of
+        ``point_errors``. None: many.
 
     Returns
     -------
@@ -125,9 +126,7 @@ def sign_p_value(
     return np.asarray(np.minimum(1.0, (sorted_p * groups / np.arange(1, groups + 1)[:, None]).min(axis=0)))
 
 
-def _two_sided(
-    mean: Floats, of_draws: Floats, of_points: Floats, draws: int, sizes: NDArray[np.int64] | None
-) -> Floats:
+def _two_sided(mean: Floats, of_draws: Floats, of_points: Floats, draws: int, sizes: Ints | Floats | None) -> Floats:
     """Return the two-sided p-values (M, P) of group means with variances ``of_draws`` + ``of_points``."""
     from scipy.special import stdtr
 

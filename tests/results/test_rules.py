@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import stats
 from synthetic_results import evidence_result, random_result, result_of, without_draws
 
@@ -11,11 +12,14 @@ import geh_explain as geh
 SCORE = ["unit_i", "unit_j", "mean", "std", "low", "high"]
 
 
-def by_hand(draws: int = 3, **options: np.ndarray) -> geh.Interactions:
-    """Return three pairs in groups of 6 and 2 points, whose group means are 4, 2, 1 times (0.9, 1, 1.1) by draw."""
+def by_hand(draws: int = 3, copies: int = 1, **options: np.ndarray) -> geh.Interactions:
+    """Return three pairs in groups of 6 and 2 points, whose group means are 4, 2, 1 times (0.9, 1, 1.1) by draw.
+
+    ``copies`` multiplies the sizes of the groups.
+    """
     weights = np.array([0.9, 1.0, 1.1])[:draws] if draws > 1 else np.ones(1)
     signed = weights[:, None, None] * np.array([[4.0, 2.0, 1.0], [-4.0, 2.0, -1.0]])
-    return result_of(signed, "abc", np.repeat([0, 1], [6, 2]), **options)
+    return result_of(signed, "abc", np.repeat([0, 1], [6 * copies, 2 * copies]), **options)
 
 
 def evidence(slope: list[float], p_value: list[float]) -> geh.Evidence:
@@ -94,47 +98,111 @@ def test_evidence_must_fit_the_pairs() -> None:
 # Intervals of the network's score.
 
 
+def variance_over_points(means: list[float], errors: list[float], sizes: list[int]) -> float:
+    """Return the variance of the mean of |h| with signs of groups: by the second moment of all points."""
+    points = sum(sizes)
+    squares = sum(n * (n - 1) * e**2 + n * m**2 for m, e, n in zip(means, errors, sizes, strict=True))
+    mean = sum(n * abs(m) for m, n in zip(means, sizes, strict=True)) / points
+    return (squares / points - mean**2) / (points - 1)
+
+
+#: Half-width of an interval over three draws with standard deviation 1: 97.5 % quantile with 2 degrees of freedom.
+THREE_DRAWS = 4.3027 * np.sqrt(4 / 3)
+
+
 def test_intervals_count_draws_and_points() -> None:
-    errors = np.array([[0.4, 0.0, 2.0], [0.8, 0.0, 2.0]])
-    table = by_hand(point_errors=errors).table()
-    # Standard deviations 0.4, 0.2 and 0.1 over draws; points: (6/8)^2 e_0^2 + (2/8)^2 e_1^2.
-    of_points = np.sqrt([(0.75 * 0.4) ** 2 + (0.25 * 0.8) ** 2, 0.0, 4 * (0.75**2 + 0.25**2)])
-    half = 2 * np.hypot([0.4, 0.2, 0.1], of_points)
+    errors = np.array([[0.4, 0.0, 0.1], [0.8, 0.0, 0.1]])
+    result = by_hand(copies=1000, point_errors=errors)
+    table = result.table()
+    # Root mean squares over draws of the group means; the sizes of the groups are random, too.
+    rms = np.array([4.0, 2.0, 1.0]) * np.sqrt(1.01)
+    of_points = np.sqrt([variance_over_points([m, m], errors[:, pair], [6000, 2000]) for pair, m in enumerate(rms)])
+    assert of_points[0] == pytest.approx(np.hypot(0.75 * 0.4, 0.25 * 0.8), rel=1e-3)
+    of_draws = THREE_DRAWS * np.array([0.4, 0.2, 0.1])
+    mean = np.array([4.0, 2.0, 1.0])
+    half = 1.96 * of_points
     assert table["std"].tolist() == pytest.approx([0.4, 0.2, 0.1])
-    assert table["high"].tolist() == pytest.approx(np.array([4.0, 2.0, 1.0]) + half)
-    assert table["low"].tolist() == pytest.approx(np.maximum(np.array([4.0, 2.0, 1.0]) - half, 0))
-    assert table["low"][2] == 0
-    assert by_hand(point_errors=errors).table("aeh")["high"].max() > by_hand().table("aeh")["high"].max()
+    assert table["low"].tolist() == pytest.approx(mean - np.hypot(of_draws, half), rel=1e-3)
+    assert table["high"].tolist() == pytest.approx(mean + np.hypot(of_draws, half + half**2 / (2 * mean)), rel=1e-3)
+    for source, low in (("draws", mean - of_draws), ("points", mean - half)):
+        assert result.table(source=source)["low"].tolist() == pytest.approx(low, rel=1e-3)
+        assert result.decisions(source=source).sources == (source,)
+        assert result.table(source=source)["stable"].tolist() == table["stable"].tolist()
+    variance = result.variance()
+    assert variance.columns.tolist() == ["unit_i", "unit_j", "mean", "draws", "points", "total", "share"]
+    assert variance["draws"].tolist() == pytest.approx([0.16, 0.04, 0.01])
+    assert variance["points"].tolist() == pytest.approx(of_points**2)
+    assert variance["share"].tolist() == pytest.approx(of_points**2 / (of_points**2 + [0.16, 0.04, 0.01]))
 
 
-def test_the_rule_of_the_paper_and_eah_count_draws_only() -> None:
+def test_aeh_has_the_error_of_all_points() -> None:
+    result = by_hand(1, copies=1000, point_errors=np.full((2, 3), 0.1))
+    # Pair ac has the mean 2 in both groups; all points are one group for AEH.
+    table = result.table("aeh").set_index(["unit_i", "unit_j"])
+    half = 1.96 * np.sqrt(variance_over_points([2.0, 2.0], [0.1, 0.1], [6000, 2000]))
+    assert table.loc[("a", "c"), "low"] == pytest.approx(2 - half, rel=1e-4)
+    # Pair ab has the means 4 and -4, and the mean 2 over all points: its variance contains that between the groups.
+    squares = sum(n * (n - 1) * 0.01 + n * 16 for n in (6000, 2000))
+    half = 1.96 * np.sqrt((squares / 8000 - 4) / 7999)
+    assert table.loc[("a", "b"), "low"] == pytest.approx(2 - half, rel=1e-3)
+
+
+def test_the_source_of_intervals_is_checked() -> None:
+    with pytest.raises(geh.GEHError, match="source='noise' is unknown; use 'both', 'draws' or 'points'"):
+        by_hand().table(source="noise")
+    with pytest.raises(geh.GEHError, match="source='points' does not go with rule='interval'"):
+        by_hand().table(rule="interval", source="points")
+    assert by_hand().table(source="points")[["low", "high"]].isna().all(axis=None)
+
+
+def test_the_rule_of_the_paper_counts_draws_only() -> None:
     errors = np.ones((2, 3))
     pd.testing.assert_frame_equal(by_hand(point_errors=errors).table(rule="interval"), by_hand().table(rule="interval"))
-    pd.testing.assert_series_equal(by_hand(point_errors=errors).table("eah")["high"], by_hand().table("eah")["high"])
+    low, high = by_hand(point_errors=errors).geh.pair_interval()
+    table = by_hand(point_errors=errors).table(rule="interval")
+    assert table["low"].tolist() == low.tolist()
+    assert table["high"].tolist() == high.tolist()
 
 
 def test_with_one_draw_intervals_come_from_the_points_alone() -> None:
     result = by_hand(draws=1, point_errors=np.full((2, 3), 0.4))
     table = result.table()
-    half = 2 * 0.4 * np.sqrt(0.75**2 + 0.25**2)
-    assert table["high"].tolist() == pytest.approx([4 + half, 2 + half, 1 + half])
+    assert (table["low"] < table["mean"]).all()
     assert table["std"].isna().all()
     # p = 2 P(T_5 < -2.5) = 0.054 for the weakest pair.
     assert table["stable"].tolist() == [True, True, False]
-    assert "over points" in repr(result)
-    assert result.regions("a", "b")["low"].tolist() == pytest.approx([4 - 0.8, -4 - 0.8])
-    assert result.table("eah")[["low", "high"]].isna().all(axis=None)
+    assert "over points like these" in repr(result)
+    # Quantiles 2.571 and 12.706 of Student's distribution with 5 and 1 degrees of freedom.
+    assert result.regions("a", "b")["low"].tolist() == pytest.approx([4 - 2.571 * 0.4, -4 - 12.706 * 0.4], rel=1e-3)
+    variance = result.variance()
+    assert variance["draws"].isna().all()
+    assert variance["share"].tolist() == [1, 1, 1]
 
 
-def test_a_group_of_one_point_has_the_variance_of_the_others() -> None:
-    signed = np.ones((1, 2, 1))
+def test_eah_is_a_mean_over_points() -> None:
+    """Local interactions 2, 4 and 6: variance 4 / 3 of their mean, also where a pair changes its sign."""
+    x = torch.tensor([[0.0, 1.0], [0.0, -2.0], [0.0, 3.0]])
+    explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] ** 2, posterior=geh.posterior.PointEstimate())
+    result = explainer.explain(x, groups=1, progress=False)
+    assert result.eah.pair_mean.tolist() == [4.0]
+    assert result.variance("eah")["points"].tolist() == pytest.approx([4 / 3])
+
+
+def test_the_square_of_a_group_of_one_point_is_known() -> None:
     errors = np.array([[0.5], [np.nan]])
-    result = result_of(signed, "ab", np.array([0, 0, 0, 0, 1]), point_errors=errors)
-    # Variance per point 4 * 0.25 = 1 in the first group, and so in the second.
-    half = 2 * np.sqrt((4 / 5) ** 2 * 0.25 + (1 / 5) ** 2 * 1)
-    assert result.table()["high"][0] == pytest.approx(1 + half)
-    unknown = result_of(signed, "ab", np.array([0, 1]), point_errors=np.full((2, 1), np.nan))
+    result = result_of(np.ones((1, 2, 1)), "ab", np.array([0, 0, 0, 0, 1]), point_errors=errors)
+    assert result.variance()["points"].tolist() == pytest.approx([variance_over_points([1, 1], [0.5, 0.0], [4, 1])])
+    unknown = result_of(np.ones((1, 2, 1)), "ab", np.array([0, 1]), point_errors=np.full((2, 1), np.nan))
     assert unknown.table()[["low", "high", "stable"]].isna().all(axis=None)
+    assert unknown.variance()[["points", "total", "share"]].isna().all(axis=None)
+
+
+def test_a_group_of_which_too_few_points_were_visited_has_the_variance_of_the_others() -> None:
+    errors = np.array([[0.5], [np.nan]])
+    result = result_of(np.ones((1, 2, 1)), "ab", np.array([0, 0, 0, 0, 1, 1]), point_errors=errors)
+    # Variance 4 * 0.25 = 1 per point in the first group, and so in the second: its mean has the variance 1 / 2.
+    expected = variance_over_points([1, 1], [0.5, np.sqrt(0.5)], [4, 2])
+    assert result.variance()["points"].tolist() == pytest.approx([expected])
 
 
 def test_stable_pairs_hold_over_draws_and_points() -> None:

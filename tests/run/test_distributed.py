@@ -30,6 +30,8 @@ cases = {
     "one draw, many points": ({"posterior": one}, 301, {"draws": 1, "groups": 2}),
     "Stein's noise": ({"engine": "stein"}, 60, {"draws": 3, "groups": 2}),
     "a narrow first layer": ({"posterior": one, "layer": None}, 301, {"draws": 1, "groups": 2, "eah_points": 40}),
+    "clusters and draws": ({}, 300, {"draws": 9, "groups": 2, "clusters": np.arange(300) % 17}),
+    "clusters, one draw": ({"posterior": one}, 301, {"draws": 1, "clusters": np.arange(301) % 17}),
 }
 for case, (made, count, asked) in cases.items():
     explainer = geh.GEHExplainer(network(), **made)
@@ -65,7 +67,7 @@ def torchrun(code, tmp_path, processes=2, expect=0):
 @pytest.mark.parametrize("processes", [2, 3])
 def test_the_result_of_several_processes_is_that_of_one(processes, tmp_path):
     done = torchrun(EQUAL, tmp_path, processes)
-    assert done.stdout.count("equal:") == 6
+    assert done.stdout.count("equal:") == 8
 
 
 DIFFERENT = """

@@ -19,7 +19,7 @@ from geh_explain.engines.structured.program import LocalHessians, Program
 from geh_explain.engines.structured.pull_back import add_points, add_pulled_back
 from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
 from geh_explain.engines.structured.rules.table import apply_rule
-from geh_explain.engines.sums import GroupSums, add_by_group
+from geh_explain.engines.sums import GroupSums, add_by_group, sums_by_group
 from geh_explain.model.cut import Cut
 from geh_explain.model.row_independence import check_repeated
 from geh_explain.units.neurons import Neurons
@@ -309,7 +309,7 @@ class StructuredRun(EngineRun):
         ``start`` is the index of the first of the n points.
         """
         n_draws, n_rows = len(sums.signed), members.shape[1]
-        total = (members.to(hessians.dtype) @ hessians.reshape(n_draws, n_rows, -1)).double()
+        total = sums_by_group(hessians.reshape(n_draws, n_rows, -1), members).double()
         self._narrow_sums = total if self._narrow_sums is None else self._narrow_sums + total
         self._linear_map = linear_map
         for draw, of_draw in enumerate(hessians.reshape(n_draws, n_rows, *hessians.shape[1:])):
@@ -388,7 +388,7 @@ def _add_hessians(sums: GroupSums, hessians: Tensor, members: Tensor) -> None:
     n_units = hessians.shape[1]
     i, j = torch.triu_indices(n_units, n_units, 1, device=hessians.device)
     flat = hessians.reshape(len(sums.signed), members.shape[1], -1)
-    total = (members.to(flat.dtype) @ flat)[:, :, i * n_units + j].double().cpu()
+    total = sums_by_group(flat, members)[:, :, i * n_units + j].double().cpu()
     sums.signed += total
     sums.absolute += flat.abs_().sum(dim=1)[:, i * n_units + j].double().cpu()
     if sums.squares is not None:
