@@ -47,7 +47,7 @@ class GaussianCopula:
     >>> from scipy.stats import norm
     >>> v = norm.ppf((np.arange(4000) + 0.5) / 4000)
     >>> u = 0.6 * v + 0.8 * np.random.default_rng(0).permutation(v)
-    >>> values = np.column_stack([u, v])
+    >>> values = np.column_stack([v[u.argsort().argsort()], v])  # with the quantiles of a normal variable
     >>> copula = GaussianCopula(values, values, np.linalg.inv([[1, 0.6], [0.6, 1]]))
     >>> mean = copula.conditional_means(0, 1, np.multiply)[:, 0]
     >>> bool(np.abs(mean - 0.6 * v**2)[np.abs(v) < 2].max() < 0.02)

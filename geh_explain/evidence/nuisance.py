@@ -147,7 +147,7 @@ def choose_with_covariates(n_rows: int, n_units: int, n_covariates: int) -> tupl
     main effects pass for interactions of units that depend on each other.
 
     >>> choose_with_covariates(3000, 4, 4)[0].others, choose_with_covariates(1000, 4, 60)
-    (3, (Degrees(ranks=5, values=3, indices=3, bins=8, others=1, fine_bins=0, covariates=1), 57))
+    (3, (Degrees(ranks=5, values=3, indices=3, bins=8, others=1, fine_bins=0, covariates=1), 60))
     """
     limit = min(_MAX_SHARE * n_rows, _MAX_COLUMNS)
     for degrees in _LADDER[: _POORER_COVARIATES + 1]:
