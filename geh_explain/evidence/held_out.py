@@ -45,6 +45,15 @@ _MAX_NUMBERS = 2**26
 _MIN_COVARIATE_SHARE = 0.9
 #: Pairs that are tested where the user does not choose.
 MAX_TESTED = 1000
+#: Ways to test pairs that other units determine, without and with covariates.
+_FEWER_FEATURES = (
+    "To test them, explain a function of fewer features that computes the others inside, for instance of one code "
+    "instead of all columns of a category."
+)
+_OTHER_UNITS = (
+    "To test them, take a layer with fewer numbers, for instance after pooling, or units that leave less of it, for "
+    "instance single features instead of groups."
+)
 #: More copies of rows than this share of all rows are reported.
 _MAX_COPIED = 0.05
 
@@ -184,22 +193,23 @@ class HeldOutTest:
                 without = functions.without(tested[part], bar.update)
                 for column, pair in enumerate(pairs[part]):
                     slopes[pair], estimates[pair] = tests.pair(units[pair], pair, without[:, :, column], interactions)
-        self._warn_of_lost_pairs(tests.lost)
+        self._warn_of_lost_pairs(tests.lost, tests.covariates.count > 0)
         _warn_of_covariates(tests.covariates.share)
         true_scores = None if np.isnan(estimates).all() else TrueScoreEstimates(*estimates.T)
         slope, slope_se, p_value = slopes.T
         return Evidence(slope, slope_se, p_value, n_rows, link, true_scores, tuple(functions.unit_names))
 
-    def _warn_of_lost_pairs(self, lost: list[Pair]) -> None:
-        """Warn if interactions cannot be told from effects of other units."""
-        if lost:
-            names = self.functions.unit_names
-            shown = ", ".join(f"{names[i]} x {names[j]}" for i, j in lost[:3]) + (", ..." if len(lost) > 3 else "")
-            warn(
-                f"evidence: {len(lost)} pair(s) cannot be tested, since other units determine what their interaction "
-                f"would do: {shown}; their p-value is 1. To test them, explain a function of fewer features that "
-                "computes the others inside, for instance of one code instead of all columns of a category."
-            )
+    def _warn_of_lost_pairs(self, lost: list[Pair], has_covariates: bool) -> None:
+        """Warn if interactions cannot be told from effects of other units, or of what the units leave."""
+        if not lost:
+            return
+        names = self.functions.unit_names
+        shown = ", ".join(f"{names[i]} x {names[j]}" for i, j in lost[:3]) + (", ..." if len(lost) > 3 else "")
+        others = "other units, or what the units leave of the layer's output," if has_covariates else "other units"
+        warn(
+            f"evidence: {len(lost)} pair(s) cannot be tested, since {others} determine what their interaction would "
+            f"do: {shown}; their p-value is 1. {_OTHER_UNITS if has_covariates else _FEWER_FEATURES}"
+        )
 
 
 def _with_neighbours(tested: list[Pair], units: list[Pair]) -> list[Pair]:

@@ -15,6 +15,10 @@ What remains of h must be orthogonal to all functions of x without i and of x wi
 E[h | x without j] must be in the span. If units and covariates have a Gaussian copula, the first one depends on x_j and
 the indices alone, the second one on x_i and the indices. So the indices are enough then, for any number of units.
 Products with other units are for dependence of other kinds. Covariates count as other units.
+
+Covariates can explain nearly all of a unit, as the differences between members of a group or pixels beside the mean of
+their patch do. Little of h remains then, and errors of the polynomials would be as large. So where there are
+covariates, both conditional means are computed (:mod:`~geh_explain.evidence.copula`) and are columns themselves.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from numpy.polynomial import legendre
 
 from geh_explain._types import Floats
 from geh_explain.errors import GEHValueError
+from geh_explain.evidence.copula import GaussianCopula, PairFunction
+from geh_explain.evidence.covariates import Covariates
 from geh_explain.statistics.slopes import orthonormal
 
 #: Nuisance columns may be this share of the rows; with more of them the test is not reliable. Columns that cost power
@@ -54,6 +60,7 @@ class Degrees:
     products with an index, ``bins`` the number of quantile bins of i and j. ``others`` says what there is of i and j
     with other units: 0 nothing, 1 the network's interactions and products of values, 2 also products of polynomials of
     ranks, 3 also products with two other units. ``fine_bins`` is the number of quantile bins of every unit, 0 for none.
+    ``covariates`` is the degree of polynomials of the ranks of every covariate; None treats covariates like units.
     """
 
     ranks: int
@@ -62,17 +69,25 @@ class Degrees:
     bins: int
     others: int = 0
     fine_bins: int = 0
+    covariates: int | None = None
 
-    def n_columns(self, n_units: int) -> int:
+    def n_columns(self, n_units: int, n_covariates: int = 0) -> int:
         """Return the number of columns of one pair's test."""
+        if n_covariates and self.covariates is None:
+            return self.n_columns(n_units + n_covariates) + _CONDITIONAL_MEANS
         columns = 4 + n_units * (self.ranks + self.values + self.fine_bins)
         columns += 2 * self.bins + self.indices * (5 * self.indices + 2)
+        if n_covariates:
+            # Their main effects, and products of values with i and with j.
+            columns += _CONDITIONAL_MEANS + n_covariates * ((self.covariates or 0) + (2 if self.others else 0))
         rest = n_units - 2
         columns += 4 * rest if self.others else 0
         columns += 2 * _OTHER_DEGREE**2 * rest if self.others > 1 else 0
         return columns + (rest * (rest - 1) if self.others > 2 else 0)
 
 
+#: Columns of conditional means of a pair's interaction, where there are covariates.
+_CONDITIONAL_MEANS = 3
 #: Degree of both factors of products with one other unit.
 _OTHER_DEGREE = 2
 #: From rich to poor; the first one is taken whose columns are few enough for the rows.
@@ -88,8 +103,14 @@ _LADDER = (
     Degrees(ranks=3, values=0, indices=2, bins=5),
     Degrees(ranks=1, values=0, indices=2, bins=5),
 )
-#: Index of the poorest columns that have products with other units.
-_POOREST_WITH_OTHERS = -3
+#: Columns from this one on have products of values with other units at most. Covariates have poorer columns of their
+#: own there, so that main effects of the units keep theirs.
+_POORER_COVARIATES = 3
+_COVARIATE_DEGREES = (3, 2, 1)
+#: Covariates that are retained at least, before columns of the units become poorer.
+_MIN_COVARIATES = 10
+#: Units are predicted from at most so many covariates for each row.
+_MAX_PREDICTORS = 0.2
 
 
 def choose_degrees(n_rows: int, n_units: int) -> Degrees:
@@ -119,19 +140,43 @@ def _fine_bins(n_rows: int, n_units: int, n_columns: int) -> int:
     return count if count >= smallest else 0
 
 
-def max_covariates(n_rows: int, n_units: int) -> int:
-    """Return how many covariates the rows allow beside the units: those of the poorest columns that know of others."""
-    for poor in (_LADDER[_POOREST_WITH_OTHERS], _LADDER[-1]):
-        limit = min(_MAX_SHARE * n_rows, _MAX_COLUMNS)
-        count = max((e for e in range(n_rows) if poor.n_columns(n_units + e) <= limit), default=0)
-        if count:
-            return count
-    return 0
+def choose_with_covariates(n_rows: int, n_units: int, n_covariates: int) -> tuple[Degrees, int]:
+    """Return the columns where rows have covariates, and how many of these, or of their components, are accounted for.
+
+    Main effects of the units and what one unit does beside the other come first: with poor columns of these, curved
+    main effects pass for interactions of units that depend on each other.
+
+    >>> choose_with_covariates(3000, 4, 4)[0].others, choose_with_covariates(1000, 4, 60)
+    (3, (Degrees(ranks=5, values=3, indices=3, bins=8, others=1, fine_bins=0, covariates=1), 60))
+    """
+    limit = min(_MAX_SHARE * n_rows, _MAX_COLUMNS)
+    for degrees in _LADDER[: _POORER_COVARIATES + 1]:
+        share = _MAX_SHARE_OF_MANY if degrees.others > 1 else _MAX_SHARE
+        count = degrees.n_columns(n_units, n_covariates)
+        if count <= min(share * n_rows, _MAX_COLUMNS):
+            return replace(degrees, fine_bins=_fine_bins(n_rows, n_units + n_covariates, count)), n_covariates
+    for degree in _COVARIATE_DEGREES:
+        for degrees in _LADDER[_POORER_COVARIATES : _POORER_COVARIATES + 2]:
+            degrees = replace(degrees, covariates=degree)
+            if degrees.n_columns(n_units, n_covariates) <= limit:
+                return degrees, n_covariates
+    for degrees in _LADDER[_POORER_COVARIATES + 1 :]:
+        degrees = replace(degrees, covariates=_COVARIATE_DEGREES[-1])
+        per_covariate = degrees.n_columns(n_units, 2) - degrees.n_columns(n_units, 1)
+        count = 1 + int(limit - degrees.n_columns(n_units, 1)) // per_covariate
+        if count >= min(_MIN_COVARIATES, n_covariates):
+            return degrees, min(count, n_covariates)
+    return replace(_LADDER[-1], covariates=_COVARIATE_DEGREES[-1]), max(0, min(count, n_covariates))
 
 
-def allows_members(degrees: Degrees, n_rows: int, n_units: int, n_members: int) -> bool:
+def max_predictors(n_rows: int) -> int:
+    """Return from how many covariates units are predicted at most."""
+    return int(_MAX_PREDICTORS * n_rows)
+
+
+def allows_members(degrees: Degrees, n_rows: int, n_units: int, n_covariates: int, n_members: int) -> bool:
     """Return whether the rows allow main effects of members beside all other columns."""
-    return degrees.n_columns(n_units) + degrees.ranks * n_members <= _MAX_SHARE * n_rows
+    return degrees.n_columns(n_units, n_covariates) + degrees.ranks * n_members <= _MAX_SHARE * n_rows
 
 
 class Nuisance:
@@ -140,13 +185,13 @@ class Nuisance:
     Parameters
     ----------
     values
-        Values (n, D) of the units in the held-out rows, then those of covariates.
+        Values (n, D) of the units in the held-out rows.
     degrees
         How rich the columns are, see :func:`choose_degrees`.
     root_weights
         Roots (n,) of the rows' weights, by which all columns are multiplied.
-    members
-        Numbers (n, M) that units move together, if these move several; they have main effects of their own.
+    covariates
+        What rows contain beside the units, as many columns as :func:`choose_with_covariates` says.
 
     Attributes
     ----------
@@ -163,21 +208,33 @@ class Nuisance:
     True
     """
 
-    def __init__(self, values: Floats, degrees: Degrees, root_weights: Floats, members: Floats | None = None) -> None:
+    def __init__(
+        self, values: Floats, degrees: Degrees, root_weights: Floats, covariates: Covariates | None = None
+    ) -> None:
         self._degrees = degrees
         self._root_weights = root_weights[:, None]
-        self._ranks = _ranks(values)
-        columns = [np.ones((len(values), 1)), _legendre(self._ranks, degrees.ranks)]
-        self._bounded = _bounded(values)
+        n_units = values.shape[1]
+        everything = values if covariates is None else np.concatenate([values, covariates.columns], axis=1)
+        self._ranks = _ranks(everything)
+        self._bounded = _bounded(everything)
+        # Columns with the degrees of units; covariates may have poorer ones.
+        rich = slice(None) if degrees.covariates is None else slice(n_units)
+        columns = [np.ones((len(values), 1)), _legendre(self._ranks[:, rich], degrees.ranks)]
         if degrees.values:
-            columns.append(_legendre(self._bounded, degrees.values))
-        if members is not None and members.size:
-            columns.append(_legendre(_ranks(members), degrees.ranks))
+            columns.append(_legendre(self._bounded[:, rich], degrees.values))
+        if degrees.covariates is not None:
+            columns.append(_legendre(self._ranks[:, n_units:], degrees.covariates))
+        if covariates is not None and covariates.members.size:
+            columns.append(_legendre(_ranks(covariates.members), degrees.ranks))
         if degrees.fine_bins:
-            columns += [self._bins(unit, degrees.fine_bins) for unit in range(values.shape[1])]
+            columns += [self._bins(unit, degrees.fine_bins) for unit in range(everything.shape[1])]
         self.common = orthonormal(np.concatenate(columns, axis=1) * self._root_weights)
         self._scores = _normal_scores(self._ranks)
-        self._precision = np.linalg.inv(self._scores.T @ self._scores / len(values) + _RIDGE * np.eye(values.shape[1]))
+        if covariates is not None and covariates.further is not None:
+            self._scores = np.concatenate([self._scores, _normal_scores(_ranks(covariates.further))], axis=1)
+        correlations = self._scores.T @ self._scores / len(values)
+        self._precision = np.linalg.inv(correlations + _RIDGE * np.eye(len(correlations)))
+        self._copula = None if covariates is None else GaussianCopula(values, self._scores, self._precision)
 
     def pair(self, i: int, j: int, functions: Floats) -> Floats:
         """Return orthonormal columns (n, e) of the pair i, j, orthogonal to :attr:`common`.
@@ -198,6 +255,15 @@ class Nuisance:
         ]
         return orthonormal(np.concatenate(columns, axis=1) * self._root_weights, beside=self.common)
 
+    def conditional_means(self, i: int, j: int, function: PairFunction) -> Floats:
+        """Return conditional means (n, 3) of a function of i and j, see :mod:`~geh_explain.evidence.copula`.
+
+        Without covariates there are none of them, (n, 0).
+        """
+        if self._copula is None:
+            return self._ranks[:, :0]
+        return self._copula.conditional_means(i, j, function)
+
     def unexplained(self, i: int, j: int) -> float:
         """Return the smaller share of the variances of i and j that all other units and covariates leave.
 
@@ -207,9 +273,17 @@ class Nuisance:
         return float(1 / self._precision[[i, j], [i, j]].max())
 
     def triple_products(self, i: int, j: int) -> Floats:
-        """Return the products (n, N - 2) of i, j and each other unit or covariate, with mean 0."""
+        """Return the products (n, N - 2) of i, j and each other unit or covariate, with mean 0.
+
+        Where there are covariates, i and j enter minus their conditional means given all others, so that products with
+        functions of others are no part of these.
+        """
         others = [unit for unit in range(self._bounded.shape[1]) if unit not in (i, j)]
-        products = self._bounded[:, [i]] * self._bounded[:, [j]] * self._bounded[:, others]
+        first, second = self._bounded[:, [i]], self._bounded[:, [j]]
+        if self._copula is not None:
+            first = self._copula.centred(i, j, first[:, 0])[:, None]
+            second = self._copula.centred(j, i, second[:, 0])[:, None]
+        products = first * second * self._bounded[:, others]
         return np.asarray(products - products.mean(axis=0))
 
     def _with_others(self, i: int, j: int) -> Iterator[Floats]:

@@ -23,6 +23,7 @@ alone, whatever its background values are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 
@@ -52,8 +53,10 @@ _GRID_ENDS = (0.01, 0.99)
 #: and of those that are finitely many, at most.
 _DRAWS = 10
 _MAX_MEMBERS = _BACKGROUND_ROWS
-#: Rows of one call of the model where the user does not choose.
+#: Rows of one call of the model where the user does not choose, at most, and numbers of the layer's output or of the
+#: inputs in these rows (128 MB in single precision).
 _ROWS_PER_CALL = 8192
+_NUMBERS_PER_CALL = 2**25
 
 Pair = tuple[int, int]
 
@@ -96,7 +99,7 @@ class HeldOutFunctions:
         self._points = points
         self._posterior = posterior
         self._read = read
-        self._rows_per_call = batch_size or _ROWS_PER_CALL
+        self._rows_per_call = batch_size or _rows_per_call(cut, points)
         self._seed = seed
         self.values = unit_values(cut, points, batch_size)
         self.covariates = read_covariates(cut, points, batch_size)
@@ -172,7 +175,7 @@ class HeldOutFunctions:
         # Main effects that are left, as draws have background rows of their own, are no part of an interaction.
         grids = [_centred(grid) for grid in self._mean_over_functions(evaluate)]
         places = [_position(grid, column) for grid, column in zip(self._grids, self.values.T, strict=True)]
-        return MeanInteractions(dict(zip(pairs, grids, strict=True)), places)
+        return MeanInteractions(dict(zip(pairs, grids, strict=True)), places, self._grids)
 
     def _outputs(self) -> Floats:
         """Return the tested number (n,) of each row in the current function."""
@@ -256,6 +259,12 @@ class HeldOutFunctions:
                 yield draws
 
 
+def _rows_per_call(cut: Cut, points: Points) -> int:
+    """Return the rows of one call of the model: fewer where a row has many numbers, as feature maps have."""
+    inputs = sum(x[:1].numel() for x in points.first.inputs)
+    return max(1, min(_ROWS_PER_CALL, _NUMBERS_PER_CALL // max(1, inputs, math.prod(cut.shape))))
+
+
 def _take(rows: Rows, chosen: Ints) -> Rows:
     """Return those of ``rows`` whose indices among all points are ``chosen``."""
     return rows.take([index - rows.start for index in chosen.tolist() if 0 <= index - rows.start < len(rows)])
@@ -286,21 +295,31 @@ class MeanInteractions:
 
     grids: Mapping[Pair, Floats]
     places: Sequence[tuple[Ints, Floats]]
+    axes: Sequence[Floats] = ()
 
     def at_rows(self, pair: Pair) -> Floats:
         """Return bilinear interpolations (n,) at the rows; values outside of the grid take those at its edge."""
-        grid = self.grids[pair]
-        (low_i, share_i), (low_j, share_j) = (self.places[unit] for unit in pair)
-        high_i, high_j = (np.minimum(low + 1, size - 1) for low, size in zip((low_i, low_j), grid.shape, strict=True))
-        return np.asarray(
-            (1 - share_i) * ((1 - share_j) * grid[low_i, low_j] + share_j * grid[low_i, high_j])
-            + share_i * ((1 - share_j) * grid[high_i, low_j] + share_j * grid[high_i, high_j])
-        )
+        return _interpolate(self.grids[pair], *(self.places[unit] for unit in pair))
+
+    def at_values(self, pair: Pair, first: Floats, second: Floats) -> Floats:
+        """Return the same at other values of both units, arrays of one shape."""
+        places = (_position(self.axes[unit], values) for unit, values in zip(pair, (first, second), strict=True))
+        return _interpolate(self.grids[pair], *places)
 
     def beside(self, pair: Pair, rounding: float) -> list[Floats]:
         """Return the interactions (n,) of one unit of a pair with other units, those that exceed rounding errors."""
         shared = [other for other in self.grids if len(set(other) & set(pair)) == 1]
         return [self.at_rows(other) for other in shared if np.abs(self.grids[other]).max() > rounding]
+
+
+def _interpolate(grid: Floats, first: tuple[Ints, Floats], second: tuple[Ints, Floats]) -> Floats:
+    """Return bilinear interpolations of a function on a grid at places from :func:`_position`."""
+    (low_i, share_i), (low_j, share_j) = first, second
+    high_i, high_j = (np.minimum(low + 1, size - 1) for low, size in zip((low_i, low_j), grid.shape, strict=True))
+    return np.asarray(
+        (1 - share_i) * ((1 - share_j) * grid[low_i, low_j] + share_j * grid[low_i, high_j])
+        + share_i * ((1 - share_j) * grid[high_i, low_j] + share_j * grid[high_i, high_j])
+    )
 
 
 def _centred(grid: Floats) -> Floats:

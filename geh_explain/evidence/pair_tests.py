@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 
 from geh_explain._types import Floats
+from geh_explain.evidence.covariates import Covariates
 from geh_explain.evidence.explained import Explained
-from geh_explain.evidence.nuisance import Nuisance, allows_members, choose_degrees, max_covariates
+from geh_explain.evidence.nuisance import (
+    Degrees,
+    Nuisance,
+    allows_members,
+    choose_degrees,
+    choose_with_covariates,
+    max_predictors,
+)
 from geh_explain.evidence.pair_functions import HeldOutFunctions, MeanInteractions, Pair
 from geh_explain.evidence.true_scores import UNKNOWN, TrueScore, TrueScores
 from geh_explain.statistics.combination import cauchy_combination
@@ -21,6 +32,8 @@ _LOST = 0.003
 _MAX_LOST = 0.03
 _DETERMINED = 0.01
 _LOST_IF_DETERMINED = 0.1
+#: Where conditional means are among the nuisance columns, their errors are smaller, and so is the share.
+_LOST_BESIDE_MEANS = 1 / 3
 #: Products of three units are tested if they have at least this share of the variance that projection leaves of the
 #: network's interaction.
 _MIN_THIRD_ORDER = 0.2
@@ -63,21 +76,17 @@ class PairTests:
         # Smaller interactions are rounding errors of differences of outputs.
         self._rounding = functions.rounding * float(np.abs(outputs).max())
         n_rows, n_units = functions.values.shape
-        self.covariates = functions.covariates.reduced(max_covariates(n_rows, n_units))
-        values = np.concatenate([functions.values, self.covariates.columns], axis=1)
-        self._degrees = degrees = choose_degrees(*values.shape)
-        members = self.covariates.members
-        if not allows_members(degrees, n_rows, values.shape[1], members.shape[1]):
-            members = members[:, :0]
+        self.covariates, self._degrees = _with_degrees(functions.covariates, n_rows, n_units)
+        covariates = self.covariates if functions.covariates.count else None
         self.lost: list[Pair] = []
         self._root_weights = np.ones(len(labels))
-        self._nuisance = Nuisance(values, degrees, self._root_weights, members)
+        self._nuisance = Nuisance(functions.values, self._degrees, self._root_weights, covariates)
         self._main_effects = np.zeros(len(labels))
         if self._logit:
             probability, self._main_effects = _fit_main_effects(outputs, labels, self._nuisance.common)
             # All pairs share the weights of the whole network, so that the common columns are computed once.
             self._root_weights = np.sqrt(np.maximum(probability * (1 - probability), _MIN_WEIGHT))
-            self._nuisance = Nuisance(values, degrees, self._root_weights, members)
+            self._nuisance = Nuisance(functions.values, self._degrees, self._root_weights, covariates)
         self._true_scores = None
         if explained is not None and not self._logit:
             self._true_scores = TrueScores(functions.values, labels - outputs, self._nuisance.common, explained)
@@ -98,7 +107,8 @@ class PairTests:
         offset = without[0] + without[1] - without[2]
         local = self._outputs - offset
         beside = interactions.beside(pair, self._rounding) if self._degrees.others else ()
-        bases = self._nuisance.common, self._nuisance.pair(*pair, np.column_stack([*without, *beside]))
+        means = self._nuisance.conditional_means(*pair, partial(interactions.at_values, pair))
+        bases = self._nuisance.common, self._nuisance.pair(*pair, np.column_stack([*without, *beside, means]))
         true_score = UNKNOWN
         directions, lost = self._directions(pair, mean, local, bases)
         if lost:
@@ -131,7 +141,7 @@ class PairTests:
         # Sums of squares of rounding errors.
         rounding = self._rounding**2 * len(local)
         has_mean = np.abs(mean).max() > self._rounding
-        share = _lost_share(self._nuisance.unexplained(*pair))
+        share = _lost_share(self._nuisance.unexplained(*pair), self.covariates.count > 0)
         directions = []
         if has_mean and left_of_mean > share * of_mean:
             directions.append((left_of_mean, mean))
@@ -174,13 +184,29 @@ class PairTests:
         return Slope(float(coefficients[0] / scale[0]), float(np.sqrt(influence @ influence) / scale[0]), score.p_value)
 
 
-def _lost_share(unexplained: float) -> float:
-    """Return the share of a direction that nuisance columns must leave; ``unexplained`` is what units leave of a unit.
+def _with_degrees(covariates: Covariates, n_rows: int, n_units: int) -> tuple[Covariates, Degrees]:
+    """Return the covariates for which there are rows enough, and how rich the nuisance columns are."""
+    if not covariates.count:
+        return covariates, choose_degrees(n_rows, n_units)
+    degrees, count = choose_with_covariates(n_rows, n_units, covariates.count)
+    covariates = covariates.reduced(count, max(0, max_predictors(n_rows) - count))
+    if not allows_members(degrees, n_rows, n_units, covariates.count, covariates.members.shape[1]):
+        covariates = replace(covariates, members=covariates.members[:, :0])
+    return covariates, degrees
+
+
+def _lost_share(unexplained: float, beside_means: bool = False) -> float:
+    """Return the share of a direction that nuisance columns must leave.
+
+    ``unexplained`` is what others leave of a unit; ``beside_means`` says whether conditional means of the interaction
+    are among the columns.
 
     >>> [_lost_share(unexplained) for unexplained in (1.0, 0.2, 0.05, 0.001)]
     [0.003, 0.015, 0.03, 0.1]
     """
-    return _LOST_IF_DETERMINED if unexplained < _DETERMINED else min(_MAX_LOST, _LOST / unexplained)
+    if unexplained < _DETERMINED:
+        return _LOST_IF_DETERMINED
+    return min(_MAX_LOST, _LOST / unexplained) * (_LOST_BESIDE_MEANS if beside_means else 1)
 
 
 def _calibrate(log_odds: Floats, labels: Floats, known: Floats | float = 0.0) -> Floats:
