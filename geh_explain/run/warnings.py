@@ -58,6 +58,7 @@ def collect_warnings(
         _recurrent_dropout(plan, default_posterior),
         _dropout_left_out(plan),
         _no_posterior(plan) if default_posterior else None,
+        getattr(plan.posterior, "concern", None),
         _several_calls(plan),
         _guessed_channels(plan),
         _scripted(plan),
