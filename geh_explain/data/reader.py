@@ -19,6 +19,7 @@ from geh_explain.data.conversion import (
     array_to_tensor,
     check_finite,
     frame_to_tensor,
+    image_conversion,
     is_frame,
     suggest_conversion,
     to_device,
@@ -268,6 +269,10 @@ class Reader:
             raise GEHTypeError(
                 f"{self.argument} have dtype {value.dtype}; pass real numbers (torch.view_as_real), and build the "
                 "complex ones inside the model."
+            )
+        if self.floating_only and value.dtype == torch.uint8 and value.ndim > 2:
+            raise GEHTypeError(
+                f"{self.argument} have dtype {value.dtype}, which has no derivatives; {image_conversion(value)}"
             )
         if self.floating_only and not value.is_floating_point():
             raise GEHTypeError(

@@ -61,6 +61,15 @@ class FittedLastLayer:
         Distance of w0 from the mode of the head given its features, in posterior standard deviations: the length of a
         Newton step, divided by the root of ``determined``. Draws are about 1 from w0. Large values mean that the
         network was not trained to a minimum on these data.
+
+    Examples
+    --------
+    >>> import torch, geh_explain as geh
+    >>> net, x = torch.nn.Linear(2, 1), torch.randn(50, 2)
+    >>> y = net(x).detach() + 0.1 * torch.randn(50, 1)
+    >>> fitted = geh.posterior.LastLayerLaplace(x, y, precision=1.0, noise=0.1).fit(net)
+    >>> fitted.covariance().shape, fitted.sample(0).shape
+    (torch.Size([3, 3]), torch.Size([1, 3]))
     """
 
     head: Head
