@@ -35,6 +35,7 @@ def best_precision(eigenvalues: Tensor, squared_norm: float) -> float:
     It is the root of g(t) / t = ``squared_norm``, the squared length of the weights. The left side decreases in t, so
     that there is one root, which is found by bisection of log t.
 
+    >>> import torch
     >>> eigenvalues = torch.tensor([1.0, 3.0], dtype=torch.double)
     >>> t = best_precision(eigenvalues, 2.0)
     >>> round(float(determined(eigenvalues, t).sum()) / t, 12)
@@ -50,7 +51,7 @@ def best_precision(eigenvalues: Tensor, squared_norm: float) -> float:
             low = middle
         else:
             high = middle
-    return 10.0 ** ((low + high) / 2)
+    return float(10.0 ** ((low + high) / 2))
 
 
 def best_noise(

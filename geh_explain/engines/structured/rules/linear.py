@@ -73,7 +73,8 @@ def linear_by_draw(recorder: Recorder, func: Callable[..., Any], args: Sequence[
     def push_forward(jacobian: Jacobian) -> Tensor:
         if isinstance(jacobian, DiagonalJacobian) and len(jacobian.shape) == 1:
             columns = weight.permute(2, 0, 1).repeat_interleave(n_rows, dim=1)
-            return jacobian.scale.T[:, :, None] * columns
+            product: Tensor = jacobian.scale.T[:, :, None] * columns
+            return product
         if isinstance(jacobian, DeferredProduct):
             tabulated = _product_by_tables(jacobian, weight)
             if tabulated is not None:
@@ -81,7 +82,8 @@ def linear_by_draw(recorder: Recorder, func: Callable[..., Any], args: Sequence[
         directions = to_tensor(jacobian)
         if directions.shape[1] == 1:
             # Directions that all rows share: one product per draw.
-            pushed = func(directions.transpose(0, 1).expand(n_draws, *(-1 for _ in directions.shape[1:])), weight, None)
+            expanded = directions.transpose(0, 1).expand(n_draws, *(-1 for _ in directions.shape[1:]))
+            pushed: Tensor = func(expanded, weight, None)
             return pushed.transpose(0, 1).repeat_interleave(n_rows, dim=1)
         by_draw = directions.reshape(len(directions), n_draws, n_rows, *directions.shape[2:]).transpose(0, 1)
         pushed = func(by_draw.contiguous(), weight, None)
