@@ -117,3 +117,17 @@ def check_finite(x: Tensor, start: int, columns: Sequence[str] | None, argument:
             f"{argument}: {int(bad.any(dim=1).sum())} of {len(x)} rows have NaN or infinite values (the first is row "
             f"{start + row}, column {name}); remove or impute them."
         )
+
+
+def image_conversion(images: Tensor) -> str:
+    """Return how to convert images of bytes (n, ...) for a network, as the end of a message.
+
+    >>> image_conversion(torch.zeros(2, 32, 32, 3, dtype=torch.uint8))[:57]
+    'pass images as numbers between 0 and 1, with the channels'
+    """
+    channels_last = images.ndim == 4 and images.shape[-1] in (1, 3, 4) and images.shape[1] not in (1, 3, 4)
+    call = "with the channels first, images.permute(0, 3, 1, 2)" if channels_last else "images"
+    return (
+        f"pass images as numbers between 0 and 1, {call}.float() / 255, then normalised as in training by the "
+        "network's own preprocessing (mean and std, weights.transforms() in torchvision)."
+    )

@@ -19,6 +19,7 @@ from geh_explain.data.conversion import (
     array_to_tensor,
     check_finite,
     frame_to_tensor,
+    image_conversion,
     is_frame,
     suggest_conversion,
     to_device,
@@ -140,8 +141,52 @@ class Reader:
         forward_args = ForwardArgs.of(target, additional, len(tensors[0]))
         return InMemoryPoints(Rows(tensors, forward_args, argument=self.argument), ordered=is_ordered(loader))
 
+    def labelled(self, data: Any, labels: Any, size: int | None) -> Iterator[tuple[Rows, Any]]:
+        """Yield rows with their labels in a single pass, at most ``size`` rows at a time (None: 256).
+
+        Parameters
+        ----------
+        data
+            Inputs as in :meth:`read`, or a loader or dataset of (inputs, labels).
+        labels
+            One label per row; None for a loader or dataset, whose batches hold them.
+        size
+            Rows at a time; batches of a loader that are smaller stay as they are.
+        """
+        size = size or DEFAULT_BATCH_SIZE
+        if labels is not None:
+            points = self.read(data)
+            if len(labels) != len(points):
+                raise GEHValueError(f"{self.argument}: {len(labels)} labels for {len(points)} rows; give one per row.")
+            for rows in points.split(size):
+                yield rows, labels[rows.start : rows.start + len(rows)]
+            return
+        if not isinstance(data, (Dataset, DataLoader)):
+            raise GEHTypeError(
+                f"{self.argument}: a {type(data).__name__} without labels; pass the labels as second argument, or a "
+                "Dataset or DataLoader of (inputs, labels)."
+            )
+        start = 0
+        loader: Any = data if isinstance(data, DataLoader) else DataLoader(data, batch_size=size)
+        for tensors, batch in self._read_batches(loader):
+            found = _labels_of(batch, self.argument)
+            if len(found) != len(tensors[0]):
+                raise GEHValueError(
+                    f"{self.argument}: a batch has {len(tensors[0])} rows and {len(found)} labels; give one per row."
+                )
+            rows = Rows(tensors, ForwardArgs.of(None, (), len(tensors[0])), start, argument=self.argument)
+            for part in rows.split(size):
+                yield part, found[part.start - start : part.start - start + len(part)]
+            start += len(rows)
+
     def _read_loader(self, loader: Any) -> Generator[tuple[Tensor, ...], None, None]:
-        """Yield the inputs of each batch of a loader, the same on every pass.
+        """Yield the inputs of each batch of a loader, the same on every pass."""
+        with closing(self._read_batches(loader)) as batches:
+            for inputs, _ in batches:
+                yield inputs
+
+    def _read_batches(self, loader: Any) -> Generator[tuple[tuple[Tensor, ...], Any], None, None]:
+        """Yield the inputs of each batch of a loader and the batch itself, the same on every pass.
 
         Samplers, workers and augmentations draw from the global generators, which have states of their own for each
         pass. The loader's own generator is restored at the end.
@@ -160,7 +205,7 @@ class Reader:
                     break
                 inputs = self._tensors(_inputs_of(batch, self.argument), start)
                 start += len(inputs[0])
-                yield inputs
+                yield inputs, batch
         finally:
             if generator is not None:
                 generator.set_state(state)
@@ -225,6 +270,10 @@ class Reader:
                 f"{self.argument} have dtype {value.dtype}; pass real numbers (torch.view_as_real), and build the "
                 "complex ones inside the model."
             )
+        if self.floating_only and value.dtype == torch.uint8 and value.ndim > 2:
+            raise GEHTypeError(
+                f"{self.argument} have dtype {value.dtype}, which has no derivatives; {image_conversion(value)}"
+            )
         if self.floating_only and not value.is_floating_point():
             raise GEHTypeError(
                 f"{self.argument} have dtype {value.dtype}, which has no derivatives; pass floating-point numbers "
@@ -248,3 +297,12 @@ def _inputs_of(batch: Any, argument: str) -> Any:
         # The default collation of torch turns a tuple of inputs into a list.
         return tuple(batch[0]) if isinstance(batch[0], (tuple, list)) else batch[0]
     return batch
+
+
+def _labels_of(batch: Any, argument: str) -> Any:
+    """Return the labels of a batch (inputs, labels, ...)."""
+    if isinstance(batch, (tuple, list)) and len(batch) > 1 and isinstance(batch[1], (Tensor, np.ndarray)):
+        return batch[1]
+    raise GEHTypeError(
+        f"{argument}: the loader's batches have no labels; each must be (inputs, labels) with a tensor of labels."
+    )

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from geh_explain.data.conversion import image_conversion
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHError, GEHRuntimeError, GEHTypeError, GEHValueError
 from geh_explain.model.layers import LayerRef
@@ -87,6 +88,9 @@ def _failing_layer(traceback: TracebackType | None, model: nn.Module) -> str:
 
 def _way_out(text: str, model: nn.Module, rows: Rows) -> str:
     """Return what to do about a message of Python or torch."""
+    if any(x.dtype == torch.uint8 and x.ndim > 2 for x in rows.inputs):
+        conversion = image_conversion(rows.inputs[0])
+        return conversion[0].upper() + conversion[1:]
     if "unexpected keyword argument" in text:
         return "Dicts of inputs and of additional_forward_args are passed by name: use the names of model.forward."
     if "missing" in text and "required" in text:

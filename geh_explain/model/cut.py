@@ -379,7 +379,8 @@ class Cut:
         if tensor.ndim < 2 or len(tensor) != len(rows):
             raise GEHRuntimeError(
                 f"layer={self.name!r} returns shape {tuple(tensor.shape)} for {len(rows)} rows; the first dimension "
-                "must be the rows of the batch (batch_first=True in recurrent and attention layers)."
+                "must be the rows of the batch (batch_first=True in recurrent and attention layers; inputs[None] for a "
+                "single image)."
             )
         return tensor
 

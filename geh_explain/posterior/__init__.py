@@ -8,6 +8,7 @@ single fixed function: one draw. Any object with that method can be passed as ``
 - :class:`Ensemble`: independently trained networks, one per draw; for interactions of inputs only.
 - :class:`WeightSamples`: state dicts from any sampler (SGLD, HMC, Pyro) or training.
 - :class:`SWAG`: a Gaussian fitted to checkpoints along the path of SGD.
+- :class:`LastLayerLaplace`: a Laplace approximation of the last linear layer, in closed form.
 - :class:`Laplace`: a Laplace approximation fitted by laplace-torch.
 - :class:`MeanField`: independent Gaussian weights, learned by :class:`geh_explain.bnn.MeanField` layers.
 - :class:`Stochastic`: a model whose forward pass samples its own weights.
@@ -17,6 +18,7 @@ single fixed function: one draw. Any object with that method can be passed as ``
 from geh_explain.posterior.dropout import MCDropout
 from geh_explain.posterior.ensemble import Ensemble
 from geh_explain.posterior.laplace import Laplace
+from geh_explain.posterior.last_layer import FittedLastLayer, LastLayerLaplace
 from geh_explain.posterior.mean_field import MeanField
 from geh_explain.posterior.point import PointEstimate
 from geh_explain.posterior.protocols import Posterior
@@ -27,7 +29,9 @@ from geh_explain.posterior.weights import WeightSamples
 __all__ = [
     "SWAG",
     "Ensemble",
+    "FittedLastLayer",
     "Laplace",
+    "LastLayerLaplace",
     "MCDropout",
     "MeanField",
     "PointEstimate",

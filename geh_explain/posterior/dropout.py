@@ -14,6 +14,7 @@ from geh_explain._process import SafeContext, safe_contextmanager
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.posterior.dropout_kinds import DrawsMasks, path_rate
 from geh_explain.posterior.dropout_mode import DropoutMode, NoDropout
+from geh_explain.posterior.dropout_places import DropoutPlaces, PlaceRecord
 from geh_explain.posterior.masks import MaskRecord
 from geh_explain.posterior.protocols import seed_of_draw
 from geh_explain.posterior.train_only import TrainOnlyDropout, TrainOnlySwitch
@@ -77,7 +78,7 @@ class MCDropout:
                 )
         train_only = TrainOnlySwitch(model)
         for draw in range(n):
-            yield self._dropped(model, train_only, [seed_of_draw(seed, draw)])
+            yield self._dropped(model, train_only, MaskRecord([seed_of_draw(seed, draw)]))
 
     def batched(self, model: nn.Module, draws: range, seed: int) -> AbstractContextManager[Any]:
         """Return several draws at once, see :class:`~geh_explain.posterior.protocols.BatchedPosterior`.
@@ -85,7 +86,8 @@ class MCDropout:
         The first forward pass has a single row, every later one n rows for each draw: all n under the masks of the
         first of ``draws``, then all n under those of the second, and so on.
         """
-        return self._dropped(model, TrainOnlySwitch(model), [seed_of_draw(seed, draw) for draw in draws])
+        seeds = [seed_of_draw(seed, draw) for draw in draws]
+        return self._dropped(model, TrainOnlySwitch(model), MaskRecord(seeds))
 
     def left_out(self, model: nn.Module, call: Callable[[], Any]) -> tuple[str, ...]:
         """Return the names of the classes of modules whose dropout is not drawn.
@@ -103,22 +105,35 @@ class MCDropout:
 
     def search_train_only(self, model: nn.Module, call: Callable[[], Any]) -> TrainOnlyDropout:
         """Return the modules that drop in train mode only, with the arguments of :meth:`left_out`."""
-        train_only = TrainOnlySwitch(model)
-        if self.modules is None:
-            with suppress(NoDropout), self._dropped(model, train_only, [0]):
-                call()
-        return train_only.result or TrainOnlyDropout()
+        return self.examine(model, call)[0] if self.modules is None else TrainOnlyDropout()
+
+    def examine(
+        self, model: nn.Module, call: Callable[[], Any], layer: nn.Module | None = None
+    ) -> tuple[TrainOnlyDropout, DropoutPlaces]:
+        """Return the modules that drop in train mode only, and where the model drops.
+
+        Parameters
+        ----------
+        model, call
+            As in :meth:`left_out`.
+        layer
+            The explained layer, None at the inputs.
+        """
+        train_only, record = TrainOnlySwitch(model), PlaceRecord([0])
+        with suppress(NoDropout), self._dropped(model, train_only, record), record.watching(model, layer):
+            call()
+        return train_only.result or TrainOnlyDropout(), record.places()
 
     @safe_contextmanager
-    def _dropped(self, model: nn.Module, train_only: TrainOnlySwitch, seeds: Sequence[int]) -> Iterator[None]:
-        """Replace dropout in ``model`` by recorded masks, those of one draw per seed."""
+    def _dropped(self, model: nn.Module, train_only: TrainOnlySwitch, record: MaskRecord) -> Iterator[None]:
+        """Replace dropout in ``model`` by the masks of ``record``."""
         if isinstance(model, torch.jit.ScriptModule):
             raise NoDropout(
                 f"posterior={self!r}: the model is scripted or traced, so that its dropout cannot be drawn; pass the "
                 "module from before torch.jit.script or torch.jit.trace, or another posterior."
             )
         everywhere = self.modules is None
-        mode = DropoutMode(MaskRecord(seeds), everywhere=everywhere)
+        mode = DropoutMode(record, everywhere=everywhere)
         with ExitStack() as stack:
             for module in model.modules():
                 if isinstance(module, DrawsMasks):
@@ -151,7 +166,7 @@ class MCDropout:
 def has_dropout(model: nn.Module, call: Callable[[], Any]) -> bool:
     """Return whether ``call``, which runs the model on a single row, drops anything."""
     try:
-        with MCDropout()._dropped(model, TrainOnlySwitch(model), [0]):
+        with MCDropout()._dropped(model, TrainOnlySwitch(model), MaskRecord([0])):
             call()
     except NoDropout:
         return False

@@ -56,6 +56,13 @@ def load_weights(model: nn.Module, sample: StateDict, draw: int, source: str) ->
             tensors[name].data = value
 
 
+def check_sample(model: nn.Module, sample: Any, draw: int, source: str) -> None:
+    """Raise for a sample that :func:`load_weights` would refuse; its arguments are those of that function."""
+    tensors = _tensors_by_name(model)
+    _check_entries(sample, tensors, draw, source)
+    _check_finite({name: value.detach().to(tensors[name]) for name, value in sample.items()}, draw, source)
+
+
 def _tensors_by_name(model: nn.Module) -> dict[str, Tensor]:
     """Return the parameters and buffers of a model, tied ones under each of their names as in a state dict."""
     tensors: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))

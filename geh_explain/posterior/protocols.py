@@ -33,6 +33,11 @@ class Posterior(Protocol):
         A context manager in which the model is one function outside of any draw. Needed if its forward pass is random.
     ``batched(model, draws, seed)``
         A context manager for several draws at once, see :class:`BatchedPosterior`. Makes small data sets fast.
+    ``concern``
+        A warning about the posterior, as text; None where there is none.
+    ``prepared(model, output)``
+        Returns the posterior that a run uses, fitted to the model. Called once, before the first draw; ``output`` is
+        that of the explainer.
 
     Examples
     --------
@@ -66,7 +71,12 @@ class Posterior(Protocol):
 
 @runtime_checkable
 class BatchedPosterior(Protocol):
-    """A posterior that can evaluate several draws in one forward pass."""
+    """A posterior that can evaluate several draws in one forward pass.
+
+    It may also define ``draws_at_once(model, fitting)``: how many draws to compute at once, of those that fit into a
+    chunk of rows; 1 where it cannot or should not do so for a model. Draws of such a posterior are compared with a
+    single draw before they are used.
+    """
 
     def batched(self, model: nn.Module, draws: range, seed: int) -> AbstractContextManager[Any]:
         """Return a context in which the model evaluates the draws with the numbers ``draws`` at once.
@@ -75,6 +85,20 @@ class BatchedPosterior(Protocol):
         repeated for each draw, first all rows of the first draw, then all rows of the second, and so on.
         """
         ...
+
+
+def prepared(posterior: Posterior, model: nn.Module, output: Any) -> Posterior:
+    """Return the posterior's ``prepared(model, output)`` where it has that method, else the posterior itself."""
+    method = getattr(posterior, "prepared", None)
+    return posterior if method is None else method(model, output)
+
+
+def n_available(posterior: Posterior, n: int) -> int:
+    """Return the number of draws of a posterior where it is limited, else ``n``."""
+    try:
+        return len(posterior)  # type: ignore[arg-type]
+    except TypeError:
+        return n
 
 
 def fixed(posterior: Posterior, model: nn.Module, seed: int) -> AbstractContextManager[Any]:

@@ -11,6 +11,7 @@ from torch import nn
 
 from geh_explain._validation import check_int, check_positive
 from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.posterior.by_draw import batch_samples, draws_at_once
 from geh_explain.posterior.loading import StateDict, load_weights
 from geh_explain.posterior.protocols import seed_of_draw
 
@@ -88,10 +89,22 @@ class SWAG:
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
         """Yield ``n`` draws, the parameters of ``sample(0, seed)`` to ``sample(n - 1, seed)``."""
-        buffers = dict(model.named_buffers(remove_duplicate=False))
         for draw in range(n):
-            sample = self.sample(draw, seed)
-            yield load_weights(model, {name: sample[name] for name in sample if name not in buffers}, draw, "SWAG")
+            yield load_weights(model, self._parameters(model, draw, seed), draw, "SWAG")
+
+    def batched(self, model: nn.Module, draws: range, seed: int) -> AbstractContextManager[Any]:
+        """Return several draws at once, see :class:`~geh_explain.posterior.protocols.BatchedPosterior`."""
+        return batch_samples(model, [self._parameters(model, draw, seed) for draw in draws], draws.start, "SWAG")
+
+    def draws_at_once(self, model: nn.Module, fitting: int) -> int:
+        """Return how many draws are computed at once: several if the checkpoints hold linear layers only."""
+        buffers = dict(model.named_buffers(remove_duplicate=False))
+        return draws_at_once(model, self._mean.keys() - buffers.keys(), fitting)
+
+    def _parameters(self, model: nn.Module, draw: int, seed: int) -> dict[str, torch.Tensor]:
+        """Return a sample without the buffers of the model."""
+        buffers = dict(model.named_buffers(remove_duplicate=False))
+        return {name: value for name, value in self.sample(draw, seed).items() if name not in buffers}
 
     def __repr__(self) -> str:
         return f"SWAG({self.n_checkpoints}, rank={self.rank}, scale={self.scale}, seed={self.seed})"

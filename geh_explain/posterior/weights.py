@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any
 
 from torch import Tensor, nn
 
 from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.posterior.by_draw import batch_samples, draws_at_once
 from geh_explain.posterior.loading import StateDict, load_weights
 
 
@@ -87,6 +89,27 @@ class WeightSamples:
         else:
             for draw, sample in enumerate(self.samples[:n]):
                 yield load_weights(model, sample, draw, "WeightSamples")
+
+    def batched(self, model: nn.Module, draws: range, seed: int) -> AbstractContextManager[Any]:
+        """Return several samples at once, see :class:`~geh_explain.posterior.protocols.BatchedPosterior`."""
+        assert not callable(self.samples)
+        samples = [self.samples[draw] for draw in draws]
+        return batch_samples(model, samples, draws.start, "WeightSamples")
+
+    def draws_at_once(self, model: nn.Module, fitting: int) -> int:
+        """Return how many samples are computed at once: several if all of them hold linear layers only."""
+        # A callable may draw from a generator of its own, and must be called once per draw.
+        if callable(self.samples):
+            return 1
+        return draws_at_once(model, chain.from_iterable(self.samples), fitting)
+
+    def __len__(self) -> int:
+        if callable(self.samples):
+            raise TypeError("WeightSamples of a callable have no length.")
+        return len(self.samples)
+
+    def __bool__(self) -> bool:
+        return True
 
     def __repr__(self) -> str:
         if callable(self.samples):

@@ -20,10 +20,11 @@ from geh_explain._memory import reuse_heap, trim_heap
 from geh_explain._process import SafeContext, defer_interrupt
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
+from geh_explain.model.below import equal_up_to_rounding
 from geh_explain.model.kept_points import output_of_row
 from geh_explain.model.row_independence import check_row_independence, check_unchanged_function
 from geh_explain.posterior import PointEstimate
-from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, fixed, seed_of_draw
+from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, fixed, n_available, seed_of_draw
 from geh_explain.run.accumulate import DrawAccumulator
 from geh_explain.run.parameter_writes import check_unchanged, count_writes, explain_writes, parameters_not_written
 from geh_explain.run.plan import RunPlan
@@ -113,8 +114,7 @@ class _DrawLoop:
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
         draws = plan.options.draws
-        available = plan.posterior.__len__() if hasattr(plan.posterior, "__len__") else draws
-        self.accumulator = DrawAccumulator(plan, min(draws, available))
+        self.accumulator = DrawAccumulator(plan, min(draws, n_available(plan.posterior, draws)))
         self.bar = tqdm(
             total=self.accumulator.expected * len(plan.points),
             desc="explaining",
@@ -135,10 +135,14 @@ class _DrawLoop:
 
     def run(self) -> None:
         """Compute the draws one by one; after the first one several at a time, where that is possible."""
+        plan = self.plan
+        self._run_single(batched=isinstance(plan.posterior, BatchedPosterior) and plan.member_view is None)
+
+    def _run_single(self, batched: bool) -> None:
+        """Compute the draws one by one, those after the first one several at a time if ``batched``."""
         plan, options = self.plan, self.plan.options
-        batched = isinstance(plan.posterior, BatchedPosterior) and plan.member_view is None
         current: _Round | None = None
-        n_batched = 1
+        n_batched, expected = 1, torch.zeros(0)
         model = plan.cut.model
         with enter_draws(plan.posterior, model, options.draws, options.seed, self._first_forward) as draws:
             # Draws that are known, or another rank's, are entered too: a posterior may draw one after the other.
@@ -157,13 +161,16 @@ class _DrawLoop:
                 if current is not None and current.entered == current.teams:
                     self._finish_round(current)
                     current = None
-                if batched and self.accumulator.n_draws:
+                if batched and 1 <= self.accumulator.n_draws < self.accumulator.expected:
                     n_batched = plan.ranks.all_min(self._draws_per_chunk())
                     if n_batched > 1:
+                        expected = self._first_outputs()
                         break
                 batched = False
-        if n_batched > 1:
+        if n_batched > 1 and self._batched_agrees(expected):
             self._run_batched(n_batched)
+        elif n_batched > 1:
+            self._run_single(batched=False)
         elif current is not None:  # the posterior had fewer draws than it said
             self._finish_round(current)
 
@@ -232,7 +239,33 @@ class _DrawLoop:
         samples_points = plan.engine.n_eah_points < len(plan.points)
         if not plan.engine.batches_draws or samples_points:
             return 1
-        return plan.engine.chunk_rows(plan.points.first) // len(plan.points)
+        fitting = plan.engine.chunk_rows(plan.points.first) // len(plan.points)
+        draws_at_once = getattr(plan.posterior, "draws_at_once", None)
+        return fitting if draws_at_once is None or fitting < 2 else int(draws_at_once(plan.cut.model, fitting))
+
+    @torch.no_grad()
+    def _first_outputs(self, draws: int = 1) -> Tensor:
+        """Return the outputs (draws, n) of the first rows in the draws that are entered."""
+        rows = self.plan.points.first
+        return self.plan.cut.outputs(rows.repeat(draws) if draws > 1 else rows).reshape(draws, len(rows))
+
+    def _batched_agrees(self, expected: Tensor) -> bool:
+        """Return whether the first of two draws at once has the outputs (1, n) that it has by itself.
+
+        It does not where the rows are not the first dimension of a layer whose weights are drawn. Only posteriors
+        that say how many draws they take at once are compared.
+        """
+        plan = self.plan
+        agrees = True
+        if hasattr(plan.posterior, "draws_at_once"):
+            assert isinstance(plan.posterior, BatchedPosterior)
+            try:
+                with SafeContext(plan.posterior.batched(plan.cut.model, range(2), plan.options.seed)):
+                    self._first_forward()
+                    agrees = equal_up_to_rounding([self._first_outputs(2)[:1]], [expected])
+            except RuntimeError:
+                agrees = False
+        return bool(plan.ranks.all_min(agrees))
 
     def _run_batched(self, n_batched: int) -> None:
         """Compute the draws after the first one, ``n_batched`` of them at a time.

@@ -34,6 +34,7 @@ from geh_explain.model.row_independence import repeatable_outputs
 from geh_explain.model.unit_values import UnitMoments, check_scale
 from geh_explain.model.view import View
 from geh_explain.posterior import MCDropout, PointEstimate, Posterior
+from geh_explain.posterior.dropout_places import DropoutPlaces
 from geh_explain.posterior.protocols import fixed
 from geh_explain.posterior.train_only import TrainOnlyDropout
 from geh_explain.run.checkpoint import Checkpoint
@@ -68,6 +69,8 @@ class RunPlan:
         Where draws come from.
     train_only
         Modules that drop in train mode only, and those among them whose dropout cannot be drawn.
+    dropout_places
+        Where the model drops; empty where draws are not of dropout.
     engine, engine_reason
         What computes local interactions, and why it was chosen.
     view
@@ -103,6 +106,7 @@ class RunPlan:
     below: Below | None
     posterior: Posterior
     train_only: TrainOnlyDropout
+    dropout_places: DropoutPlaces
     engine: EngineRun
     engine_reason: str
     view: View
@@ -202,6 +206,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         point_draws = _point_draws(budget, _n_pairs(cut), len(grouping.names), options.groups_are_chosen)
     else:
         point_draws = _cluster_draws(budget, _n_pairs(cut), cells)
+    train_only, places = _examine_dropout(setup, cut, points, posterior)
     # Each member of an ensemble has kinked calls of its own.
     own_kinks = engine.run.engine.differentiates and getattr(posterior, "inputs_only", False)
     return RunPlan(
@@ -210,7 +215,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         cut=cut,
         below=cut.below,
         posterior=posterior,
-        train_only=_train_only(setup, cut, points, posterior),
+        train_only=train_only,
+        dropout_places=places,
         engine=engine.run,
         engine_reason=engine.reason,
         view=engine.view,
@@ -336,14 +342,19 @@ def _cluster_draws(budget: int, n_pairs: int, cells: Cells | None) -> int:
     return max(1, min(POINT_DRAWS, budget // (_CELL_COPIES * 8 * n_pairs * len(cells))))
 
 
-def _train_only(setup: ModelSetup, cut: Cut, points: Points, posterior: Posterior) -> TrainOnlyDropout:
-    """Return the modules that drop in train mode only, where draws are of dropout; runs the model on one row."""
+def _examine_dropout(
+    setup: ModelSetup, cut: Cut, points: Points, posterior: Posterior
+) -> tuple[TrainOnlyDropout, DropoutPlaces]:
+    """Return the modules that drop in train mode only, and where the model drops, where draws are of dropout.
+
+    Runs the model on one row.
+    """
     if setup.posterior is None and isinstance(posterior, PointEstimate):
         # Dropout that cannot be drawn may be the reason why there is only a point estimate.
         posterior = MCDropout()
     if not isinstance(posterior, MCDropout):
-        return TrainOnlyDropout()
-    return posterior.search_train_only(cut.model, lambda: cut.outputs(points.first[:1]))
+        return TrainOnlyDropout(), DropoutPlaces()
+    return posterior.examine(cut.model, lambda: cut.outputs(points.first[:1]), cut.layer)
 
 
 def _member_view(cut: Cut, points: Points, smooth: Smooth, batch_size: int | None) -> View:

@@ -40,6 +40,8 @@ class RunRecord:
     units: str = ""
     output: Any = "raw"
     posterior: str = "unknown"
+    #: Which layers are the same in all draws of MC dropout, in words; None where there is nothing to say.
+    random_part: str | None = None
     #: Name of the engine that did the work, its repr, and why it was chosen.
     engine: str = ""
     engine_settings: str = ""
@@ -117,6 +119,7 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
         units=repr(cut.units),
         output=describe(setup.output),
         posterior=describe_posterior(plan.posterior),
+        random_part=plan.dropout_places.describe(),
         engine=engine.name,
         engine_settings=repr(engine.engine),
         engine_reason=engine.fallback_reason or plan.engine_reason,

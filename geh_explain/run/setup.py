@@ -18,6 +18,7 @@ from geh_explain.model.outputs import Output
 from geh_explain.model.preserve import device_and_dtype
 from geh_explain.posterior import Posterior, Stochastic
 from geh_explain.posterior.default import default_posterior
+from geh_explain.posterior.protocols import prepared
 from geh_explain.units.base import Units
 
 
@@ -79,7 +80,7 @@ class ModelSetup:
         if isinstance(self.posterior, Stochastic):
             return self.posterior.examined(lambda: cut.outputs(points.first[:1]))
         if self.posterior is not None:
-            return self.posterior
+            return prepared(self.posterior, self.model, self.output)
         # Twice the rows with which the model is checked elsewhere: it may do other things in larger batches.
         batch = points.first.repeat(2)
         return default_posterior(self.model, lambda: cut.outputs(points.first[:1]), lambda: cut.outputs(batch))

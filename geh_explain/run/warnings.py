@@ -23,6 +23,7 @@ from geh_explain.model.autograd_graph import ends_in_probabilities
 from geh_explain.model.row_independence import computing_dtype
 from geh_explain.posterior import MCDropout, PointEstimate
 from geh_explain.posterior.protocols import fixed
+from geh_explain.run.input_range import input_range_warning
 from geh_explain.run.loop import DrawsDone
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
@@ -58,8 +59,11 @@ def collect_warnings(
         _jumping_units(plan),
         _recurrent_dropout(plan, default_posterior),
         _dropout_left_out(plan),
+        _only_head_random(plan),
         _no_posterior(plan) if default_posterior else None,
+        getattr(plan.posterior, "concern", None),
         _several_calls(plan),
+        input_range_warning(plan),
         _guessed_channels(plan),
         _scripted(plan),
         _no_scores_or_spread(plan, done),
@@ -191,11 +195,24 @@ def _dropout_left_out(plan: RunPlan) -> str | None:
     )
 
 
+def _only_head_random(plan: RunPlan) -> str | None:
+    """Warn that dropout is in the last layers only, so that draws vary nothing below them."""
+    places = plan.dropout_places
+    if not isinstance(plan.posterior, MCDropout) or not places.only_head:
+        return None
+    return (
+        f"posterior={plan.posterior!r}: {places.describe()}. Intervals say nothing about these layers. "
+        "SWAG(checkpoints) and WeightSamples(...) draw them too; LastLayerLaplace(data) takes the uncertainty of the "
+        "last layer from labelled data instead of a dropout rate."
+    )
+
+
 def _no_posterior(plan: RunPlan) -> str | None:
     """Warn that there is no source of uncertainty."""
     if not isinstance(plan.posterior, PointEstimate):
         return None
-    others = "Ensemble(...), WeightSamples(...)" if plan.cut.layer is None else "WeightSamples(...)"
+    others = "Ensemble(...), " if plan.cut.layer is None else ""
+    others += "LastLayerLaplace(labelled data), WeightSamples(...)"
     return (
         "posterior=None and the model has no dropout that can be drawn: the scores are a point estimate, with "
         f"intervals over points like these only. Pass posterior={others} or Stochastic() for intervals over draws of "

@@ -84,7 +84,8 @@ def test_swag_explains_a_trained_network():
     assert result.ranking().top(1) == [("x0", "x1")]
     by_samples = WeightSamples(posterior.sample)
     again = geh.GEHExplainer(net, posterior=by_samples).explain(x, groups=2, draws=10, progress=False)
-    assert np.array_equal(result.signed, again.signed)
+    # Draws of SWAG are computed at once, samples of a callable one by one: single precision rounds differently.
+    np.testing.assert_allclose(result.signed, again.signed, rtol=1e-4, atol=1e-5)
 
 
 def test_another_seed_of_the_run_gives_other_draws():

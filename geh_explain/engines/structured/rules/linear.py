@@ -63,6 +63,45 @@ def _product_by_table(jacobian: DeferredProduct, weight: Tensor) -> Tensor | Non
     return product.reshape(-1, *table.shape[1:]).transpose(0, 1)
 
 
+def linear_by_draw(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
+    """Record x W_b^T + c_b with the weights (B, C, F) of several draws: J W_b^T, where J is that of the draw's rows."""
+    x, weight = only_tracked(recorder, args, kwargs), argument(args, kwargs, 1, "weight")
+    out: Tensor = func(*args, **kwargs)
+    recorder.add_work(math.prod(out.shape[1:]) * x.shape[-1])
+    n_draws, n_rows = len(weight), len(x) // len(weight)
+
+    def push_forward(jacobian: Jacobian) -> Tensor:
+        if isinstance(jacobian, DiagonalJacobian) and len(jacobian.shape) == 1:
+            columns = weight.permute(2, 0, 1).repeat_interleave(n_rows, dim=1)
+            product: Tensor = jacobian.scale.T[:, :, None] * columns
+            return product
+        if isinstance(jacobian, DeferredProduct):
+            tabulated = _product_by_tables(jacobian, weight)
+            if tabulated is not None:
+                return tabulated
+        directions = to_tensor(jacobian)
+        if directions.shape[1] == 1:
+            # Directions that all rows share: one product per draw.
+            expanded = directions.transpose(0, 1).expand(n_draws, *(-1 for _ in directions.shape[1:]))
+            pushed: Tensor = func(expanded, weight, None)
+            return pushed.transpose(0, 1).repeat_interleave(n_rows, dim=1)
+        by_draw = directions.reshape(len(directions), n_draws, n_rows, *directions.shape[2:]).transpose(0, 1)
+        pushed = func(by_draw.contiguous(), weight, None)
+        return pushed.transpose(0, 1).reshape(len(directions), len(x), *pushed.shape[3:])
+
+    return recorder.add_step([x], out, push_forward)
+
+
+def _product_by_tables(jacobian: DeferredProduct, weight: Tensor) -> Tensor | None:
+    """Return (f J) W_b^T as :func:`_product_by_table` does, with a table for each draw."""
+    base, factor = jacobian.base, jacobian.factor
+    if factor is None or base.shape[1] != 1 or base.ndim != 3 or factor.shape[0] < 2 * len(weight) * weight.shape[1]:
+        return None
+    tables = base[:, 0].T[None, :, :, None] * weight.transpose(1, 2)[:, :, None]
+    product = torch.bmm(factor.reshape(len(weight), -1, factor.shape[1]), tables.flatten(2))
+    return product.reshape(-1, *tables.shape[2:]).transpose(0, 1)
+
+
 def convolution(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
     """Record a convolution, or a transposed one: the same convolution of J, without the bias.
 

@@ -23,6 +23,7 @@ from geh_explain.engines.structured.rules.linear import (
     concatenate,
     convolution,
     dropout,
+    linear_by_draw,
     linear_layer,
     pooling,
     rearrange,
@@ -113,6 +114,7 @@ def _named(rule: Rule, names: str) -> dict[str, Rule]:
 
 _RULES: dict[str, Rule] = {
     "linear": linear_layer,
+    "linear_by_draw": linear_by_draw,
     **_named(convolution, "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"),
     **_named(pooling, "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"),
     **_named(pooling, "interpolate pixel_shuffle pixel_unshuffle"),
