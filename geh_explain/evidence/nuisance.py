@@ -233,7 +233,7 @@ class Nuisance:
         if covariates is not None and covariates.further is not None:
             self._scores = np.concatenate([self._scores, _normal_scores(_ranks(covariates.further))], axis=1)
         correlations = self._scores.T @ self._scores / len(values)
-        self._precision = np.linalg.inv(correlations + _RIDGE * np.eye(len(correlations)))
+        self._precision: Floats = np.linalg.inv(correlations + _RIDGE * np.eye(len(correlations)))
         self._copula = None if covariates is None else GaussianCopula(values, self._scores, self._precision)
 
     def pair(self, i: int, j: int, functions: Floats) -> Floats:

@@ -115,7 +115,8 @@ def _freedom(covariance: IndependentPoints, within: Floats, sizes: Ints) -> Floa
     parts = within / (n_points * max(n_points - 1, 1))
     between = np.maximum(total - parts.sum(axis=0), 0)
     inverse = (parts**2 / np.maximum(sizes - 1, 0.5)[:, None]).sum(axis=0) + between**2 / max(n_points - 1, 1)
-    return np.divide(total**2, inverse, out=np.full(len(total), float(max(n_points - 1, 1))), where=inverse > 0)
+    unlimited = np.full(len(total), float(max(n_points - 1, 1)))
+    return np.asarray(np.divide(total**2, inverse, out=unlimited, where=inverse > 0))
 
 
 def _of_eah(result: PairResult, squares: Floats, score: Floats) -> PointUncertainty:

@@ -114,7 +114,11 @@ def _sample(number: int, seed: int) -> Record:
         sizes, *seen = 1 + population.SIZE_STD * rng.standard_normal((scenario.draws + 1, 4))
         draws = posterior.WeightSamples([{"sizes": torch.as_tensor(size)} for size in seen])
     explainer = GEHExplainer(population.KnownFunction(), posterior=draws, engine="exact")
-    options = {"groups": population.regions(x, scenario.regions), "draws": scenario.draws, "progress": False}
+    options: dict[str, Any] = {
+        "groups": population.regions(x, scenario.regions),
+        "draws": scenario.draws,
+        "progress": False,
+    }
     result = explainer.explain(torch.as_tensor(x), clusters=clusters, **options)
     geh = population.true_geh(scenario.regions, sizes)
     record: Record = {"scenario": scenario.name, "seed": seed, "geh": _compare(result, "geh", geh)}

@@ -71,7 +71,7 @@ def _coverage_table(
     rows = []
     for scenario in scenarios:
         if scenario.name in chosen.index.get_level_values(0):
-            rows.append([scenario.name, *(_cell(chosen.loc[(scenario.name, kind)]) for kind in kinds)])
+            rows.append([scenario.name, *(_cell(chosen.loc[[(scenario.name, kind)]].iloc[0]) for kind in kinds)])
     return markdown_table(["", *kinds], rows)
 
 
