@@ -233,7 +233,9 @@ class Nuisance:
         if covariates is not None and covariates.further is not None:
             self._scores = np.concatenate([self._scores, _normal_scores(_ranks(covariates.further))], axis=1)
         correlations = self._scores.T @ self._scores / len(values)
-        self._precision: Floats = np.linalg.inv(correlations + _RIDGE * np.eye(len(correlations)))
+        self._precision: Floats = np.asarray(
+            np.linalg.inv(correlations + _RIDGE * np.eye(len(correlations))), dtype=np.float64
+        )
         self._copula = None if covariates is None else GaussianCopula(values, self._scores, self._precision)
 
     def pair(self, i: int, j: int, functions: Floats) -> Floats:
@@ -309,7 +311,7 @@ class Nuisance:
         rows = self._precision[pair]
         predictions = self._scores[:, pair] - np.linalg.solve(rows[:, pair], rows @ self._scores.T).T
         # Predictions that are equal but for rounding errors, as those of units with few values, must have equal ranks.
-        return np.round(predictions, _DECIMALS)
+        return np.asarray(np.round(predictions, _DECIMALS), dtype=np.float64)
 
     def _bins(self, unit: int, count: int) -> Floats:
         """Return indicators (n, count) of equally filled bins of a unit."""
