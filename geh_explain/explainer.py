@@ -157,7 +157,7 @@ class GEHExplainer:
         *,
         groups: Any = "auto",
         clusters: Any = None,
-        draws: int = 100,
+        draws: int | str = 100,
         names: Sequence[str] | None = None,
         scale: Scale = None,
         batch_size: int | None = None,
@@ -187,7 +187,8 @@ class GEHExplainer:
             Labels, one per row, of points that are not independent: crops of one photograph, frames of one film, visits
             of one patient. Intervals and stable pairs then count whole clusters. None: all points are independent.
         draws
-            Posterior draws K. The means settle at about 50, the standard deviations at about 400.
+            Posterior draws K. The means settle at about 50, the standard deviations at about 400. ``"auto"`` takes 20
+            draws, and further ones until the order of the ten strongest pairs is settled, at most 400.
         names
             Names of the units; a DataFrame's columns by default.
         scale
@@ -284,7 +285,7 @@ class GEHExplainer:
         additional_forward_args: Any = None,
         *,
         groups: Any = "auto",
-        draws: int = 100,
+        draws: int | str = 100,
         scale: Scale = None,
         batch_size: int | None = None,
         eah_points: int | None = None,

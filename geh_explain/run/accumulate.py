@@ -15,10 +15,16 @@ from geh_explain.groups.number import GroupChoice, choose_group_number, scores_b
 from geh_explain.run.plan import RunPlan
 from geh_explain.scores.cluster_spread import ClusterSpread
 from geh_explain.scores.draws import DrawMoments, Draws
+from geh_explain.scores.measures import geh
 from geh_explain.scores.point_spread import PointSpread
+from geh_explain.statistics.settled_order import order_is_settled
 
 #: Pairs that are processed at a time where there are very many.
 _PAIRS_AT_ONCE = 65536
+#: How many of the strongest pairs must have a settled order, from which draw on this is looked at, and how often.
+_SETTLED_PAIRS = 10
+_MIN_SETTLED_DRAWS = 20
+_DRAWS_BETWEEN_LOOKS = 10
 
 
 class DrawAccumulator:
@@ -50,6 +56,7 @@ class DrawAccumulator:
         self._factors = plan.factors
         self._max_bytes = plan.budget / 4
         self._sampled = False
+        self._next_look = _MIN_SETTLED_DRAWS
         self._signed: list[Floats] = []
         self._absolute: list[Floats] = []
         self._variance: list[Floats] = []
@@ -156,6 +163,37 @@ class DrawAccumulator:
         if errors is not None:
             errors *= factors
         return replace(draws, point_errors=errors)
+
+    def is_settled(self) -> bool:
+        """Return whether the order of the strongest pairs is settled, so that no further draws are needed.
+
+        It is looked at after every tenth draw from the twentieth on, once the number of groups is decided.
+        """
+        if self._tree is not None or self.n_draws < self._next_look:
+            return False
+        self._next_look = self.n_draws + _DRAWS_BETWEEN_LOOKS
+        return order_is_settled(*(self._strongest_moments() if self.moments is not None else self._strongest_draws()))
+
+    def _strongest_moments(self) -> tuple[Floats, Floats]:
+        """Return the mean scores of the strongest pairs, and the errors of differences, as if they were independent."""
+        assert self.moments is not None
+        geh_moments = self.moments.geh
+        strongest = np.argsort(-geh_moments.mean, kind="stable")[: _SETTLED_PAIRS + 1]
+        errors = geh_moments.std[strongest] / np.sqrt(self.n_draws)
+        return geh_moments.mean[strongest], np.hypot(errors[1:], errors[:-1])
+
+    def _strongest_draws(self) -> tuple[Floats, Floats]:
+        """Return the mean scores of the strongest pairs, and the errors of the differences of neighbours."""
+        n_points, factors = len(self.grouping.labels), np.abs(self._pair_factors())
+        # Draw by draw, as all draws of all pairs may be large.
+        total = geh(self._signed[0], n_points)
+        for signed in self._signed[1:]:
+            total = total + geh(signed, n_points)
+        mean = total * factors / self.n_draws
+        strongest = np.argsort(-mean, kind="stable")[: _SETTLED_PAIRS + 1]
+        draws = np.stack([geh(signed[:, strongest], n_points) for signed in self._signed])
+        draws = draws * (factors if np.ndim(factors) == 0 else np.asarray(factors)[strongest])
+        return mean[strongest], np.asarray(np.diff(draws, axis=1).std(axis=0, ddof=1) / np.sqrt(self.n_draws))
 
     def spread(self) -> tuple[float, float]:
         """Return the largest mean absolute interaction, and its largest difference between draws."""

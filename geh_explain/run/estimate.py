@@ -72,8 +72,8 @@ def _in_words(seconds: float) -> str:
 def estimate_cost(plan: RunPlan, spent: float) -> CostEstimate:
     """Return the cost of a plan; ``spent`` are the seconds that reading the data and planning took."""
     options, n_points, n_units = plan.options, len(plan.points), plan.cut.n_units
-    available = plan.posterior.__len__() if hasattr(plan.posterior, "__len__") else options.draws
-    n_draws, n_pairs = min(options.draws, available), n_units * (n_units - 1) // 2
+    available = plan.posterior.__len__() if hasattr(plan.posterior, "__len__") else options.max_draws
+    n_draws, n_pairs = min(options.max_draws, available), n_units * (n_units - 1) // 2
     once, per_row = _time_first_chunk(plan)
     return CostEstimate(
         seconds=spent + once + per_row * n_draws * n_points,

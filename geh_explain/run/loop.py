@@ -70,7 +70,7 @@ def run_draws(plan: RunPlan) -> DrawsDone:
             loop, interrupted = _run_loop(plan)
     if not loop.accumulator.n_draws:
         raise GEHValueError(
-            f"posterior={plan.posterior!r} gave no draws for n={plan.options.draws}; it must yield at least one."
+            f"posterior={plan.posterior!r} gave no draws for n={plan.options.max_draws}; it must yield at least one."
         )
     if plan.first_outputs is not None:
         model = plan.cut.model
@@ -113,7 +113,7 @@ class _DrawLoop:
 
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
-        draws = plan.options.draws
+        draws = plan.options.max_draws
         self.accumulator = DrawAccumulator(plan, min(draws, n_available(plan.posterior, draws)))
         self.bar = tqdm(
             total=self.accumulator.expected * len(plan.points),
@@ -144,7 +144,7 @@ class _DrawLoop:
         current: _Round | None = None
         n_batched, expected = 1, torch.zeros(0)
         model = plan.cut.model
-        with enter_draws(plan.posterior, model, options.draws, options.seed, self._first_forward) as draws:
+        with enter_draws(plan.posterior, model, options.max_draws, options.seed, self._first_forward) as draws:
             # Draws that are known, or another rank's, are entered too: a posterior may draw one after the other.
             for number in draws:
                 self._begin_draw(number)
@@ -161,6 +161,8 @@ class _DrawLoop:
                 if current is not None and current.entered == current.teams:
                     self._finish_round(current)
                     current = None
+                if self._is_settled():
+                    return
                 if batched and 1 <= self.accumulator.n_draws < self.accumulator.expected:
                     n_batched = plan.ranks.all_min(self._draws_per_chunk())
                     if n_batched > 1:
@@ -223,6 +225,10 @@ class _DrawLoop:
             self._take(number, ranks.collect(current.sums, source, members), self._of_draw)
         self._advance()
 
+    def _is_settled(self) -> bool:
+        """Return whether no further draws are needed; the same on all ranks, as all have the same draws."""
+        return self.plan.options.stops_when_settled and self.accumulator.is_settled()
+
     def _check_engine(self) -> None:
         """End the loop on all ranks if a check refuted the engine of one of them."""
         if not self.plan.ranks.all_min(not self.plan.engine.refuted):
@@ -274,7 +280,7 @@ class _DrawLoop:
         """
         plan, ranks, accumulator = self.plan, self.plan.ranks, self.accumulator
         assert isinstance(plan.posterior, BatchedPosterior)
-        while (done := accumulator.n_draws) < accumulator.expected:
+        while (done := accumulator.n_draws) < accumulator.expected and not self._is_settled():
             if self._take_stored(done, self._of_block, None):
                 self._advance()
                 continue

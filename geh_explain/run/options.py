@@ -12,10 +12,15 @@ from numpy.typing import NDArray
 
 from geh_explain._validation import check_int
 from geh_explain.data.targets import Target
+from geh_explain.errors import GEHValueError
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.clusters import check_clusters
 from geh_explain.groups.grouping import check_groups
 
+#: The word for a number that the run itself decides on.
+AUTO = "auto"
+#: Draws of ``draws="auto"`` at most.
+MAX_AUTO_DRAWS = 400
 #: Values that ``scale`` takes.
 Scale = str | Sequence[float] | NDArray[np.floating[Any]] | None
 
@@ -33,7 +38,7 @@ class RunOptions:
     additional_forward_args: Any = None
     groups: Any = "auto"
     clusters: Any = None
-    draws: int = 100
+    draws: int | str = 100
     scale: Scale = None
     batch_size: int | None = None
     eah_points: int | None = None
@@ -46,9 +51,23 @@ class RunOptions:
     pilot_draws: int | None = None
 
     def __post_init__(self) -> None:
-        _check_ints(self, draws=1, seed=0, batch_size=1, eah_points=1, max_groups=2)
+        if isinstance(self.draws, str) and self.draws != AUTO:
+            raise GEHValueError(f"draws={self.draws!r} is unknown; give a number, or 'auto'.")
+        _check_ints(self, seed=0, batch_size=1, eah_points=1, max_groups=2)
+        if self.draws != AUTO:
+            _check_ints(self, draws=1)
         check_groups(self.groups)
         check_clusters(self.clusters)
+
+    @property
+    def max_draws(self) -> int:
+        """How many draws are computed at most."""
+        return MAX_AUTO_DRAWS if isinstance(self.draws, str) else self.draws
+
+    @property
+    def stops_when_settled(self) -> bool:
+        """Whether draws end as soon as the order of the strongest pairs is settled."""
+        return self.draws == AUTO
 
     @property
     def groups_are_chosen(self) -> bool:

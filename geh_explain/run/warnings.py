@@ -169,6 +169,13 @@ def _half_precision_inside(plan: RunPlan) -> str | None:
 
 def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> str | None:
     """Warn that more draws would give another ranking."""
+    if plan.options.stops_when_settled:
+        if done.accumulator.n_draws < plan.options.max_draws:
+            return None
+        return (
+            f"draws='auto': after {done.accumulator.n_draws} draws the order of the strongest pairs is not settled; "
+            "neighbours in the order differ by less than the Monte Carlo errors that result.monte_carlo() shows."
+        )
     if isinstance(draws, DrawMoments) or len(draws.signed) < _MIN_DRAWS or plan.cut.n_units < _MIN_UNITS:
         return None
     scores = draws.scores("geh", done.accumulator.grouping.sizes)
