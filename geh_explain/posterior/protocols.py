@@ -33,6 +33,10 @@ class Posterior(Protocol):
         A context manager in which the model is one function outside of any draw. Needed if its forward pass is random.
     ``batched(model, draws, seed)``
         A context manager for several draws at once, see :class:`BatchedPosterior`. Makes small data sets fast.
+    ``keeps_below = True``
+        Draws change the model only by giving parameters or buffers other memory (``weight.data = sample``). What is
+        below the layer is then computed once, unless its weights are drawn. A class that overrides ``draws`` or
+        ``batched`` has to state it again.
 
     Examples
     --------
@@ -84,6 +88,26 @@ def fixed(posterior: Posterior, model: nn.Module, seed: int) -> AbstractContextM
     """
     method = getattr(posterior, "fixed", None)
     return nullcontext() if method is None else SafeContext(method(model, seed))
+
+
+def keeps_below(posterior: Posterior) -> bool:
+    """Return whether draws change what is below a layer only in ways that are seen, see :class:`Posterior`.
+
+    A class that overrides the draws of another one does not inherit its promise.
+
+    >>> from geh_explain.posterior import PointEstimate
+    >>> class Other(PointEstimate):
+    ...     def draws(self, model, n, seed):
+    ...         return super().draws(model, n, seed)
+    >>> keeps_below(PointEstimate()), keeps_below(Other())
+    (True, False)
+    """
+    for kind in type(posterior).__mro__:
+        if "keeps_below" in vars(kind):
+            return bool(vars(kind)["keeps_below"])
+        if not {"draws", "batched", "fixed"}.isdisjoint(vars(kind)):
+            return False
+    return False
 
 
 @safe_contextmanager
