@@ -25,28 +25,31 @@ def fingerprint(cut: Cut, parts: Sequence[Rows], draws: int, differentiates: boo
         for part in parts:
             # Values that are kept for the part below the layer were computed in other batches.
             rows = replace(part.repeat(draws) if draws > 1 else part, below=())
-            with torch.no_grad():
-                found.append(cut.outputs(rows))
-            found += _derivatives(cut, rows) if differentiates else []
+            found += _with_derivatives(cut, rows) if differentiates else [_outputs(cut, rows)]
     return torch.cat([values.reshape(draws, -1) for values in found], dim=1).double().cpu()
 
 
-def _derivatives(cut: Cut, rows: Rows) -> list[Tensor]:
-    """Return the sums (n,) over units of the gradient and of H 1; nothing where torch cannot compute them."""
-    with torch.enable_grad():
-        t = cut.zeros(rows).requires_grad_()
-        found: list[Tensor] = []
-        value = cut.outputs(rows, t)
-        try:
-            for _ in range(2):
-                if not value.requires_grad:
-                    break
-                (gradient,) = torch.autograd.grad(value.sum(), t, create_graph=True, allow_unused=True)
-                if gradient is None:
-                    break
-                # Only finite numbers are stored; engines report others where they matter.
-                found.append(gradient.detach().sum(dim=1).nan_to_num())
-                value = gradient
-        except RuntimeError:
-            pass  # an operator without a derivative; engines report it
+@torch.no_grad()
+def _outputs(cut: Cut, rows: Rows) -> Tensor:
+    return cut.outputs(rows)
+
+
+@torch.enable_grad()
+def _with_derivatives(cut: Cut, rows: Rows) -> list[Tensor]:
+    """Return the outputs (n,) and the sums (n,) over units of the gradient and of H 1, as far as torch has them."""
+    t = cut.zeros(rows).requires_grad_()
+    value = cut.outputs(rows, t)
+    found = [value.detach()]
+    try:
+        for _ in range(2):
+            if not value.requires_grad:
+                break
+            (gradient,) = torch.autograd.grad(value.sum(), t, create_graph=True, allow_unused=True)
+            if gradient is None:
+                break
+            # Only finite numbers are stored; engines report others where they matter.
+            found.append(gradient.detach().sum(dim=1).nan_to_num())
+            value = gradient
+    except RuntimeError:
+        pass  # an operator without a derivative; engines report it
     return found
