@@ -13,7 +13,7 @@ from geh_explain.model.cut import Cut
 from geh_explain.run.threads import one_thread
 
 
-def fingerprint(cut: Cut, parts: Sequence[Rows], draws: int, differentiates: bool) -> Tensor:
+def identifying_numbers(cut: Cut, parts: Sequence[Rows], draws: int, differentiates: bool) -> Tensor:
     """Return numbers (draws, m) that identify the network in the draws that are entered, in double precision.
 
     They are the outputs f of all rows and, where the engine ``differentiates``, the sums over units of grad f and of

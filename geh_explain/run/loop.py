@@ -25,7 +25,7 @@ from geh_explain.model.row_independence import check_row_independence, check_unc
 from geh_explain.posterior import PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, fixed, seed_of_draw
 from geh_explain.run.accumulate import DrawAccumulator
-from geh_explain.run.fingerprint import fingerprint
+from geh_explain.run.fingerprint import identifying_numbers
 from geh_explain.run.parameter_writes import check_unchanged, count_writes, explain_writes, parameters_not_written
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.stored_draws import DrawSizes
@@ -289,7 +289,7 @@ class _DrawLoop:
     def _spread_outputs(self, draws: int) -> Tensor:
         """Return numbers (draws, m) that identify the network in the draws that are entered, see ``fingerprint``."""
         differentiates = self.plan.engine.engine.differentiates
-        return fingerprint(self.plan.cut, self.plan.points.spread, draws, differentiates)
+        return identifying_numbers(self.plan.cut, self.plan.points.spread, draws, differentiates)
 
     def _of_draw(self, start: int, draws: int) -> Tensor:
         """Return the outputs (1, n) of the spread rows in draw number ``start``, which was entered."""
