@@ -33,14 +33,14 @@ class OwnTorchGenerator:
     """
 
     def __init__(self, seed: int) -> None:
-        self._generator = torch.Generator().manual_seed(seed)
-        #: Whether anything was drawn from it.
+        self.generator = torch.Generator().manual_seed(seed)
+        #: Whether anything was drawn from it, or it was seeded.
         self.drew = False
 
     @safe_contextmanager
     def active(self) -> Iterator[None]:
         """Draw from this generator within the context."""
-        with _routed(self._generator), SafeContext(_Redirection(self)):
+        with _routed(self), SafeContext(_Redirection(self)):
             yield
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -52,7 +52,7 @@ class OwnTorchGenerator:
             self.drew = True
             position = _position(form)
             args = args if position is None or position >= len(args) else args[:position]
-            return form(*args, **{**kwargs, "generator": self._generator})
+            return form(*args, **{**kwargs, "generator": self.generator})
         if func.overloadpacket.__name__ in _WITHOUT_GENERATOR:
             self.drew = True
             return self._run_in_global_place(func, args, kwargs)
@@ -62,11 +62,11 @@ class OwnTorchGenerator:
         """Call an operation that takes no generator: the global one has the state of this one meanwhile."""
         generator = torch.default_generator
         before = generator.get_state()
-        generator.set_state(self._generator.get_state())
+        generator.set_state(self.generator.get_state())
         try:
             return func(*args, **kwargs)
         finally:
-            self._generator.set_state(generator.get_state())
+            self.generator.set_state(generator.get_state())
             generator.set_state(before)
 
 
@@ -85,7 +85,9 @@ class _Redirection(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return self._own.run(func, args, kwargs or {}) if _draws(func) else func(*args, **(kwargs or {}))
+        # Operations of TorchScript get here without having passed function modes, which must not see them.
+        with torch._C.DisableTorchFunction():
+            return self._own.run(func, args, kwargs or {}) if _draws(func) else func(*args, **(kwargs or {}))
 
 
 @cache
@@ -136,8 +138,12 @@ class _Router:
     """Takes the place of the global generator in ``torch.random``, whose functions seed it and set its state."""
 
     def __getattr__(self, name: str) -> Any:
-        generators = getattr(_OF_THREAD, "generators", None)
-        return getattr(generators[-1] if generators else torch.default_generator, name)
+        own: list[OwnTorchGenerator] | None = getattr(_OF_THREAD, "own", None)
+        if not own:
+            return getattr(torch.default_generator, name)
+        # A model that only seeds must find this generator in later passes, too.
+        own[-1].drew = True
+        return getattr(own[-1].generator, name)
 
 
 _ROUTER = _Router()
@@ -147,21 +153,21 @@ _ROUTER_LOCK = Lock()
 
 
 @safe_contextmanager
-def _routed(generator: torch.Generator) -> Iterator[None]:
+def _routed(own: OwnTorchGenerator) -> Iterator[None]:
     """Apply the functions of ``torch.random`` to a generator, in this thread."""
-    generators = _OF_THREAD.__dict__.setdefault("generators", [])
-    generators.append(generator)
+    stack = _OF_THREAD.__dict__.setdefault("own", [])
+    stack.append(own)
     _count_routed(1)
     try:
         yield
     finally:
         _count_routed(-1)
-        generators.pop()
+        stack.pop()
 
 
 def draws_are_redirected() -> bool:
     """Return whether the current thread draws from a generator of its own."""
-    return bool(getattr(_OF_THREAD, "generators", None))
+    return bool(getattr(_OF_THREAD, "own", None))
 
 
 def _count_routed(change: int) -> None:

@@ -8,7 +8,7 @@ above uses: the layer's output and, for instance, the other end of a skip connec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,8 +21,8 @@ from geh_explain.model.view import View
 #: Functions that do not depend on the values of tensors: of shapes and types, besides attributes such as ``shape``, and
 #: of torch's own modes.
 _OF_SHAPES = {
-    *("size", "dim", "ndimension", "numel", "nelement", "stride", "storage_offset", "__len__", "is_contiguous"),
-    *("is_floating_point", "is_complex", "is_signed", "element_size", "type", "get_device", "is_inference"),
+    *("size", "dim", "ndimension", "numel", "nelement", "__len__", "is_contiguous"),
+    *("is_floating_point", "is_complex", "is_signed", "element_size", "get_device", "is_inference"),
     "_set_grad_enabled",
 }
 #: Attributes of a tensor that are tensors.
@@ -33,8 +33,11 @@ _SHAPE_OF_VALUES = {"nonzero", "argwhere", "masked_select", "unique", "unique_co
 _ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}
 
 
-class NotReplayable(Exception):
-    """The part below the layer has to be computed in each forward pass; the message says why."""
+class NotReplayable(BaseException):
+    """The part below the layer has to be computed in each forward pass; the message says why.
+
+    Not an Exception, so that no ``except Exception`` in a model catches it.
+    """
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Passed:
 
 
 @dataclass(frozen=True)
-class _Item:
+class Item:
     """A tensor in the result of a call: its shape for one row, and its number among the passed ones, if it is one.
 
     Sizes with ``scales`` are multiplied by the number of rows.
@@ -72,10 +75,17 @@ class _Item:
     like: Tensor
     passed: int | None
 
-    def empty(self, n_rows: int) -> Tensor:
-        """Return a tensor of this shape for ``n_rows`` rows, all of whose entries share the memory of one."""
-        shape = [size * n_rows if scales else size for size, scales in zip(self.sizes, self.scales, strict=True)]
-        return self.like.expand(shape)
+    def shape(self, n_rows: int) -> tuple[int, ...]:
+        """Return the shape for ``n_rows`` rows."""
+        return tuple(size * n_rows if scales else size for size, scales in zip(self.sizes, self.scales, strict=True))
+
+    def placeholder(self, n_rows: int) -> Tensor:
+        """Return a tensor of this shape without values: an operation that needs them fails."""
+        return torch.empty(self.shape(n_rows), dtype=self.like.dtype, device="meta")
+
+    def stand_in(self, n_rows: int) -> Tensor:
+        """Return a tensor of this shape, type and device, all of whose entries share the memory of one."""
+        return self.like.expand(self.shape(n_rows))
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,7 @@ class Call:
     """
 
     name: str
-    items: tuple[_Item, ...]
+    items: tuple[Item, ...]
     sequence: Callable[..., Any] | None
 
 
@@ -113,18 +123,19 @@ class Below:
         known = {id(weight) for weight, _ in self.weights}
         if [name for name, _ in trace.calls] != [call.name for call in self.calls] or trace.used.keys() - known:
             return False
-        if any((weight.data_ptr(), weight._version) != before for weight, before in self.weights):
+        if trace.draws_masks or any((w.data_ptr(), w._version) != before for w, before in self.weights):
             return False
-        return equal_up_to_rounding(self.values(trace), kept)
-
-    def values(self, trace: BelowTrace) -> tuple[Tensor, ...]:
-        """Return the values (n, ...) of the passed tensors that belong to rows in a pass with the same calls."""
         found: dict[int, Tensor] = {}
         for call, (_, result) in zip(self.calls, trace.calls, strict=True):
             for item, tensor in zip(call.items, tensors_of(result), strict=True):
                 if item.passed is not None:
                     found[item.passed] = tensor
-        return self.by_row(found)
+        return self.has_constants(found) and equal_up_to_rounding(self.by_row(found), kept)
+
+    def has_constants(self, found: Mapping[int, Tensor]) -> bool:
+        """Return whether the passed tensors of a pass, by their number, have the values of the constants."""
+        pairs = enumerate(self.passed)
+        return all(torch.equal(found[n], passed.constant) for n, passed in pairs if passed.constant is not None)
 
     def by_row(self, found: Mapping[int, Tensor]) -> tuple[Tensor, ...]:
         """Return the passed tensors that belong to rows, by their number in a pass, with rows in dimension 0."""
@@ -142,6 +153,24 @@ class Below:
             passed.from_rows(next(values)) if passed.constant is None else passed.constant.clone()
             for passed in self.passed
         ]
+
+
+@dataclass
+class _Masks:
+    """How many random masks posteriors have applied in this process."""
+
+    applied: int = 0
+
+
+_MASKS = _Masks()
+
+
+def note_mask() -> None:
+    """Note that a posterior applies a random mask: what is below it differs from draw to draw.
+
+    The values of a few rows do not show that where the entries that a mask drops happen to be 0.
+    """
+    _MASKS.applied += 1
 
 
 class ForwardStart:
@@ -175,6 +204,8 @@ class BelowTrace(ForwardStart, View):
         Tensors from below that calls above use, by identity; the layer's output first.
     used, used_above
         Tensors that calls below and above the layer use, and that no call has made.
+    draws_masks
+        Whether random masks are applied below the layer, see :func:`note_mask`.
     """
 
     def __init__(self) -> None:
@@ -186,11 +217,14 @@ class BelowTrace(ForwardStart, View):
         self._made: dict[int, Tensor] = {}
         self._made_above: dict[int, Tensor] = {}
         self._paused = False
+        self._masks_before = _MASKS.applied
+        self.draws_masks = False
 
     def start(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Begin below the layer; a hook of the model, the last one before its forward method."""
         super().start(module, args, kwargs)
         self.active = False
+        self._masks_before = _MASKS.applied
 
     def pause(self) -> None:
         """Note nothing until :meth:`enter`, while the units are shifted."""
@@ -198,6 +232,8 @@ class BelowTrace(ForwardStart, View):
 
     def enter(self, before: tuple[Tensor, ...], after: tuple[Tensor, ...]) -> None:
         """Go on above the layer, whose output ``before`` is replaced by ``after``."""
+        if not self.active:
+            self.draws_masks = _MASKS.applied != self._masks_before
         super().enter(before, after)
         self._paused = False
         for tensor in before:
@@ -256,11 +292,20 @@ def record_below(first: BelowTrace, n_first: int, second: BelowTrace, n_second: 
         Call(name, tuple(_item(one, shape(one, two), n_first, numbers) for one, two in of_call), _sequence(result))
         for (name, result), of_call in zip(first.calls, pairs, strict=True)
     ]
+    if _share_memory([by_identity[key][0] for key in keys], first.inputs.values()):
+        raise NotReplayable("tensors share memory, so that one could be changed through another")
     passed = [_passed(*by_identity[key], shape(*by_identity[key]), n_first) for key in keys]
     if passed[0].constant is not None:
         raise NotReplayable("the layer's output does not depend on the rows")
     weights = [tensor for key, tensor in first.used.items() if key in second.used]
     return Below(tuple(calls), tuple(passed), tuple((w, (w.data_ptr(), w._version)) for w in weights))
+
+
+def _share_memory(passed: Sequence[Tensor], inputs: Iterable[Tensor]) -> bool:
+    """Return whether two of the passed tensors, or one of them and an input, have the same memory."""
+    memory = [tensor.untyped_storage().data_ptr() for tensor in passed if tensor.numel()]
+    of_inputs = {tensor.untyped_storage().data_ptr() for tensor in inputs}
+    return len(set(memory)) < len(memory) or not of_inputs.isdisjoint(memory)
 
 
 def _sequence(result: Any) -> Callable[..., Any] | None:
@@ -302,9 +347,9 @@ def _passed(one: Tensor, two: Tensor, scales: tuple[bool, ...], n_rows: int) -> 
     return Passed(dim, one.shape[dim] // n_rows)
 
 
-def _item(one: Tensor, scales: tuple[bool, ...], n_rows: int, numbers: dict[int, int]) -> _Item:
+def _item(one: Tensor, scales: tuple[bool, ...], n_rows: int, numbers: dict[int, int]) -> Item:
     sizes = tuple(size // n_rows if grows else size for size, grows in zip(one.shape, scales, strict=True))
-    return _Item(sizes, scales, torch.empty(1, dtype=one.dtype, device=one.device), numbers.get(id(one)))
+    return Item(sizes, scales, torch.empty(1, dtype=one.dtype, device=one.device), numbers.get(id(one)))
 
 
 def equal_up_to_rounding(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:

@@ -104,6 +104,8 @@ def _way_out(text: str, model: nn.Module, rows: Rows) -> str:
         return "additional_forward_args= are passed after the inputs: give as many as model.forward takes."
     if "dtype" in text and next(model.parameters(), None) is None:
         return "A plain callable gets the inputs in their own precision: convert them first (inputs.float())."
+    if "does not require grad" in text:
+        return "It takes gradients in its forward pass: let it do so inside of `with torch.enable_grad():`."
     if rows.additional_forward_args:
         return (
             f"Pass {rows.argument} and additional_forward_args with which the model runs; arguments with one entry per "

@@ -40,7 +40,9 @@ class CallWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for tensor in value if isinstance(value, (list, tuple)) else (value,):
                 if isinstance(tensor, Tensor):
                     self._copy(tensor)
-        return func(*args, **kwargs)
+        # Operations of TorchScript get here without having passed function modes, which must not see them.
+        with torch._C.DisableTorchFunction():
+            return func(*args, **kwargs)
 
     def has_written(self, tensor: Tensor) -> bool:
         """Return whether an operation has written to the memory of a tensor."""

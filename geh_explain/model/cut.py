@@ -12,7 +12,7 @@ from geh_explain._process import SafeContext, safe_contextmanager
 from geh_explain.data.rows import Rows
 from geh_explain.data.targets import select
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
-from geh_explain.model.below import Below, NotReplayable
+from geh_explain.model.below import Below, NotReplayable, tensors_of
 from geh_explain.model.call_errors import CALL_ERRORS, call_error, not_reached
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output, read_output
@@ -43,8 +43,8 @@ class Cut:
     engine. f of a row depends on that row of x and t only, so the gradient of the sum over rows holds the gradients of
     all rows. At the inputs a(x) = x; several input tensors are flattened and concatenated to one.
 
-    An engine uses :meth:`outputs`, :meth:`zeros`, :meth:`activations`, :meth:`viewed` and the attributes below. Layers,
-    targets and posteriors do not concern it: within a draw f is one fixed function.
+    An engine uses :meth:`outputs`, :meth:`zeros`, :meth:`activations`, :meth:`viewed` and the attributes below. Within
+    a draw f is one fixed function.
 
     Parameters
     ----------
@@ -260,8 +260,7 @@ class Cut:
     def replaces_shared_memory(self, rows: Rows) -> bool:
         """Return whether the outputs change where the layer's output is replaced by an equal tensor.
 
-        They do if the output shares memory with a tensor that the model changes in place elsewhere: the replacement
-        does not take part in that change.
+        They do if the output shares memory with a tensor that the model changes in place elsewhere.
         """
         return self.layer is not None and not torch.equal(
             self.all_outputs(rows), self.all_outputs(rows, self.zeros(rows))
@@ -351,17 +350,27 @@ class Cut:
         try:
             with forward_hook(layer, enter), torch.no_grad():
                 if replay is not None:
-                    try:
-                        with forward_start(self.model, replay), SafeContext(replay):
-                            return self._call(rows), first
-                    except (NotReplayable, RuntimeError, TypeError, ValueError, IndexError):
-                        if replay.above:
-                            raise
-                        # These rows take another path below the layer, which runs then.
-                        calls, replay = 0, None
+                    raw = self._replayed(replay, rows)
+                    if raw is not None:
+                        return raw, first
+                    calls, first, replay = 0, None, None
+                    view.begin()
+                    torch.set_grad_enabled(False)
                 return self._call(rows), first
         finally:
             self.calls = calls
+
+    def _replayed(self, replay: Replay, rows: Rows) -> Any:
+        """Return the model's output with the part below the layer left out; None, and stop doing so, if that fails."""
+        try:
+            with forward_start(self.model, replay), SafeContext(replay):
+                raw = self._call(rows)
+            if not replay.failed and not any(tensor.is_meta for tensor in tensors_of(raw)):
+                return raw
+        except (NotReplayable, *CALL_ERRORS):
+            pass  # also errors of code that is not seen, such as that of TorchScript, for values that were not kept
+        self.below = None
+        return None
 
     def _replay(self, rows: Rows) -> Replay | None:
         """Return the context in which the part below the layer is left out; None where it has to run."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +20,7 @@ from geh_explain._process import SafeContext
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.model.below import Below, BelowTrace, NotReplayable, equal_up_to_rounding, record_below
+from geh_explain.model.call_watch import CallWatch
 from geh_explain.model.cut import Cut
 from geh_explain.model.replay import Collector, forward_start
 from geh_explain.model.snapshot import Snapshot
@@ -25,6 +28,8 @@ from geh_explain.model.view import forward_hook
 
 #: Rows whose forward passes show what happens below the layer; all tensors of these passes are held.
 _N_RECORDED = 3
+#: Rows of each batch that are compared with whole forward passes of these rows alone.
+_N_CHECKED = 3
 #: Part of the memory that kept values may take; more are written to a temporary file.
 _MEMORY_SHARE = 1 / 4
 #: Part of the free space of the folder of temporary files that they may take there.
@@ -73,8 +78,7 @@ def keep_below(cut: Cut, points: Points, batch_size: int | None, budget: int | N
         Bytes of memory that the run may use; None for half of what is free.
     """
     # Hooks of the user's would get tensors without values; one row does not show which dimensions are those of rows.
-    has_hooks = any(module._forward_hooks or module._forward_pre_hooks for module in cut.model.modules())
-    if cut.layer is None or has_hooks or len(points.first) < 2:
+    if cut.layer is None or _has_hooks(cut.model) or len(points.first) < 2:
         return points
     try:
         example = _record(cut, points.first[:_N_RECORDED])
@@ -82,16 +86,31 @@ def keep_below(cut: Cut, points: Points, batch_size: int | None, budget: int | N
         kept = tuple(_allocate(values, len(points), share) for values in example)
         for rows in points.split(batch_size):
             found = _run(cut, rows)
-            # One row of each batch by itself: rows must not depend on each other.
-            middle = len(rows) // 2
-            if not equal_up_to_rounding([part[middle : middle + 1] for part in found], _run(cut, rows.take([middle]))):
-                raise NotReplayable("rows depend on each other")
+            _check_some(cut, replace(rows, below=found))
             for values, part in zip(kept, found, strict=True):
                 values[rows.start : rows.start + len(rows)] = part
     except NotReplayable:
         cut.below = None
         return points
     return KeptPoints(points, kept)
+
+
+def _has_hooks(model: nn.Module) -> bool:
+    """Return whether a module has hooks, or all modules of the process have."""
+    of_all = nn.modules.module._global_forward_hooks or nn.modules.module._global_forward_pre_hooks
+    return bool(of_all) or any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+@torch.no_grad()
+def _check_some(cut: Cut, rows: Rows) -> None:
+    """Raise unless some rows of a batch with kept values have these values, and the same outputs, by themselves."""
+    chosen = random.Random(rows.start).sample(range(len(rows)), min(_N_CHECKED, len(rows)))
+    some = rows.take(sorted(chosen))
+    if not equal_up_to_rounding(some.below, _run(cut, some)):
+        raise NotReplayable("rows depend on each other")
+    replayed = cut.all_outputs(some, cut.zeros(some))
+    if cut.below is None or not equal_up_to_rounding([replayed], [cut.all_outputs(some)]):
+        raise NotReplayable("the outputs differ")
 
 
 @torch.no_grad()
@@ -104,14 +123,17 @@ def _record(cut: Cut, rows: Rows) -> tuple[Tensor, ...]:
     snapshot = Snapshot(cut.model)
     with SafeContext(snapshot.guarded()):
         for trace, part in zip(traces, (rows, rows[:-1]), strict=True):
-            with cut.viewed(trace), forward_start(cut.model, trace):
+            with cut.viewed(trace), forward_start(cut.model, trace), SafeContext(CallWatch()) as watch:
                 cut.all_outputs(part, cut.zeros(part))
+            if any(watch.has_written(tensor) for tensor in trace.inputs.values()):
+                raise NotReplayable("the inputs are changed in place")
         expected = cut.all_outputs(rows)
     if snapshot.changes():
         raise NotReplayable("a forward pass changes the model")
     cut.below = record_below(traces[0], len(rows), traces[1], len(rows) - 1)
     values = _run(cut, rows)
-    if not torch.equal(cut.all_outputs(replace(rows, below=values), cut.zeros(rows)), expected):
+    replayed = cut.all_outputs(replace(rows, below=values), cut.zeros(rows))
+    if cut.below is None or not torch.equal(replayed, expected):
         raise NotReplayable("the outputs differ")
     return values
 
@@ -120,7 +142,7 @@ def _record(cut: Cut, rows: Rows) -> tuple[Tensor, ...]:
 def _run(cut: Cut, rows: Rows) -> tuple[Tensor, ...]:
     """Run the part below the layer, and return what it passes on, each of shape (n, ...)."""
     assert cut.below is not None
-    collector = Collector(cut.below)
+    collector = Collector(cut.below, len(rows))
     with forward_start(cut.model, collector), SafeContext(collector):
         cut.activations_with_grad(rows)
     return collector.values()
@@ -160,8 +182,14 @@ def _allocate(example: Tensor, n_points: int, budget: int) -> Tensor:
     n_bytes = prod(shape) * example.element_size()
     if n_bytes <= budget * _MEMORY_SHARE or example.device.type != "cpu":
         return torch.empty(shape, dtype=example.dtype, device=example.device)
-    if n_bytes > disk_usage(tempfile.gettempdir()).free * _DISK_SHARE:
-        raise NotReplayable("there is no room for the values below the layer")
-    with tempfile.TemporaryFile() as file:
-        numbers = np.memmap(file, dtype=np.uint8, mode="w+", shape=(n_bytes,))
+    try:
+        if n_bytes > disk_usage(tempfile.gettempdir()).free * _DISK_SHARE:
+            raise NotReplayable("there is no room for the values below the layer")
+        with tempfile.TemporaryFile() as file:
+            if hasattr(os, "posix_fallocate"):
+                # The system kills a process that writes to mapped memory for which the disk has no room.
+                os.posix_fallocate(file.fileno(), 0, n_bytes)
+            numbers = np.memmap(file, dtype=np.uint8, mode="w+", shape=(n_bytes,))
+    except OSError as error:
+        raise NotReplayable("there is no room for the values below the layer") from error
     return torch.from_numpy(numbers).view(example.dtype).reshape(shape)

@@ -60,6 +60,10 @@ class Kind(Enum):
     OTHER = auto()
 
 
+#: Kinds of attributes of a class that are state.
+_SHARED_KINDS = (Kind.TENSOR, Kind.ARRAY, Kind.GENERATOR, Kind.CONTAINER)
+
+
 class Holder(Enum):
     """What holds a value."""
 
@@ -221,6 +225,11 @@ def _module_entries(name: str, module: nn.Module) -> Iterator[tuple[str, Any]]:
             yield join(name, key), tensor
     else:
         yield name, vars(module)
+        for base in type(module).__mro__:
+            # Tensors and containers that all modules of a user's class share.
+            if _is_users(base.__module__):
+                shared = ((key, entry) for key, entry in vars(base).items() if not key.startswith("__"))
+                yield from ((join(name, key), entry) for key, entry in shared if _kind(entry) in _SHARED_KINDS)
 
 
 def _container_entries(name: str, value: Any, module: nn.Module) -> list[tuple[str, Any]]:

@@ -51,6 +51,8 @@ def _forget_other_threads() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_other_threads)
 
+#: Seed of the generators from which a model draws. A model that seeds them itself, with 0 for instance, changes them.
+_UNUSUAL_SEED = 0x5EED_6E11
 #: How often a thread that waits for the lock looks for Ctrl-C.
 _POLL_SECONDS = 0.1
 #: Number of forward passes that are watched, for one number of rows, if none of them is complete.
@@ -202,7 +204,7 @@ class _WatchedForward:
         self._forward = model.forward
         self._snapshot = snapshot
         # Other threads must not get the same numbers from each object.
-        self._generators = OwnGenerators(seed=0 if active_count() == 1 else None)
+        self._generators = OwnGenerators(seed=_UNUSUAL_SEED if active_count() == 1 else None)
         #: Largest number of rows of a pass that was watched, by whether a posterior had its generators in place.
         self._n_rows = {True: -1, False: -1}
         #: Number of incomplete passes that were watched since then.

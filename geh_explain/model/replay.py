@@ -1,7 +1,7 @@
 """Forward passes that do not compute the part below the layer again.
 
 Each torch call below the layer is answered at once: by kept values if they are used above, else by a tensor of the
-right shape without memory.
+right shape without values. Where the part above needs values that were not kept, the whole model runs instead.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from geh_explain.model.below import (
     BelowTrace,
     Call,
     ForwardStart,
+    Item,
     NotReplayable,
     function_name,
     only_shapes,
@@ -29,9 +30,10 @@ from geh_explain.model.below import (
 class Collector(ForwardStart, TorchFunctionMode):
     """Collects the values of the passed tensors in a forward pass that ends at the layer."""
 
-    def __init__(self, below: Below) -> None:
+    def __init__(self, below: Below, n_rows: int) -> None:
         super().__init__()
         self._below = below
+        self._n_rows = n_rows
         self._n_calls = 0
         self._found: dict[int, Tensor] = {}
 
@@ -42,15 +44,20 @@ class Collector(ForwardStart, TorchFunctionMode):
         if self.started and not only_shapes(func):
             items = _next_call(self._below, self._n_calls, func).items
             self._n_calls += 1
-            for item, tensor in zip(items, tensors_of(result), strict=True):
-                if item.passed is not None:
-                    self._found[item.passed] = tensor
+            tensors = list(tensors_of(result))
+            if [item.shape(self._n_rows) for item in items] != [tuple(tensor.shape) for tensor in tensors]:
+                raise NotReplayable("the shape of a tensor depends on values")
+            self._found.update(
+                (item.passed, x) for item, x in zip(items, tensors, strict=True) if item.passed is not None
+            )
         return result
 
     def values(self) -> tuple[Tensor, ...]:
         """Return the values (n, ...) of the passed tensors that belong to rows."""
         if self._n_calls < len(self._below.calls):
             raise NotReplayable("other functions are called for other rows")
+        if not self._below.has_constants(self._found):
+            raise NotReplayable("a tensor without a dimension of rows depends on the rows")
         return self._below.by_row(self._found)
 
 
@@ -61,31 +68,61 @@ class Replay(ForwardStart, TorchFunctionMode):
     ----------
     above
         Whether the layer was reached, so that calls run as usual.
+    failed
+        Whether a call below was another one than the recorded one, or one above needs values that were not kept.
     """
 
     def __init__(self, below: Below, kept: Sequence[Tensor], n_rows: int) -> None:
         super().__init__()
         self.above = False
+        self.failed = False
         self._below = below
         self._passed = below.tensors(kept)
         self._n_rows = n_rows
         self._n_calls = 0
+        #: Tensors without values, which are held so that no other one gets their identity.
+        self._placeholders: dict[int, tuple[Tensor, Item]] = {}
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if self.above or not self.started or (only_shapes(func) and function_name(func) != "is_contiguous"):
+        if not self.started:
             return func(*args, **(kwargs or {}))
-        if function_name(func) == "is_contiguous":
-            return True
-        call = _next_call(self._below, self._n_calls, func)
+        if only_shapes(func):
+            return self._of_shape(func, args, kwargs or {})
+        if not self.above:
+            return self._answer(func)
+        if any(id(tensor) in self._placeholders for tensor in tensors_of((*args, *(kwargs or {}).values()))):
+            self.failed = True
+            raise NotReplayable("the part above the layer needs other values for other rows")
+        return func(*args, **(kwargs or {}))
+
+    def _answer(self, func: Callable[..., Any]) -> Any:
+        """Return the result of a call below the layer."""
+        try:
+            call = _next_call(self._below, self._n_calls, func)
+        except NotReplayable:
+            self.failed = True
+            raise
         self._n_calls += 1
-        tensors = [
-            item.empty(self._n_rows) if item.passed is None else self._passed[item.passed] for item in call.items
-        ]
+        tensors = [self._placeholder(item) if item.passed is None else self._passed[item.passed] for item in call.items]
         if call.sequence is not None:
             return call.sequence(tensors)
         return tensors[0] if tensors else None
+
+    def _placeholder(self, item: Item) -> Tensor:
+        tensor = item.placeholder(self._n_rows)
+        self._placeholders[id(tensor)] = tensor, item
+        return tensor
+
+    def _of_shape(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return a shape, type or device; that of what a placeholder stands for."""
+        if not self.above and function_name(func) == "is_contiguous":
+            return True
+        known = self._placeholders.get(id(args[0])) if args else None
+        if known is not None:
+            args = (known[1].stand_in(self._n_rows), *args[1:])
+        return func(*args, **kwargs)
 
 
 @safe_contextmanager

@@ -7,6 +7,7 @@ on that row alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -62,7 +63,8 @@ def check_parts(cut: Cut, rows: Rows, t: Tensor, outputs: Tensor, parts: Sequenc
         or because it mixes rows.
     """
     for part in parts:
-        few, few_shifts = rows.take(part), t.detach()[part]
+        # As a whole: values that are kept for the part below the layer are checked too.
+        few, few_shifts = replace(rows.take(part), below=()), t.detach()[part]
         with torch.no_grad():
             alone = cut.outputs(few, few_shifts)
         if bool(_exceeds_rounding(outputs[part], alone, outputs).any()):
@@ -104,7 +106,7 @@ def check_unchanged_function(cut: Cut, rows: Rows, before: Tensor) -> None:
 
 def _explain_difference(cut: Cut, rows: Rows, t: Tensor, outputs: Tensor, part: Sequence[int]) -> None:
     """Raise with the reason why the rows ``part`` of a chunk have other outputs by themselves."""
-    few, shifts, few_shifts = rows.take(part), t.detach(), t.detach()[part]
+    few, shifts, few_shifts = replace(rows.take(part), below=()), t.detach(), t.detach()[part]
     _refuse_random(outputs, [_outputs(cut, rows, shifts, t.requires_grad) for _ in range(2)])
     # Without smoothing: its sharpness depends on the calls before, of which rows of their own may skip some.
     with cut.viewed(View()):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 #: Containers whose contents are state; subclasses too, through the methods of these.
 CONTAINERS = (dict, list, set, deque)
-GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+GENERATORS = (torch.Generator, np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
 #: Values without parts.
 PLAIN = (int, float, complex, str, bytes, type(None))
 
@@ -95,6 +95,34 @@ def _equal(tensor: Tensor, values: Tensor) -> bool:
     )
 
 
+class SavedSparse:
+    """The entries of a sparse tensor, in coordinates or in compressed form."""
+
+    def __init__(self, name: str, tensor: Tensor) -> None:
+        self._name, self._tensor, self._values = name, tensor, tensor.detach().clone()
+
+    def changes(self) -> Iterator[str]:
+        now, before = (_entries(tensor) for tensor in (self._tensor, self._values))
+        if any(one.shape != two.shape or not _equal(one, two) for one, two in zip(now, before, strict=True)):
+            yield self._name
+
+    def restore(self) -> bool:
+        changed = any(self.changes())
+        if changed:
+            with torch.no_grad():
+                self._tensor.copy_(self._values)
+        return changed
+
+
+def _entries(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the values of a sparse tensor and one kind of their indices, without a copy."""
+    tensor = tensor.detach()
+    if tensor.layout == torch.sparse_coo:
+        return tensor._values(), tensor._indices()
+    by_row = tensor.layout in (torch.sparse_csr, torch.sparse_bsr)
+    return tensor.values(), tensor.col_indices() if by_row else tensor.row_indices()
+
+
 class SavedArray:
     """The entries of a NumPy array, compared by their bytes: those of objects are their addresses."""
 
@@ -129,6 +157,8 @@ class SavedGenerator:
             return False
         if isinstance(generator, np.random.Generator):
             generator.bit_generator.state = self._state
+        elif isinstance(generator, np.random.BitGenerator):
+            generator.state = self._state
         elif isinstance(generator, random.Random):
             generator.setstate(self._state)
         else:
@@ -142,6 +172,8 @@ def _state_of(generator: Any) -> Any:
         return generator.get_state()
     if isinstance(generator, np.random.Generator):
         return generator.bit_generator.state
+    if isinstance(generator, np.random.BitGenerator):
+        return generator.state
     if isinstance(generator, np.random.RandomState):
         return generator.get_state(legacy=False)
     return generator.getstate()

@@ -12,10 +12,20 @@ from torch import nn
 
 from geh_explain.model.call_watch import CallWatch
 from geh_explain.model.object_graph import Holder, Kind, Part, walk
-from geh_explain.model.saved_state import SavedArray, SavedGenerator, SavedItems, SavedSlots, SavedState, SavedTensor
+from geh_explain.model.saved_state import (
+    SavedArray,
+    SavedGenerator,
+    SavedItems,
+    SavedSlots,
+    SavedSparse,
+    SavedState,
+    SavedTensor,
+)
 
 #: Tensors of up to this many bytes are copied at once, larger ones when they are first written to.
 _COPIED_BYTES = 2**20
+#: Layouts of sparse tensors.
+_SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 #: Bytes of NumPy arrays that are copied, together.
 _ARRAY_BYTES = 2**26
 
@@ -59,6 +69,8 @@ class Snapshot:
         self._tensors: list[tuple[SavedTensor, nn.Module]] = []
         #: Everything else, and what is in objects that are no modules.
         self._others: list[tuple[SavedState, nn.Module]] = []
+        #: The module that leads to each module.
+        self._owners: dict[int, nn.Module] = {}
         self._room = _ARRAY_BYTES
         for part in walk(model, model):
             self._save(part)
@@ -69,6 +81,7 @@ class Snapshot:
             self._save_tensor(part)
         elif kind is Kind.MODULE:
             self._classes.append((value, type(value)))
+            self._owners.setdefault(id(value), module)
         elif kind is Kind.CONTAINER:
             saved = self._containers if holder is Holder.MODULE else self._others
             saved.append((SavedItems(name, value), module))
@@ -83,7 +96,11 @@ class Snapshot:
     def _save_tensor(self, part: Part) -> None:
         tensor = part.value
         # Others are wrappers, or have no memory that could be compared.
-        if tensor.layout != torch.strided or tensor.is_meta or nn.parameter.is_lazy(tensor):
+        if tensor.is_meta or nn.parameter.is_lazy(tensor) or tensor.is_nested:
+            return
+        if tensor.layout in _SPARSE and not tensor.is_inference():
+            self._others.append((SavedSparse(part.name, tensor), part.module))
+        if tensor.layout != torch.strided:
             return
         is_buffer = any(tensor is buffer for buffer in part.module._buffers.values())
         copied = is_buffer or tensor.nbytes <= _COPIED_BYTES
@@ -103,9 +120,20 @@ class Snapshot:
         with torch.no_grad():
             changed |= {id(module) for tensor, module in self._tensors if tensor.restore()}
         changed |= {id(module) for state, module in self._others if state.restore()}
+        leads_to_change = self._with_owners(changed)
         for items, module in containers:
-            if id(module) in changed:
+            if id(module) in leads_to_change:
                 items.restore()
+
+    def _with_owners(self, modules: set[int]) -> set[int]:
+        """Return the ids of modules, and of those that lead to them."""
+        found, pending = set(modules), list(modules)
+        while pending:
+            owner = self._owners.get(pending.pop())
+            if owner is not None and id(owner) not in found:
+                found.add(id(owner))
+                pending.append(id(owner))
+        return found
 
     def guarded(self) -> CallWatch:
         """Return a context that copies tensors before they are written to. Torch functions are slower inside."""

@@ -57,6 +57,8 @@ class MCDropout:
     True
     """
 
+    keeps_below = True
+
     def __init__(self, modules: Sequence[nn.Module] | None = None) -> None:
         #: The chosen modules, None for all dropout.
         self.modules = None if modules is None else _check_modules(modules)

@@ -47,6 +47,8 @@ class Laplace:
     Laplace(KronLLLaplace, linearised=True)
     """
 
+    keeps_below = True
+
     def __init__(self, la: Any, linearised: bool = True) -> None:
         if not hasattr(la, "sample") or not hasattr(la, "mean"):
             raise GEHTypeError(

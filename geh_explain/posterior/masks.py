@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from geh_explain.errors import GEHRuntimeError
+from geh_explain.model.below import note_mask
 from geh_explain.posterior.dropout_kinds import DropoutKind
 
 
@@ -70,6 +71,7 @@ class MaskRecord:
         GEHRuntimeError
             If there are more calls than in the first forward pass, or if shapes differ by more than the rows.
         """
+        note_mask()
         if not self.complete:
             masks = [sample(generator) for generator in self._generators] or [torch.ones(())]
             self._calls.append(_Recorded(torch.stack(masks).to(x), x.shape))

@@ -45,6 +45,8 @@ class MeanField:
     (20, 3)
     """
 
+    keeps_below = True
+
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
         """Yield ``n`` draws of the weights of all Gaussian layers.
 

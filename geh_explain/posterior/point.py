@@ -22,6 +22,8 @@ class PointEstimate:
     1.0
     """
 
+    keeps_below = True
+
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
         """Yield one draw, whatever ``n`` and ``seed`` are."""
         yield nullcontext()

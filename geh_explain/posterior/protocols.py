@@ -38,6 +38,10 @@ class Posterior(Protocol):
     ``prepared(model, output)``
         Returns the posterior that a run uses, fitted to the model. Called once, before the first draw; ``output`` is
         that of the explainer.
+    ``keeps_below = True``
+        Draws change the model only by giving parameters or buffers other memory (``weight.data = sample``). What is
+        below the layer is then computed once, unless its weights are drawn. A class that overrides ``draws`` or
+        ``batched`` has to state it again.
 
     Examples
     --------
@@ -108,6 +112,26 @@ def fixed(posterior: Posterior, model: nn.Module, seed: int) -> AbstractContextM
     """
     method = getattr(posterior, "fixed", None)
     return nullcontext() if method is None else SafeContext(method(model, seed))
+
+
+def keeps_below(posterior: Posterior) -> bool:
+    """Return whether draws change what is below a layer only in ways that are seen, see :class:`Posterior`.
+
+    A class that overrides the draws of another one does not inherit its promise.
+
+    >>> from geh_explain.posterior import PointEstimate
+    >>> class Other(PointEstimate):
+    ...     def draws(self, model, n, seed):
+    ...         return super().draws(model, n, seed)
+    >>> keeps_below(PointEstimate()), keeps_below(Other())
+    (True, False)
+    """
+    for kind in type(posterior).__mro__:
+        if "keeps_below" in vars(kind):
+            return bool(vars(kind)["keeps_below"])
+        if not {"draws", "batched", "fixed"}.isdisjoint(vars(kind)):
+            return False
+    return False
 
 
 @safe_contextmanager

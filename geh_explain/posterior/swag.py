@@ -58,6 +58,8 @@ class SWAG:
     torch.Size([1, 3])
     """
 
+    keeps_below = True
+
     def __init__(self, checkpoints: Sequence[StateDict], rank: int = 20, scale: float = 1.0, seed: int = 0) -> None:
         states = _check_checkpoints(checkpoints)
         self.rank = check_int("rank", rank, 1)

@@ -42,6 +42,8 @@ class WeightSamples:
     (20, 3)
     """
 
+    keeps_below = True
+
     def __init__(self, samples: Sequence[StateDict] | Callable[[int], StateDict]) -> None:
         if isinstance(samples, Mapping):
             raise GEHTypeError("WeightSamples: samples is a single state dict; pass a list of them, or a callable(k).")

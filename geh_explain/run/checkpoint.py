@@ -113,7 +113,7 @@ class Checkpoint:
     def store(self, start: int, sums: GroupSums, outputs: Tensor) -> None:
         """Store the sums of the draws from number ``start`` on; a kill leaves all of them, or none.
 
-        ``outputs`` (B, n) are those of the model at n points, in each draw.
+        ``outputs`` (B, m) identify the model in each draw, see ``fingerprint``.
         """
         draws = StoredDraws(sums, outputs)
         self._optional = draws.optional
@@ -134,14 +134,14 @@ class Checkpoint:
         sizes
             Numbers of points, groups and units of the run.
         outputs_of
-            Returns the outputs (B, n) of the model at n points in B draws from number ``start`` on.
+            Returns the outputs and derivatives (B, m) of the model in B draws from number ``start`` on.
         max_block
             How many draws can be evaluated at once; None for any number.
 
         Raises
         ------
         GEHValueError
-            If the outputs are not those of the network that computed the draws.
+            If these are not those of the network that computed the draws.
         """
         path = self._path(start)
         if not os.path.lexists(path):
@@ -157,8 +157,8 @@ class Checkpoint:
             return None
         if not torch.equal(outputs_of(len(draws)), draws.outputs):
             self._refuse(
-                f"other outputs of the model in draw {start} (another network, or another kind of processor: they are "
-                "compared to the last bit)"
+                f"other outputs or derivatives of the model in draw {start} (another network, or another kind of "
+                "processor: they are compared to the last bit)"
             )
         self._optional = draws.optional
         return draws.sums

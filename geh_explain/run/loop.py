@@ -26,10 +26,10 @@ from geh_explain.model.row_independence import check_row_independence, check_unc
 from geh_explain.posterior import PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, fixed, n_available, seed_of_draw
 from geh_explain.run.accumulate import DrawAccumulator
+from geh_explain.run.fingerprint import identifying_numbers
 from geh_explain.run.parameter_writes import check_unchanged, count_writes, explain_writes, parameters_not_written
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.stored_draws import DrawSizes
-from geh_explain.run.threads import one_thread
 
 #: Freed memory is returned to the system after this many seconds.
 _TRIM_SECONDS = 1.0
@@ -328,19 +328,10 @@ class _DrawLoop:
         """Whether this process writes a checkpoint."""
         return self.plan.checkpoint is not None and self.plan.ranks.first
 
-    @torch.no_grad()
     def _spread_outputs(self, draws: int) -> Tensor:
-        """Return the outputs (draws, n) of n rows spread over the data in the draws that are entered, in double.
-
-        They identify the network that computes the draws, see ``stored_draws``. One thread makes them independent of
-        the number of threads.
-        """
-        with one_thread():
-            parts = [
-                self.plan.cut.outputs(rows.repeat(draws) if draws > 1 else rows).reshape(draws, len(rows))
-                for rows in self.plan.points.spread
-            ]
-        return torch.cat(parts, dim=1).double().cpu()
+        """Return numbers (draws, m) that identify the network in the draws that are entered, see ``fingerprint``."""
+        differentiates = self.plan.engine.engine.differentiates
+        return identifying_numbers(self.plan.cut, self.plan.points.spread, draws, differentiates)
 
     def _of_draw(self, start: int, draws: int) -> Tensor:
         """Return the outputs (1, n) of the spread rows in draw number ``start``, which was entered."""

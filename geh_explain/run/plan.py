@@ -35,7 +35,7 @@ from geh_explain.model.unit_values import UnitMoments, check_scale
 from geh_explain.model.view import View
 from geh_explain.posterior import MCDropout, PointEstimate, Posterior
 from geh_explain.posterior.dropout_places import DropoutPlaces
-from geh_explain.posterior.protocols import fixed
+from geh_explain.posterior.protocols import fixed, keeps_below
 from geh_explain.posterior.train_only import TrainOnlyDropout
 from geh_explain.run.checkpoint import Checkpoint
 from geh_explain.run.distributed import RankGroup, find_rank_group
@@ -182,7 +182,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         first_outputs = repeatable_outputs(cut, points.first)
     posterior = setup.posterior_for(cut, points)
     with fixed(posterior, setup.model, options.seed):
-        points = keep_below(cut, points, options.batch_size, budget)
+        if keeps_below(posterior):
+            points = keep_below(cut, points, options.batch_size, budget)
         profile = _first_pass(setup, cut, points, options, budget)
         groups = _find_groups(cut, points, options, profile.positions, budget)
         engine = _start_engine(setup, cut, points, profile, resources.limits(options, len(points)))

@@ -5,8 +5,8 @@ A file is an uncompressed ``.npz`` archive with the arrays of :class:`~geh_expla
 ``skipped``
     As in ``GroupSums``.
 ``outputs``
-    Outputs (B, n) of the model at n points, spread over the data, in each draw, to the bit: a network is identified by
-    what it computes, beside its parameters and attributes.
+    Outputs and derivatives (B, m) of the model at points spread over the data, in each draw, to the bit: a network is
+    identified by what it computes, beside its parameters and attributes (see ``fingerprint``).
 ``stamp``
     Hash of the run, the number of the first draw and all of the above.
 """
@@ -34,7 +34,7 @@ _OPTIONAL = ("variance", "slopes")
 
 @dataclass(frozen=True)
 class StoredDraws:
-    """The sums of B draws, and the outputs (B, n) of the model in each of them."""
+    """The sums of B draws, and the outputs and derivatives (B, m) of the model in each of them."""
 
     sums: GroupSums
     outputs: Tensor

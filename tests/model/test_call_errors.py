@@ -35,6 +35,16 @@ def net_in_a_callable():
     return lambda x: net(x)
 
 
+class Slope(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 1)
+
+    def forward(self, x):
+        hidden = self.net(x)
+        return torch.autograd.grad(hidden.exp().sum(), hidden, create_graph=True)[0]
+
+
 def takes_frames():
     return lambda x: x.columns
 
@@ -76,6 +86,10 @@ def takes_frames():
         "own check of the model": (
             called(takes_frames, valid_points()),
             *(RuntimeError, "inputs", "AttributeError", "columns"),
+        ),
+        "gradients in the forward pass": (
+            called(Slope, valid_points()),
+            *(RuntimeError, "does not require grad", "torch.enable_grad()"),
         ),
         "argument missing": (
             called(Masked, valid_points()),

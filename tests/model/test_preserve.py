@@ -223,3 +223,25 @@ def test_a_loaders_own_generator_is_left_as_it_was():
         inputs=DataLoader(TensorDataset(random_points(12, 3, seed=1)), batch_size=5, shuffle=True, generator=generator),
     )
     assert torch.equal(generator.get_state(), before)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_model_that_seeds_the_generators_leaves_the_global_ones_alone(seed):
+    class Seeds(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(0.2), nn.Linear(4, 1))
+
+        def forward(self, x):
+            torch.manual_seed(seed)
+            np.random.seed(seed)
+            random.seed(seed)
+            return self.net(x)
+
+    def states():
+        return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()
+
+    model = Seeds()
+    before = states()
+    geh.GEHExplainer(model).explain(torch.randn(20, 3, generator=torch.Generator()), groups=1, draws=3, progress=False)
+    assert states() == before

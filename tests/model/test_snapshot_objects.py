@@ -4,10 +4,12 @@ import argparse
 import logging
 import random
 import threading
+import warnings
 from collections import Counter, OrderedDict, UserDict, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -165,6 +167,21 @@ CASES = {
         lambda m: m.held.inner[0].mean.add_(1),
         lambda m: m.held.inner[0].mean.item(),
     ),
+    "sparse tensor": (
+        lambda net: torch.eye(3).to_sparse(),
+        lambda m: m.held.mul_(2),
+        lambda m: m.held.to_dense().tolist(),
+    ),
+    "sparse tensor by rows": (
+        lambda net: compressed(),
+        lambda m: m.held.values().mul_(2),
+        lambda m: m.held.to_dense().tolist(),
+    ),
+    "bit generator": (
+        lambda net: np.random.PCG64(0),
+        lambda m: m.held.random_raw(),
+        lambda m: m.held.state,
+    ),
     "gradients": (lambda net: None, lambda m: accumulate(m.net), gradients),
     "gradients that are there": (accumulate, lambda m: accumulate(m.net), gradients),
     "gradients that are removed": (accumulate, lambda m: m.net.zero_grad(), gradients),
@@ -175,6 +192,12 @@ CASES = {
         lambda m: m.held.weight.grad.sum().item(),
     ),
 }
+
+
+def compressed():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that these tensors are new
+        return torch.eye(3).to_sparse_csr()
 
 
 def large():
@@ -347,3 +370,51 @@ def test_an_object_whose_attributes_cannot_be_read_is_left_alone():
     model = nn.Linear(2, 1)
     model.held = Opaque()
     assert Snapshot(model).changes() == []
+
+
+class Shares(nn.Module):
+    """Holds state in attributes of its class, for all of its instances."""
+
+    total = torch.zeros(2)
+    seen: ClassVar[list[int]] = []
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 1).double()
+
+    def forward(self, x):
+        self.total += 1
+        self.seen.append(len(x))
+        return torch.tanh(self.net(x))
+
+
+def explain_itself(model):
+    explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
+    explainer.explain(random_points(8, 3, seed=1), groups=1, progress=False)
+
+
+def test_state_of_a_class_comes_back():
+    explain_itself(Shares())
+    assert Shares.total.tolist() == [0, 0]
+    assert Shares.seen == []
+
+
+class MomentumEncoder(nn.Module):
+    """Counts its updates, on which the momentum of the teacher depends."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.teacher, self.n_updates = nn.Linear(3, 1).double(), [nn.Linear(3, 1).double()], 0
+
+    def forward(self, x):
+        self.n_updates += 1
+        self.teacher[0].weight.data.lerp_(self.net.weight.data, 1 / self.n_updates)
+        return torch.tanh(self.net(x))
+
+
+def test_the_number_of_updates_comes_back_with_the_weights_of_a_teacher():
+    model = MomentumEncoder()
+    before = model.teacher[0].weight.tolist()
+    explain_itself(model)
+    assert model.n_updates == 0
+    assert model.teacher[0].weight.tolist() == before

@@ -147,8 +147,28 @@ def test_a_folder_does_not_answer_for_another_function(tmp_path):
 
     options = {"groups": 1, "progress": False, "checkpoint": tmp_path}
     point_explainer(times(1.0)).explain(random_points(30, 2), **options)
-    with pytest.raises(geh.GEHError, match="other outputs of the model in draw 0"):
+    with pytest.raises(geh.GEHError, match="other outputs or derivatives of the model in draw 0"):
         point_explainer(times(2.0)).explain(random_points(30, 2), **options)
+
+
+def test_a_folder_does_not_answer_for_a_network_with_other_derivatives(tmp_path):
+    class Product(nn.Module):
+        def __init__(self, detach):
+            super().__init__()
+            self.linear, self.take = nn.Linear(2, 3), (lambda x: x.detach()) if detach else (lambda x: x)
+
+        def forward(self, x):
+            hidden = torch.tanh(self.linear(x))
+            return (hidden * self.take(hidden)).sum(1)
+
+    def explain(detach):
+        torch.manual_seed(0)
+        options = {"groups": 1, "progress": False, "checkpoint": tmp_path}
+        return point_explainer(Product(detach)).explain(random_points(30, 2, dtype=torch.float), **options)
+
+    assert_identical(explain(False), explain(False))
+    with pytest.raises(geh.GEHError, match="other outputs or derivatives of the model in draw 0"):
+        explain(True)
 
 
 class Far(nn.Module):
@@ -228,7 +248,7 @@ def test_outputs_are_compared_at_points_spread_over_the_data(streamed, tmp_path,
     x, options = far_points(range(120, 130)), {"groups": 1, "progress": False, "checkpoint": tmp_path}
     data = DataLoader(TensorDataset(x), batch_size=33) if streamed else x
     point_explainer(Far(Holder(1.0), lambda kept: kept.value)).explain(data, **options)
-    with pytest.raises(geh.GEHError, match="other outputs of the model in draw 0"):
+    with pytest.raises(geh.GEHError, match="other outputs or derivatives of the model in draw 0"):
         point_explainer(Far(Holder(3.0), lambda kept: kept.value)).explain(data, **options)
 
 
@@ -246,7 +266,7 @@ class PrivateDropout(nn.Module):
 def test_a_network_is_compared_in_the_state_in_which_it_is_explained(tmp_path):
     options = {"draws": 3, "groups": 2, "progress": False, "checkpoint": tmp_path}
     geh.GEHExplainer(PrivateDropout(0.1)).explain(rows(), **options)
-    with pytest.raises(geh.GEHError, match="other outputs of the model in draw 0"):
+    with pytest.raises(geh.GEHError, match="other outputs or derivatives of the model in draw 0"):
         geh.GEHExplainer(PrivateDropout(0.3)).explain(rows(), **options)
 
 
@@ -256,7 +276,7 @@ def test_a_changed_member_of_an_ensemble_is_found_in_its_own_draw(tmp_path):
 
     x, options = random_points(30, 2, dtype=torch.float), {"groups": 1, "progress": False, "checkpoint": tmp_path}
     geh.GEHExplainer(members(3.0)[0], posterior=geh.posterior.Ensemble(members(3.0))).explain(x, **options)
-    with pytest.raises(geh.GEHError, match="other outputs of the model in draw 2"):
+    with pytest.raises(geh.GEHError, match="other outputs or derivatives of the model in draw 2"):
         geh.GEHExplainer(members(3.0)[0], posterior=geh.posterior.Ensemble(members(4.0))).explain(x, **options)
 
 
