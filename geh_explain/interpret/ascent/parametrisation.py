@@ -1,65 +1,21 @@
-"""Parametrisations of inputs: the variables that gradient ascent optimises, and the bounds of the inputs."""
+"""Parametrisations of inputs: the variables that gradient ascent optimises."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from geh_explain.interpret.ascent.bounds import Bounds
 from geh_explain.interpret.ascent.images import gaussian_blur
+from geh_explain.interpret.ascent.statistics import ImageStatistics, frequencies
 
 #: Shares of the limits to which a start is clipped: at the limits themselves the logit is infinite.
 _LOGIT_LOW = 0.01
 _LOGIT_HIGH = 0.99
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Allowed inputs: a box, a ball around 0, both, or everything.
-
-    Attributes
-    ----------
-    low, high
-        Lowest and highest value of each number, tensors of the shape of one input; both None for no box.
-    radius
-        Largest Euclidean norm of an input; None for no ball.
-    """
-
-    low: Tensor | None = None
-    high: Tensor | None = None
-    radius: float | None = None
-
-    @property
-    def box(self) -> tuple[Tensor, Tensor] | None:
-        """Both corners of the box, or None."""
-        return None if self.low is None or self.high is None else (self.low, self.high)
-
-    def project(self, x: Tensor) -> Tensor:
-        """Return inputs ``(n, *shape)`` clipped to the box, then scaled down to the ball."""
-        if self.box is not None:
-            low, high = self.box
-            x = torch.minimum(torch.maximum(x, low), high)
-        if self.radius is not None:
-            norms = x.flatten(1).norm(dim=1).clamp_min(torch.finfo(x.dtype).tiny)
-            x = x * (self.radius / norms).clamp(max=1).reshape(-1, *(1 for _ in x.shape[1:]))
-        return x
-
-    @property
-    def centre(self) -> Tensor | float:
-        """Centre of the box, 0 if there is none."""
-        return 0.0 if self.box is None else (self.box[0] + self.box[1]) / 2
-
-    @property
-    def span(self) -> Tensor | float:
-        """Unit in which steps are measured: the width of the box, else the radius, else 1."""
-        if self.box is None:
-            return self.radius or 1.0
-        low, high = self.box
-        # A number with equal limits is constant; its span of 1 avoids a division by 0.
-        return torch.where(high > low, high - low, torch.ones_like(low))
 
 
 class Parametrisation(ABC):
@@ -70,6 +26,10 @@ class Parametrisation(ABC):
     @abstractmethod
     def inputs(self) -> Tensor:
         """Return the inputs, differentiable in the parameters."""
+
+    def keep(self, rows: Tensor) -> None:
+        """Drop all inputs but those in the mask ``rows`` (n,)."""
+        self.parameters = self.parameters.detach()[rows].requires_grad_()
 
     def project(self, blur: float) -> None:  # noqa: B027
         """Project the parameters to the bounds after a step, with a blur of ``blur`` pixels before if that is not 0.
@@ -106,6 +66,46 @@ class Pixels(Parametrisation):
         return (inputs - self.bounds.centre) / self.bounds.span
 
 
+class Phases(Parametrisation):
+    """Phases of Fourier coefficients; their amplitudes are fixed (MACO, Fel et al. 2023).
+
+    With phases p and the statistics of images, the image is
+
+        x = mean + std * (mix irfft2(amplitude * exp(i p)))
+
+    clipped to the box. Its colours, contrast and power spectrum are those of the statistics, whatever the phases, so
+    that ascent arranges edges and patterns and cannot add noise. The gradient passes the clipping unchanged, so that
+    clipped pixels can return.
+
+    Parameters
+    ----------
+    statistics
+        Statistics of images that the result keeps.
+    bounds
+        Allowed images.
+    generators
+        One source of random phases per image.
+    """
+
+    def __init__(self, statistics: ImageStatistics, bounds: Bounds, generators: Sequence[torch.Generator]) -> None:
+        self.bounds = bounds
+        self.statistics = statistics
+        self._size = statistics.size
+        amplitude = statistics.amplitude
+        random = torch.stack([torch.rand(amplitude.shape, generator=generator) for generator in generators])
+        phases = 2 * math.pi * random.to(amplitude)
+        # The mean starts at that of the statistics: the real part of exp(i pi / 2) is 0.
+        phases[:, :, 0, 0] = math.pi / 2
+        self.parameters = phases.requires_grad_()
+
+    def inputs(self) -> Tensor:
+        statistics = self.statistics
+        spectrum = torch.polar(statistics.amplitude.expand_as(self.parameters), self.parameters)
+        waves = torch.fft.irfft2(spectrum, s=self._size, norm="ortho")
+        image = statistics.mean + statistics.std * torch.einsum("cd,ndhw->nchw", statistics.mix, waves)
+        return image + (self.bounds.project(image) - image).detach()
+
+
 class Spectrum(Parametrisation):
     """Weighted Fourier coefficients of images.
 
@@ -128,11 +128,9 @@ class Spectrum(Parametrisation):
         self.bounds = bounds
         height, width = start.shape[-2:]
         self._size = (height, width)
-        vertical = torch.fft.fftfreq(height, device=start.device)[:, None]
-        horizontal = torch.fft.rfftfreq(width, device=start.device)[None]
         # The mean has frequency 0; it gets the weight of the lowest other frequency.
-        frequency = (vertical**2 + horizontal**2).sqrt().clamp_min(1 / max(height, width))
-        self.weight = (math.sqrt(height * width) / (frequency * max(height, width))).to(start.dtype)
+        frequency = frequencies(height, width).clamp_min(1 / max(height, width)).to(start)
+        self.weight = math.sqrt(height * width) / (frequency * max(height, width))
         spectrum = torch.fft.rfft2(_to_logits(start, bounds), norm="ortho") / self.weight
         # Optimisers work on real numbers: the last dimension holds real and imaginary parts.
         self.parameters = torch.view_as_real(spectrum).clone().requires_grad_()
