@@ -95,7 +95,7 @@ def build_gallery(
         )
         for number, pair in enumerate(selection.pairs)
     ]
-    return Gallery(views, selection.measure)
+    return Gallery(views, selection.measure, selection.output_std)
 
 
 def ascent_options(ascent: Any, defaults: dict[str, Any]) -> dict[str, Any] | None:

@@ -22,16 +22,15 @@ _JITTER = 1 / 10
 _ROTATE = 10.0
 #: Default zoom of images.
 _SCALE = 0.15
-#: Default learning rate, and that of phases in radians.
-_LR = 0.05
-_PHASE_LR = 0.2
+#: Default learning rates.
+_LR = {"natural": 0.1, "phase": 0.2, "fourier": 0.05, "pixel": 0.05}
 #: Default number of steps, at most.
 _STEPS = 256
 _IMAGE_STEPS = 128
 #: Default rise of the objective that counts as none; without random transforms ascent is exact.
 _TOLERANCE = 1e-6
 _RANDOM_TOLERANCE = 0.02
-_PARAMETRISATIONS = ("auto", "phase", "fourier", "pixel")
+_PARAMETRISATIONS = ("auto", *_LR)
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class ImageOptions:
     Attributes
     ----------
     parametrisation
-        ``"auto"``, ``"phase"``, ``"fourier"`` or ``"pixel"``.
+        ``"auto"``, ``"natural"``, ``"phase"``, ``"fourier"`` or ``"pixel"``.
     jitter, rotate, scale
         Ranges of the random transform; None for the defaults: 1/10 of the shorter side, 10 degrees, 15 %.
     tv, blur
@@ -59,28 +58,28 @@ class ImageOptions:
         """Raise GEHValueError if the options contradict one another or the inputs are not images."""
         if self.parametrisation not in _PARAMETRISATIONS:
             raise GEHValueError(
-                f"parametrisation={self.parametrisation!r} is unknown; use 'auto', 'phase', 'fourier' or 'pixel'."
+                f"parametrisation={self.parametrisation!r} is unknown; use one of {', '.join(_PARAMETRISATIONS)}."
             )
         needs_image = self.jitter or self.rotate or self.scale or self.tv or self.blur
-        if not _is_image(shape) and (self.parametrisation in ("phase", "fourier") or needs_image):
+        if not _is_image(shape) and (self.parametrisation not in ("auto", "pixel") or needs_image):
             raise GEHValueError(
-                f"shape={shape} is not an image (C, H, W); leave out parametrisation='phase' or 'fourier', jitter, "
+                f"shape={shape} is not an image (C, H, W); leave out parametrisation={self.parametrisation!r}, jitter, "
                 "rotate, scale, tv and blur."
             )
         if self.blur and self.parametrisation != "pixel":
             raise GEHValueError(f"blur={self.blur}: only pixels are blurred; add parametrisation='pixel'.")
 
     def choose(self, shape: tuple[int, ...], has_start: bool) -> str:
-        """Return the parametrisation of inputs of this shape: ``"phase"``, ``"fourier"`` or ``"pixel"``.
+        """Return the parametrisation of inputs of this shape: any but ``"auto"``.
 
-        By default images are parametrised by phases, or by Fourier coefficients if they start from an image, whose
-        amplitudes phases would not keep, or lie in a ball around 0; other inputs by their numbers.
+        By default images are natural ones, or weighted Fourier coefficients if they start from an image, which need
+        not have natural statistics, or lie in a ball around 0; other inputs are parametrised by their numbers.
         """
         if self.parametrisation != "auto":
             return self.parametrisation
         if not _is_image(shape):
             return "pixel"
-        return "fourier" if has_start else "phase"
+        return "fourier" if has_start else "natural"
 
     def transform(self, shape: tuple[int, ...]) -> RandomTransform:
         """Return the random transform of inputs of this shape, the identity for inputs other than images."""
@@ -102,7 +101,7 @@ class StepOptions:
     steps
         Largest number of steps; by default 128 for images, 256 for other inputs.
     lr
-        Learning rate; by default 0.2 radians for phases, 0.05 of the bounds' span for other variables.
+        Learning rate; by default 0.1 for natural images, 0.2 radians for phases, 0.05 of the bounds' span for others.
     tolerance
         Rise of the objective that counts as none; by default 2 % of the rise since the start with random transforms,
         one millionth without.
@@ -115,11 +114,10 @@ class StepOptions:
     def resolve(self, parametrisation: str, transform: RandomTransform) -> tuple[int, float, float]:
         """Return number of steps, learning rate and tolerance."""
         steps = _STEPS if parametrisation == "pixel" else _IMAGE_STEPS
-        lr = _PHASE_LR if parametrisation == "phase" else _LR
         tolerance = _RANDOM_TOLERANCE if transform else _TOLERANCE
         return (
             steps if self.steps is None else self.steps,
-            lr if self.lr is None else self.lr,
+            _LR[parametrisation] if self.lr is None else self.lr,
             tolerance if self.tolerance is None else self.tolerance,
         )
 

@@ -13,7 +13,7 @@ from geh_explain.errors import GEHRuntimeError
 from geh_explain.interpret.ascent.bounds import Bounds
 from geh_explain.interpret.ascent.images import RandomTransform, total_variation
 from geh_explain.interpret.ascent.objectives import Objective
-from geh_explain.interpret.ascent.parametrisation import Parametrisation, Phases, Pixels, Spectrum
+from geh_explain.interpret.ascent.parametrisation import NaturalImages, Parametrisation, Phases, Pixels, Spectrum
 from geh_explain.interpret.ascent.statistics import ImageStatistics
 from geh_explain.interpret.ascent.steps import Adam, NormalisedGradient, ScoreHistory, Stepper
 
@@ -56,9 +56,9 @@ class AscentProblem:
     bounds
         Allowed inputs.
     parametrisation
-        Optimised variables: ``"pixel"``, ``"fourier"`` or ``"phase"``.
+        Optimised variables: ``"natural"``, ``"phase"``, ``"fourier"`` or ``"pixel"``.
     statistics
-        Statistics of images, for ``"phase"``; else None.
+        Statistics of images, for ``"natural"`` and ``"phase"``; else None.
     mask
         Tensor of the shape of one input: 1 where it may change, 0 where it stays as it starts; None for no mask.
     start
@@ -101,14 +101,15 @@ class AscentProblem:
     def parametrise(self, generators: Generators) -> Parametrisation:
         """Return the variables of one input per generator at the first step; random numbers separate restarts."""
         if self.statistics is not None:
-            return Phases(self.statistics, self.bounds, generators)
+            kind = Phases if self.parametrisation == "phase" else NaturalImages
+            return kind(self.statistics, self.bounds, generators)
         start = self.initial_input() + _START_NOISE * self.noise(generators)
         return Spectrum(start, self.bounds) if self.parametrisation == "fourier" else Pixels(start, self.bounds)
 
     def random_inputs(self, generators: Generators) -> Tensor:
-        """Return one random input per generator: random phases, or Gaussian noise around the centre of the bounds."""
+        """Return one random input per generator: random images, or Gaussian noise around the centre of the bounds."""
         if self.statistics is not None:
-            return Phases(self.statistics, self.bounds, generators).inputs().detach()
+            return self.parametrise(generators).inputs().detach()
         return self.bounds.project(self.bounds.centre + self.noise(generators))
 
 
@@ -156,7 +157,7 @@ class GradientAscent:
     steps
         Largest number of steps.
     lr
-        Learning rate, in units of the bounds' span, or in radians for phases.
+        Learning rate, in units of the bounds' span, of natural amplitudes, or in radians for phases.
     tolerance
         Rise of the objective that counts as none, as a share of the rise since the start; 0 to take all steps.
     """

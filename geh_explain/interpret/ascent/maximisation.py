@@ -71,7 +71,7 @@ class Maximised:
     activations: list[tuple[float, ...]]
     names: list[str]
     dead: NDArray[np.bool_]
-    steps: NDArray[np.int64]
+    steps: NDArray[np.int64] | None = None
 
     def select(self, rows: Sequence[int]) -> Maximised:
         """Return the inputs of some objectives, given by their rows."""
@@ -82,7 +82,7 @@ class Maximised:
             [self.activations[row] for row in index],
             [self.names[row] for row in index],
             self.dead[index],
-            self.steps[index],
+            None if self.steps is None else self.steps[index],
         )
 
     def plot(self) -> Any:
@@ -125,9 +125,9 @@ def maximise(
 ) -> Maximised:
     """Find inputs that excite units most by gradient ascent from noise.
 
-    Images keep the colours, the contrast and the power spectrum of natural images: only the phases of their Fourier
-    coefficients are optimised (MACO, Fel et al. 2023). Pass images like those that the network was trained on as
-    ``reference``, so that range and statistics are theirs.
+    Images keep the colours and the contrast of natural images, and steps favour the frequencies that natural images
+    favour. Pass images like those that the network was trained on as ``reference``, so that range and statistics are
+    theirs.
 
     Parameters
     ----------
@@ -150,12 +150,14 @@ def maximise(
         Inputs whose activations standardise the units of a pair, and whose statistics images keep; at most 512, fewer
         of large images. None for random inputs, and images with amplitudes that fall as 1 / frequency.
     parametrisation
-        ``"phase"``: phases of Fourier coefficients with the amplitudes of natural images; ``"fourier"``: weighted
-        Fourier coefficients; ``"pixel"``: the numbers themselves. ``"auto"``: phases for images (Fourier with
-        ``start`` or ``radius``), numbers for other inputs.
+        ``"natural"``: Fourier coefficients in units of the amplitudes of natural images, with fixed colours and
+        contrast; ``"phase"``: their phases only (MACO, Fel et al. 2023), which also fixes the power spectrum;
+        ``"fourier"``: weighted Fourier coefficients; ``"pixel"``: the numbers themselves. ``"auto"``: natural images
+        (Fourier coefficients with ``start`` or ``radius``), numbers for other inputs.
     limits
-        Lowest and highest value, numbers or arrays that broadcast to ``shape``. None: the range of ``reference`` for
-        phases, else no limits. Inputs that are normalised by colour have limits by colour, of shape (C, 1, 1).
+        Lowest and highest value, numbers or arrays that broadcast to ``shape``. None: for natural images and phases
+        the range of ``reference``, else no limits. Inputs that are normalised by colour have limits by colour, of shape
+        (C, 1, 1).
     radius
         Largest Euclidean norm of an input; None for no limit. Excludes ``limits`` and ``mask``.
     mask
@@ -172,7 +174,8 @@ def maximise(
     steps
         Largest number of steps; None for 128 of images, 256 of other inputs.
     lr
-        Size of steps: radians for phases (None for 0.2), else a share of the limits' width or of the radius (0.05).
+        Size of steps: in natural amplitudes (None for 0.1), in radians for phases (0.2), else as a share of the limits'
+        width or of the radius (0.05).
     tolerance
         An input takes no further steps once its objective, averaged over 16 steps, rises by less than this share of
         its total rise; 0 for all steps. None for 0.02, or for 1e-6 without random transforms.
@@ -268,11 +271,11 @@ def maximise(
 
 
 def _with_statistics(problem: AscentProblem, reference: Tensor | None) -> AscentProblem:
-    """Return a problem whose phases have the statistics and, unless the user gave limits, the range of ``reference``.
+    """Return a problem whose images have the statistics and, unless the user gave limits, the range of ``reference``.
 
     Without reference inputs the statistics are those of photographs. Other parametrisations have no statistics.
     """
-    if problem.parametrisation != "phase":
+    if problem.parametrisation not in ("natural", "phase"):
         return problem
     bounds = problem.bounds
     if reference is not None and bounds.box is None:

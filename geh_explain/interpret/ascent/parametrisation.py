@@ -16,6 +16,8 @@ from geh_explain.interpret.ascent.statistics import ImageStatistics, frequencies
 #: Shares of the limits to which a start is clipped: at the limits themselves the logit is infinite.
 _LOGIT_LOW = 0.01
 _LOGIT_HIGH = 0.99
+#: Smallest energy of an image, which avoids a division by 0.
+_MIN_ENERGY = 1e-12
 
 
 class Parametrisation(ABC):
@@ -66,16 +68,16 @@ class Pixels(Parametrisation):
         return (inputs - self.bounds.centre) / self.bounds.span
 
 
-class Phases(Parametrisation):
-    """Phases of Fourier coefficients; their amplitudes are fixed (MACO, Fel et al. 2023).
+class NaturalImages(Parametrisation):
+    """Fourier coefficients in units of the amplitudes of natural images.
 
-    With phases p and the statistics of images, the image is
+    With coefficients c (C, H, W // 2 + 1) and the statistics of images, the image is
 
-        x = mean + std * (mix irfft2(amplitude * exp(i p)))
+        x = mean + std * (mix irfft2(amplitude * c * r)),    r = sqrt(sum amplitude^2 / sum |amplitude * c|^2)
 
-    clipped to the box. Its colours, contrast and power spectrum are those of the statistics, whatever the phases, so
-    that ascent arranges edges and patterns and cannot add noise. The gradient passes the clipping unchanged, so that
-    clipped pixels can return.
+    clipped to the box. The sums run over the frequencies of one decorrelated colour: colours and contrast are those of
+    the statistics, whatever the coefficients, and equal steps in c favour the frequencies that natural images favour.
+    The gradient passes the clipping unchanged, so that clipped pixels can return.
 
     Parameters
     ----------
@@ -84,26 +86,49 @@ class Phases(Parametrisation):
     bounds
         Allowed images.
     generators
-        One source of random phases per image.
+        One source of random coefficients per image.
     """
 
     def __init__(self, statistics: ImageStatistics, bounds: Bounds, generators: Sequence[torch.Generator]) -> None:
-        self.bounds = bounds
         self.statistics = statistics
-        self._size = statistics.size
+        self.bounds = bounds
         amplitude = statistics.amplitude
-        random = torch.stack([torch.rand(amplitude.shape, generator=generator) for generator in generators])
-        phases = 2 * math.pi * random.to(amplitude)
-        # The mean starts at that of the statistics: the real part of exp(i pi / 2) is 0.
-        phases[:, :, 0, 0] = math.pi / 2
-        self.parameters = phases.requires_grad_()
+        random = [torch.randn(*amplitude.shape, 2, generator=generator) for generator in generators]
+        coefficients = torch.stack(random).to(amplitude) / math.sqrt(2)
+        # The image starts with the mean of the statistics: frequency 0 is 0.
+        coefficients[:, :, 0, 0] = 0
+        # Optimisers work on real numbers: the last dimension holds real and imaginary parts.
+        self.parameters = coefficients.requires_grad_()
 
     def inputs(self) -> Tensor:
+        amplitude = self.statistics.amplitude
+        energy = (self.parameters.square().sum(dim=-1) * amplitude.square()).sum(dim=(2, 3), keepdim=True)
+        ratio = (amplitude.square().sum(dim=(1, 2), keepdim=True) / energy.clamp_min(_MIN_ENERGY)).sqrt()
+        return self._image(torch.view_as_complex(self.parameters) * (amplitude * ratio))
+
+    def _image(self, spectrum: Tensor) -> Tensor:
+        """Return images (n, C, H, W) with the Fourier coefficients ``spectrum`` of decorrelated colours."""
         statistics = self.statistics
-        spectrum = torch.polar(statistics.amplitude.expand_as(self.parameters), self.parameters)
-        waves = torch.fft.irfft2(spectrum, s=self._size, norm="ortho")
+        waves = torch.fft.irfft2(spectrum, s=statistics.size, norm="ortho")
         image = statistics.mean + statistics.std * torch.einsum("cd,ndhw->nchw", statistics.mix, waves)
         return image + (self.bounds.project(image) - image).detach()
+
+
+class Phases(NaturalImages):
+    """Phases p of Fourier coefficients with fixed amplitudes (MACO, Fel et al. 2023).
+
+    The coefficients of :class:`NaturalImages` are c = exp(i p): the power spectrum, too, is that of the statistics.
+    """
+
+    def __init__(self, statistics: ImageStatistics, bounds: Bounds, generators: Sequence[torch.Generator]) -> None:
+        super().__init__(statistics, bounds, generators)
+        coefficients = torch.view_as_complex(self.parameters.detach())
+        # The mean of the image starts at that of the statistics: the real part of exp(i pi / 2) is 0.
+        coefficients[:, :, 0, 0] = 1j
+        self.parameters = coefficients.angle().requires_grad_()
+
+    def inputs(self) -> Tensor:
+        return self._image(torch.polar(self.statistics.amplitude.expand_as(self.parameters), self.parameters))
 
 
 class Spectrum(Parametrisation):
