@@ -259,8 +259,10 @@ def _draw_images(
 
 def _draw_ring(ax: Any, x: float, y: float) -> None:
     """Draw a ring that is visible on light and on dark images: a coloured line on a wider white one."""
-    for colour, width in (("white", 3.0), (palette.MARK, 1.4)):
-        ax.plot(x, y, "o", mfc="none", mec=colour, ms=_RING_SIZE, mew=width)
+    from matplotlib.patheffects import withStroke
+
+    halo = withStroke(linewidth=3.0, foreground="white")
+    ax.plot(x, y, "o", mfc="none", mec=palette.MARK, ms=_RING_SIZE, mew=1.4, path_effects=[halo])
 
 
 def _rescale(values: Tensor, limits: ColourLimits) -> Tensor:

@@ -75,9 +75,10 @@ class NaturalImages(Parametrisation):
 
         x = mean + std * (mix irfft2(amplitude * c * r)),    r = sqrt(sum amplitude^2 / sum |amplitude * c|^2)
 
-    clipped to the box. The sums run over the frequencies of one decorrelated colour: colours and contrast are those of
-    the statistics, whatever the coefficients, and equal steps in c favour the frequencies that natural images favour.
-    The gradient passes the clipping unchanged, so that clipped pixels can return.
+    clipped to the box. The sums run over the frequencies other than 0 of one decorrelated colour: colours and contrast
+    are those of the statistics, whatever the coefficients, and equal steps in c favour the frequencies that natural
+    images favour. At frequency 0 r = 1 / sqrt(1 + |c|^2), which bounds the mean of the image. The gradient passes the
+    clipping unchanged, so that clipped pixels can return.
 
     Parameters
     ----------
@@ -102,8 +103,12 @@ class NaturalImages(Parametrisation):
 
     def inputs(self) -> Tensor:
         amplitude = self.statistics.amplitude
-        energy = (self.parameters.square().sum(dim=-1) * amplitude.square()).sum(dim=(2, 3), keepdim=True)
-        ratio = (amplitude.square().sum(dim=(1, 2), keepdim=True) / energy.clamp_min(_MIN_ENERGY)).sqrt()
+        is_wave = (frequencies(*self.statistics.size) > 0).to(amplitude)
+        squares = self.parameters.square().sum(dim=-1)
+        power = amplitude.square() * is_wave
+        energy = (power * squares).sum(dim=(2, 3), keepdim=True).clamp_min(_MIN_ENERGY)
+        waves = (power.sum(dim=(1, 2), keepdim=True) / energy).sqrt()
+        ratio = is_wave * waves + (1 - is_wave) / (1 + squares).sqrt()
         return self._image(torch.view_as_complex(self.parameters) * (amplitude * ratio))
 
     def _image(self, spectrum: Tensor) -> Tensor:

@@ -26,8 +26,8 @@ class ImageStatistics:
 
         x = mean + std * (mix z),    |rfft2(z)(f)| = amplitude(f)
 
-    for z (C, H, W), decorrelated colours of variance 1. The amplitude is the same for all frequencies of one length
-    |f|, rounded to full waves per image.
+    for z (C, H, W), decorrelated colours. The amplitude is the same for all frequencies of one length |f|, rounded to
+    full waves per image. The contrast of z, the root of the sum over |f| > 0, is the mean contrast of the images.
 
     Attributes
     ----------
@@ -60,9 +60,13 @@ class ImageStatistics:
         values, vectors = torch.linalg.eigh(correlation)
         roots = values.clamp_min(_FLOOR * float(values.max().clamp_min(_FLOOR))).sqrt()
         decorrelated = torch.einsum("cd,ndhw->nchw", (vectors / roots) @ vectors.T, standard)
-        power = torch.fft.rfft2(decorrelated, norm="ortho").abs().square().mean(dim=0)
         height, width = images.shape[-2:]
-        amplitude = _ring_means(power, height, width).sqrt()
+        power = torch.fft.rfft2(decorrelated, norm="ortho").abs().square()
+        amplitude = _ring_means(power.mean(dim=0), height, width).sqrt()
+        # The mean contrast: a few images of high contrast would raise the root mean square.
+        contrast = decorrelated.std(dim=(2, 3), correction=0)
+        typical = contrast.mean(dim=0) / contrast.square().mean(dim=0).sqrt().clamp_min(_FLOOR)
+        amplitude[:, frequencies(height, width) > 0] *= typical[:, None]
         return cls(mean, std, (vectors * roots) @ vectors.T, amplitude, (height, width))
 
     @classmethod
@@ -82,7 +86,8 @@ class ImageStatistics:
         # The mean has frequency 0; it gets the amplitude of the lowest other frequency.
         frequency = frequencies(height, width).clamp_min(1 / max(height, width)).to(template)
         power = frequency.pow(-2).expand(channels, -1, -1)
-        total = (power * _multiplicity(width).to(template)).sum(dim=(1, 2), keepdim=True)
+        waves = power * _multiplicity(width).to(template) * (frequencies(height, width) > 0).to(template)
+        total = waves.sum(dim=(1, 2), keepdim=True)
         amplitude = (power * height * width / total).sqrt()
         mean, std = template + bounds.centre, torch.zeros_like(template) + contrast
         return cls(mean, std, (vectors * values.sqrt()) @ vectors.T, amplitude, (height, width))
