@@ -26,7 +26,7 @@ from geh_explain.interpret.ascent.arguments import (
 from geh_explain.interpret.ascent.gradient_ascent import AscentProblem, AscentResult, GradientAscent, Penalty
 from geh_explain.interpret.ascent.objectives import Objective, parse_objectives
 from geh_explain.interpret.ascent.preactivations import UnitValues, as_rows
-from geh_explain.interpret.ascent.reference import MAX_REFERENCE_ROWS, read_reference, unit_moments, value_range
+from geh_explain.interpret.ascent.reference import moment_rows, read_reference, unit_moments, value_range
 from geh_explain.interpret.ascent.statistics import ImageStatistics
 from geh_explain.interpret.responses import HiddenUnits, check_reduce, report_dead
 from geh_explain.model.layers import Layer
@@ -257,12 +257,12 @@ def maximise(
         )
         problem = _with_statistics(problem, reference_rows)
         values = UnitValues(cut, reduce, preactivation, template)
-        mean, std = torch.zeros(cut.n_units).to(template), torch.ones(cut.n_units).to(template)
+        mean, std = template.new_zeros(cut.n_units), template.new_ones(cut.n_units)
         if any(len(objective.units) == 2 for objective in objectives):
-            mean, std = unit_moments(problem, values, reference_rows, _generators(seed, 1, MAX_REFERENCE_ROWS))
-        ascent = GradientAscent(
-            problem, values, mean, std, *step_options.resolve(problem.parametrisation, problem.transform)
-        )
+            # Single units and directions are not standardised.
+            mean, std = unit_moments(problem, values, reference_rows, _generators(seed, 1, moment_rows(template)))
+        numbers = step_options.resolve(problem.parametrisation, problem.transform)
+        ascent = GradientAscent(problem, values, mean, std, *numbers)
         # Restarts of one objective are consecutive, possibly in several batches.
         starts = [objective for objective in objectives for _ in range(restarts)]
         results = _run_batches(ascent, starts, batch_size, seed, progress)

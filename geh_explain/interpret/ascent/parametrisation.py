@@ -127,10 +127,10 @@ class Phases(NaturalImages):
 
     def __init__(self, statistics: ImageStatistics, bounds: Bounds, generators: Sequence[torch.Generator]) -> None:
         super().__init__(statistics, bounds, generators)
-        coefficients = torch.view_as_complex(self.parameters.detach())
+        phases = torch.view_as_complex(self.parameters.detach()).angle()
         # The mean of the image starts at that of the statistics: the real part of exp(i pi / 2) is 0.
-        coefficients[:, :, 0, 0] = 1j
-        self.parameters = coefficients.angle().requires_grad_()
+        phases[:, :, 0, 0] = math.pi / 2
+        self.parameters = phases.requires_grad_()
 
     def inputs(self) -> Tensor:
         return self._image(torch.polar(self.statistics.amplitude.expand_as(self.parameters), self.parameters))

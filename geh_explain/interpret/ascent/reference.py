@@ -31,6 +31,11 @@ def max_reference_rows(numel: int) -> int:
     return max(_MIN_REFERENCE_ROWS, min(MAX_REFERENCE_ROWS, _MAX_REFERENCE_NUMBERS // numel))
 
 
+def moment_rows(template: Tensor) -> int:
+    """Return over how many inputs the mean and the spread of units are measured, at most: 64 images, 512 others."""
+    return _MAX_MOMENT_IMAGES if template.ndim == 3 else MAX_REFERENCE_ROWS
+
+
 def read_reference(reference: Any, template: Tensor) -> Tensor | None:
     """Return reference inputs ``(n, *shape)``, or None if there are none.
 
@@ -91,9 +96,9 @@ def unit_moments(
         One source of random numbers per random input.
     """
     inputs = problem.random_inputs(generators) if reference is None else reference
-    if inputs.ndim == 4:
-        inputs = inputs[torch.linspace(0, len(inputs) - 1, min(len(inputs), _MAX_MOMENT_IMAGES)).long()]
-    activations = torch.cat([values(batch) for batch in inputs.split(_BATCH)])
+    count = min(len(inputs), moment_rows(problem.template))
+    inputs = inputs[torch.linspace(0, len(inputs) - 1, count).long()]
+    activations = torch.cat([values(batch) for batch in torch.split(inputs, _BATCH)])
     spread = activations.std(dim=0, correction=0)
     # A unit that is constant over the reference is centred only.
     return activations.mean(dim=0), torch.where(spread > 0, spread, torch.ones_like(spread))

@@ -95,7 +95,8 @@ class ImageStatistics:
 
 def frequencies(height: int, width: int) -> Tensor:
     """Return the lengths |f| (height, width // 2 + 1) of the frequencies of ``rfft2``, in waves per pixel."""
-    return (torch.fft.fftfreq(height)[:, None] ** 2 + torch.fft.rfftfreq(width)[None] ** 2).sqrt()
+    squares: Tensor = torch.fft.fftfreq(height)[:, None] ** 2 + torch.fft.rfftfreq(width)[None] ** 2
+    return squares.sqrt()
 
 
 def _are_aligned(images: Tensor) -> bool:
