@@ -66,7 +66,7 @@ def build_content(
     pairs = _select_pairs(decisions.order, len(result.names), units)
     pairs_with_groups = pairs[: max(1, _MAX_GROUP_NUMBERS // (2 * len(result.group_names)))]
     i, j = np.triu_indices(len(result.names), 1)
-    compact_names = result.names if result.record.layer is None else [compact(name) for name in result.names]
+    compact_names = result.names if result.settings.get("layer") is None else [compact(name) for name in result.names]
     short_names = shorten_all(compact_names, _MAX_NAME)
     return {
         "names": result.names,

@@ -65,7 +65,8 @@ class UnitValues:
             return self._cut.activations_with_grad(as_rows(inputs))
         with PreactivationRecorder() as recorder:
             activations = self._cut.activations_with_grad(as_rows(inputs))
-        return recorder.preactivation(activations)
+        before: Tensor = recorder.preactivation(activations)
+        return before
 
     def _ends_in_activation(self, trial: Tensor) -> bool:
         with PreactivationRecorder() as recorder:
