@@ -32,6 +32,7 @@ from geh_explain.evidence.explained import Explained, recorded_factors, recorded
 from geh_explain.evidence.held_out import MAX_TESTED, HeldOutRows, HeldOutTest, check_shared_arguments
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.number import GroupChoice
+from geh_explain.interpret.diversity import cluster_codes
 from geh_explain.interpret.exemplar_search import CandidateSearch
 from geh_explain.interpret.gallery import Gallery
 from geh_explain.interpret.gallery_building import ascent_options, build_gallery
@@ -778,6 +779,8 @@ class GEHExplainer:
         k: int = 9,
         measure: str | None = None,
         reduce: str = "max",
+        diverse: bool | None = None,
+        clusters: Any = None,
         ascent: bool | dict[str, Any] = True,
         batch_size: int | None = None,
         seed: int = 0,
@@ -802,9 +805,15 @@ class GEHExplainer:
             evidence, else ``"geh"``.
         reduce
             How the map of a unit becomes one number: its ``"max"`` or its ``"mean"``.
+        diverse
+            Whether to show inputs that differ, chosen among the 4 k best, instead of the k best, which may be parts
+            of one photograph. None: for images.
+        clusters
+            One label per candidate, such as the photograph it was cut from: the best candidate of each cluster is
+            shown, then the second best, and so on.
         ascent
             Also synthesise an input for each unit, and for both, by gradient ascent; a dict holds options of
-            :func:`geh_explain.interpret.maximise`.
+            :func:`geh_explain.interpret.maximise`. Candidates give the range and the statistics of images.
         batch_size, seed, progress
             Candidates at a time, the seed of the ascent, and whether to show progress bars.
 
@@ -826,8 +835,15 @@ class GEHExplainer:
         torch.Size([2, 9, 3])
         """
         self._check_result(result)
-        search = CandidateSearch(check_int("k", k, 1), reduce, batch_size=batch_size, progress=progress)
-        options = ascent_options(ascent, {"reduce": reduce, "seed": check_int("seed", seed, 0), "progress": progress})
+        search = CandidateSearch(
+            check_int("k", k, 1),
+            reduce,
+            batch_size=batch_size,
+            progress=progress,
+            diverse=diverse,
+            clusters=cluster_codes(clusters),
+        )
+        options = ascent_options(ascent, {"seed": check_int("seed", seed, 0), "progress": progress})
         selection = choose_pairs(result, pairs, measure)
         ref = self._setup.layer_ref
         layer = None if ref.module is None else Layer(ref.module, ref.pick, ref.call)

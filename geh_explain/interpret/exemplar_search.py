@@ -20,9 +20,11 @@ from geh_explain.data.loaders import in_order, is_ordered
 from geh_explain.data.reader import Reader
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, warn
+from geh_explain.interpret.diversity import check_cluster_count, cluster_codes
 from geh_explain.interpret.exemplar_set import Exemplars
 from geh_explain.interpret.responses import HiddenUnits, as_unit_set, check_finite, check_reduce, reduce_activations
 from geh_explain.interpret.top_candidates import TopCandidates
+from geh_explain.model.cut import Cut
 from geh_explain.model.layers import Layer
 from geh_explain.model.preserve import as_module, device_and_dtype, preserved
 from geh_explain.units.base import Units
@@ -41,6 +43,8 @@ def exemplars(
     reduce: str = "max",
     lowest: bool = False,
     expert: Expert | None = None,
+    diverse: bool = False,
+    clusters: Any = None,
     batch_size: int | None = None,
     progress: bool = True,
 ) -> Exemplars:
@@ -66,6 +70,12 @@ def exemplars(
     expert
         A function that returns the log density (n,) of inputs (n, ...), which is added to the activation. None:
         all candidates are equally likely.
+    diverse
+        Choose the k candidates among the 4 k best such that they differ in the layer's activations, instead of the k
+        best ones, which may be parts of one photograph.
+    clusters
+        One label per candidate, such as the photograph it was cut from: the best candidate of each cluster is taken,
+        then the second best, and so on.
     batch_size
         Rows per forward pass; None for 256.
     progress
@@ -95,7 +105,16 @@ def exemplars(
     """
     if expert is not None and not callable(expert):
         raise GEHTypeError(f"expert={expert!r} is not callable; give a function of inputs that returns log densities.")
-    search = CandidateSearch(check_int("k", k, 1), reduce, lowest, expert, batch_size, progress)
+    search = CandidateSearch(
+        check_int("k", k, 1),
+        reduce,
+        lowest,
+        expert,
+        batch_size,
+        progress,
+        diverse=diverse,
+        clusters=cluster_codes(clusters),
+    )
     module = as_module(model)
     with preserved(module):
         return search(HiddenUnits(module, layer, as_unit_set(units)), candidates).result()
@@ -116,6 +135,10 @@ class CandidateSearch:
         Whether to keep the activations of all candidates.
     argument
         The user's name for the candidates, for messages.
+    diverse
+        As in :func:`exemplars`; None for diverse images, and the best of other inputs.
+    clusters
+        Codes of all candidates, from :func:`~geh_explain.interpret.diversity.cluster_codes`, or None.
     """
 
     k: int
@@ -126,6 +149,8 @@ class CandidateSearch:
     progress: bool = True
     keep_values: bool = False
     argument: str = "candidates"
+    diverse: bool | None = False
+    clusters: Tensor | None = None
 
     @torch.no_grad()
     def __call__(self, hidden: HiddenUnits, candidates: Any) -> TopCandidates:
@@ -135,6 +160,8 @@ class CandidateSearch:
         n_candidates = _length(candidates)
         # Where the length is available, a wrong k is reported before the pass.
         self._check_k(n_candidates)
+        if n_candidates is not None:
+            check_cluster_count(self.clusters, n_candidates)
         self._check_order(candidates)
         device, dtype = device_and_dtype(hidden.model)
         reader = Reader(floating_only=False, device=device, dtype=dtype, argument=self.argument)
@@ -144,15 +171,28 @@ class CandidateSearch:
                 if top is None:
                     # The shape of rows is known only now; two rows are enough to find the layer's shape.
                     cut = hidden.cut(rows[:2], self.argument)
-                    top = TopCandidates(cut, self.k, lowest=self.lowest, keep_values=self.keep_values)
-                responses = reduce_activations(cut, cut.activations(rows), self.reduce)
+                    top = self._start(cut, rows)
+                activations = cut.activations(rows)
+                responses = reduce_activations(cut, activations, self.reduce)
                 check_finite(responses.values, rows, f"the activation of {cut.place}")
-                top.add(responses, self._scores(responses.values, rows), rows)
+                top.add(responses, self._scores(responses.values, rows), rows, activations)
                 bar.update(len(rows))
         if top is None:
             raise self._no_candidates()
         self._check_k(top.n_rows)
+        check_cluster_count(self.clusters, top.n_rows)
         return top
+
+    def _start(self, cut: Cut, rows: Rows) -> TopCandidates:
+        is_image = rows.inputs[0].ndim == 4
+        return TopCandidates(
+            cut,
+            self.k,
+            lowest=self.lowest,
+            keep_values=self.keep_values,
+            diverse=is_image if self.diverse is None else self.diverse,
+            clusters=self.clusters,
+        )
 
     def _scores(self, values: Tensor, rows: Rows) -> Tensor:
         """Return the scores (n, U) of activations (n, U)."""

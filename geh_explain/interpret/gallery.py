@@ -60,6 +60,9 @@ class Gallery:
         The pairs, strongest first.
     measure
         Measure that ranks them: "geh", "aeh", "eah" or "supported", whose scores are GEH.
+    output_std
+        Standard deviation of the explained output over the points, with which scores compare under ``scale="std"``;
+        None if it is not recorded, or scores have another unit.
 
     Examples
     --------
@@ -74,6 +77,7 @@ class Gallery:
 
     pairs: list[PairView]
     measure: str
+    output_std: float | None = None
 
     def readings(self, labels: Sequence[Any] | Tensor | NDArray[Any]) -> pd.DataFrame:
         """Return the majority label of each unit's exemplars, one row per pair.

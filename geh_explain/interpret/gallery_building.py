@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from geh_explain.data.reader import Reader
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
-from geh_explain.interpret.ascent.gradient_ascent import MAX_REFERENCE_ROWS
 from geh_explain.interpret.ascent.maximisation import Maximised, maximise
 from geh_explain.interpret.ascent.objectives import soft_minimum
+from geh_explain.interpret.ascent.reference import max_reference_rows, value_range
 from geh_explain.interpret.exemplar_search import CandidateSearch
 from geh_explain.interpret.exemplar_set import Exemplars
 from geh_explain.interpret.gallery import Gallery, PairView
@@ -71,7 +71,7 @@ def build_gallery(
     columns = [[involved.index(unit) for unit in pair.numbers] for pair in selection.pairs]
     chosen = replace(hidden, units=Subset(involved, hidden.units))
     search = replace(search, keep_values=True)
-    joint_search = search if joint is None else replace(search, argument="joint")
+    joint_search = search if joint is None else replace(search, argument="joint", clusters=None)
     with preserved(hidden.model):
         top = search(chosen, candidates)
         # A unit set of None is known only after the search has run the model.
@@ -83,7 +83,8 @@ def build_gallery(
     joint_exemplars = _joint_exemplars(joint_top, joint_read, columns, search.k)
     maximised = None
     if ascent is not None and _is_floating_tensor(exemplars.inputs):
-        (reference,) = read(np.linspace(0, top.n_rows - 1, min(top.n_rows, MAX_REFERENCE_ROWS)))
+        n_rows = min(top.n_rows, max_reference_rows(exemplars.inputs[0, 0].numel()))
+        (reference,) = read(np.linspace(0, top.n_rows - 1, n_rows))
         maximised = _maximise_pairs(hidden, selection, reference, ascent)
     views = [
         _view(
@@ -94,7 +95,7 @@ def build_gallery(
         )
         for number, pair in enumerate(selection.pairs)
     ]
-    return Gallery(views, selection.measure)
+    return Gallery(views, selection.measure, selection.output_std)
 
 
 def ascent_options(ascent: Any, defaults: dict[str, Any]) -> dict[str, Any] | None:
@@ -169,17 +170,17 @@ def _joint_exemplars(top: TopCandidates, read: ReadRows, columns: list[list[int]
     spread = values.std(dim=0, correction=0)
     # A constant unit has spread 0; it then contributes 0 to the standardised values.
     standardised = (values - values.mean(dim=0)) / torch.where(spread > 0, spread, torch.ones_like(spread))
-    rankings = [torch.sort(soft_minimum(standardised[:, pair]), descending=True, stable=True) for pair in columns]
-    indices = [ranking.indices[:k].numpy() for ranking in rankings]
+    scores = [soft_minimum(standardised[:, pair]) for pair in columns]
+    indices = [top.choose(pair_scores, k).numpy() for pair_scores in scores]
     # One pass over the candidates reads the exemplars of all pairs.
     inputs = read(np.concatenate(indices))
     exemplars = []
-    for number, ranking in enumerate(rankings):
+    for number, pair_scores in enumerate(scores):
         pair_inputs = tuple(x[None, number * k : (number + 1) * k] for x in inputs)
         exemplars.append(
             Exemplars(
                 indices[number][None],
-                ranking.values[None, :k].numpy(),
+                pair_scores[indices[number]][None].numpy(),
                 pair_inputs[0] if len(pair_inputs) == 1 else pair_inputs,
                 ["both"],
                 top.n_rows,
@@ -195,14 +196,12 @@ def _maximise_pairs(
     hidden: HiddenUnits, selection: PairSelection, reference: Tensor, options: dict[str, Any]
 ) -> Maximised:
     """Run gradient ascent for the first unit, the second and both of each pair, within the range of ``reference``."""
-    if reference.ndim == 2:
-        # Each column of a table has its own range; pixels have one in common.
-        limits: tuple[Any, Any] = (reference.amin(dim=0), reference.amax(dim=0))
-    else:
-        limits = (float(reference.min()), float(reference.max()))
-    objectives = [objective for pair in selection.pairs for objective in (*pair.numbers, pair.numbers)]
-    defaults = {"unit_set": hidden.units, "reference": reference, "limits": limits}
-    return maximise(hidden.model, hidden.layer, objectives, tuple(reference.shape[1:]), **{**defaults, **options})
+    wanted = [objective for pair in selection.pairs for objective in (*pair.numbers, pair.numbers)]
+    # A unit of several pairs is maximised once.
+    objectives = list(dict.fromkeys(wanted))
+    defaults = {"unit_set": hidden.units, "reference": reference, "limits": value_range(reference)}
+    maximised = maximise(hidden.model, hidden.layer, objectives, tuple(reference.shape[1:]), **{**defaults, **options})
+    return maximised.select([objectives.index(objective) for objective in wanted])
 
 
 def _read_rows(model: nn.Module, candidates: Any, argument: str, numbers: NDArray[Any]) -> tuple[Tensor, ...]:

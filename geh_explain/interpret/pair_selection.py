@@ -59,11 +59,15 @@ class PairSelection:
         Measure that ranks them: "geh", "aeh", "eah" or "supported".
     unit_set
         ``repr`` of the result's unit set, None if the result does not record it.
+    output_std
+        Standard deviation of the explained output over the points, if the result records it and its scores are joint
+        changes of the output by one standard deviation of each unit (``scale="std"``); else None.
     """
 
     pairs: tuple[ScoredPair, ...]
     measure: str
     unit_set: str | None
+    output_std: float | None = None
 
 
 def choose_pairs(result: PairResult, pairs: Any, measure: str | None) -> PairSelection:
@@ -101,7 +105,16 @@ def choose_pairs(result: PairResult, pairs: Any, measure: str | None) -> PairSel
                 regions=result.regions(i, j),
             )
         )
-    return PairSelection(tuple(chosen), decisions.measure, result.settings.get("units"))
+    return PairSelection(tuple(chosen), decisions.measure, result.settings.get("units"), _output_std(result))
+
+
+def _output_std(result: PairResult) -> float | None:
+    """Return the standard deviation of the output, None if it is unknown or has another unit than the scores."""
+    smoothed = result.settings.get("smoothed")
+    if result.settings.get("scale") != "std" or not smoothed:
+        return None
+    std: float | None = smoothed.get("output_std")
+    return std
 
 
 def _pair_numbers(result: PairResult, pairs: Any, decisions: Decisions) -> list[int]:

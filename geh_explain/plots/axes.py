@@ -23,6 +23,14 @@ _CHAR_WIDTH = 0.6
 _TITLE_SIZE = 10.0
 #: Characters after which a long name may be broken.
 _BREAK = re.compile(r"[\s._/-]+")
+#: A unit in a layer: the layer's dotted path and the index of the unit.
+_UNIT = re.compile(r"([A-Za-z_0-9]+(?:\.[A-Za-z_0-9]+)*)\[(\d+)\]")
+#: Names of units of at most so many characters stay as they are.
+_MAX_PLAIN = 10
+#: Names of lists of modules, whose members drop the plural.
+_LISTS = ("blocks", "layers", "stages", "cells", "units")
+#: Starts of numbered names that mean nothing without the block around them.
+_PARTS = ("conv", "bn", "norm", "fc", "relu", "act", "attn", "mlp")
 #: Number of characters by which a line may exceed its width to be broken at such a character.
 _BREAK_SLACK = 4
 #: Maximum number of units whose long names are wrapped; names of more units are shortened to one line.
@@ -36,6 +44,44 @@ def shorten(name: str, max_chars: int = 22) -> str:
     '…k4.conv2[7]'
     """
     return name if len(name) <= max_chars else "…" + name[1 - max_chars :]
+
+
+def compact(text: str) -> str:
+    """Return text in which long names of units, such as "features._blocks.15[88]", are short: "block15:88".
+
+    The last module of the layer's path is kept, with its number or that of the block it belongs to.
+
+    >>> compact("encoder.layers.3.mlp[5] and encoder.layers.3.mlp[12]")
+    'layer3.mlp:5 and layer3.mlp:12'
+    >>> compact("layer3.1.conv2[7]"), compact("features.denseblock4.norm[7]"), compact("fc2[3]")
+    ('layer3.1.conv2:7', 'denseblock4.norm:7', 'fc2[3]')
+    """
+    return _UNIT.sub(lambda match: _compact_unit(match[0], match[1], match[2]), text)
+
+
+def _compact_unit(name: str, path: str, index: str) -> str:
+    """Return the short form of one unit's name, or the name itself if that is short."""
+    if len(name) <= _MAX_PLAIN:
+        return name
+    # Words of the path, each with the numbers that follow it: "_blocks.15.conv" is block15 and conv.
+    words: list[str] = []
+    for part in path.split("."):
+        if part.isdigit() and words:
+            words[-1] = _numbered(words[-1], part)
+        else:
+            words.append(part.strip("_") or part)
+    has_number = any(character.isdigit() for character in words[-1])
+    kept = words[-1:] if has_number and not words[-1].startswith(_PARTS) else words[-2:]
+    if len(kept) == 2 and not any(character.isdigit() for character in kept[0]):
+        kept = kept[1:]
+    return f"{'.'.join(kept)}:{index}"
+
+
+def _numbered(word: str, number: str) -> str:
+    """Return a module of a list with its number: ("blocks", "15") is "block15", ("layer3", "1") is "layer3.1"."""
+    if word[-1].isdigit():
+        return f"{word}.{number}"
+    return (word[:-1] if word in _LISTS else word) + number
 
 
 def shorten_all(names: Sequence[str], max_chars: int = 22) -> list[str]:

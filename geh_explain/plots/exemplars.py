@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geh_explain.plots import palette
-from geh_explain.plots.axes import shorten
+from geh_explain.plots.axes import compact, shorten
 
 #: Width of the line between two images of one unit, as a share of their shorter side.
 _GAP = 0.06
@@ -23,6 +23,8 @@ _GAP_GREY = 0.75
 _MAX_UNITS = 24
 #: Characters per line of a reading in a title.
 _LINE_LENGTH = 34
+#: Diameter in points of the ring around the maximum of a map.
+_RING_SIZE = 7
 #: A table with more columns than this has no ticks.
 _MAX_TICKS = 12
 
@@ -110,13 +112,16 @@ def draw_maximised(maximised: MaximisedData) -> Any:
     for row, (ax, name, score) in enumerate(zip(grid, maximised.names, maximised.scores, strict=False)):
         inputs = maximised.inputs[row : row + 1]
         draw_inputs(ax, inputs, colour_limits(inputs))
-        set_title(ax, f"{shorten(name, 40)}\n{score:.3g}")
+        set_title(ax, f"{shorten(compact(name), 40)}\n{score:.3g}")
     return figure
 
 
 def exemplar_titles(exemplars: ExemplarData, labels: Any = None) -> list[str]:
     """Return a title per unit: its name, "(dead)" if it is, and its reading if there are ``labels``."""
-    names = [shorten(name) + " (dead)" * bool(dead) for name, dead in zip(exemplars.names, exemplars.dead, strict=True)]
+    names = [
+        shorten(compact(name)) + " (dead)" * bool(dead)
+        for name, dead in zip(exemplars.names, exemplars.dead, strict=True)
+    ]
     if labels is None:
         return names
     readings = ("\n".join(textwrap.wrap(str(reading), _LINE_LENGTH)) for reading in exemplars.reading(labels))
@@ -248,8 +253,16 @@ def _draw_images(
         if number < len(images) and places is not None and map_shape is not None and len(map_shape) == 2:
             # Centre of the map's cell, as a share of the image's height and width.
             y, x = ((place + 0.5) / size for place, size in zip(places[number], map_shape, strict=True))
-            ax.plot(left + x * width - 0.5, top + y * height - 0.5, "o", mfc="none", mec=palette.MARK, ms=5, mew=1.2)
+            _draw_ring(ax, left + x * width - 0.5, top + y * height - 0.5)
     ax.imshow(board, interpolation="nearest")
+
+
+def _draw_ring(ax: Any, x: float, y: float) -> None:
+    """Draw a ring that is visible on light and on dark images: a coloured line on a wider white one."""
+    from matplotlib.patheffects import withStroke
+
+    halo = withStroke(linewidth=3.0, foreground="white")
+    ax.plot(x, y, "o", mfc="none", mec=palette.MARK, ms=_RING_SIZE, mew=1.4, path_effects=[halo])
 
 
 def _rescale(values: Tensor, limits: ColourLimits) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from geh_explain.plots import palette
-from geh_explain.plots.axes import shorten_all
+from geh_explain.plots.axes import compact, shorten_all
 from geh_explain.plots.exemplars import (
     ColourLimits,
     ExemplarData,
@@ -79,6 +79,10 @@ class GalleryData(Protocol):
     def measure(self) -> str:
         """Measure that ranks the pairs: "geh", "aeh", "eah" or "supported", whose scores are GEH."""
 
+    @property
+    def output_std(self) -> float | None:
+        """Standard deviation of the output over the points, if scores are in its unit; None if unknown."""
+
 
 def draw_gallery(gallery: GalleryData, labels: Any = None) -> Any:
     """Draw one row per pair: exemplars of the first unit, of the second, of both, and the effect by group.
@@ -111,16 +115,19 @@ def draw_gallery(gallery: GalleryData, labels: Any = None) -> Any:
     for subfigure, pair in zip(subfigures, pairs, strict=True):
         axes = subfigure.subplot_mosaic(layout, width_ratios=widths, height_ratios=heights)
         _draw_pair(axes, pair, labels, limits)
-        subfigure.suptitle(_headline(pair, gallery.measure), fontsize=10, fontweight="bold", parse_math=False)
+        subfigure.suptitle(
+            _headline(pair, gallery.measure, gallery.output_std), fontsize=10, fontweight="bold", parse_math=False
+        )
     return figure
 
 
-def _headline(pair: PairData, measure: str) -> str:
-    """Return the names of the units, the score and, if there is one, its interval."""
+def _headline(pair: PairData, measure: str, output_std: float | None) -> str:
+    """Return the names of the units, the score, its interval if there is one, and its size beside the output's."""
     interval = "" if np.isnan(pair.low) else f" ({pair.low:.3g} to {pair.high:.3g})"
-    label = join_names(*shorten_all(pair.units, 30))
+    label = join_names(*shorten_all([compact(unit) for unit in pair.units], 30))
+    share = "" if not output_std else f", {pair.mean / output_std:.2g} of the output's spread"
     score = "GEH" if measure == SUPPORTED else measure.upper()
-    return f"{label}:  {score} {pair.mean:.3g}{interval}"
+    return f"{label}:  {score} {pair.mean:.3g}{interval}{share}"
 
 
 def _draw_pair(axes: dict[str, Any], pair: PairData, labels: Any, limits: ColourLimits) -> None:

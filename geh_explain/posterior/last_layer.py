@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -81,6 +81,9 @@ class FittedLastLayer:
     noise: Tensor | None
     determined: float
     distance: float
+
+    #: What is below the head is the same in all draws; a draw of a head that is below the layer shows in its output.
+    keeps_below: ClassVar[bool] = True
 
     def sample(self, draw: int, seed: int = 0) -> Tensor:
         """Return the weights (C, F) of draw number ``draw``, in double precision; the bias is the last column."""

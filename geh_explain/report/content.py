@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ import numpy as np
 from geh_explain._types import Floats, Ints
 from geh_explain.analyses.surface import Surface
 from geh_explain.errors import GEHTypeError
-from geh_explain.interpret.gallery import Gallery
-from geh_explain.plots.axes import shorten_all
+from geh_explain.interpret.gallery import Gallery, PairView
+from geh_explain.plots.axes import compact, shorten_all
 from geh_explain.plots.exemplars import colour_limits, draw_inputs, first_input, maximum_places
 from geh_explain.plots.pairs import strongest_units, unit_sizes
 from geh_explain.scores.decisions import Decisions
@@ -54,19 +54,22 @@ def build_content(
     Returns
     -------
     dict
-        ``names`` of all units, and ``short_names`` for axes; ``heatmap``, the indices of its units; ``nodes`` of the
-        network; ``pairs``, the strongest first, as indices of their units with labels; ``measures`` with scores,
-        intervals and decisions, ``evidence`` and ``majority`` with one entry per pair; ``decision``, the words for
-        them; ``groups`` and ``group_effects``; ``level``; ``surfaces``; ``images`` by unit name. Unknown numbers are
-        None.
+        ``names`` of all units, ``compact_names`` without the modules around the layer, and ``short_names`` for axes;
+        ``heatmap``, the indices of its units; ``nodes`` of the network; ``pairs``, the strongest first, as indices of
+        their units with labels; ``measures`` with scores, intervals and decisions, ``evidence`` and ``majority`` with
+        one entry per pair; ``decision``, the words for them; ``groups`` and ``group_effects``; ``level``; ``surfaces``;
+        ``images`` and ``painted`` (by gradient ascent) by unit name; ``joint``, both kinds of images for pairs by their
+        position. Unknown numbers are None.
     """
     units = strongest_units(decisions.order, len(result.names), _MAX_UNITS)
     pairs = _select_pairs(decisions.order, len(result.names), units)
     pairs_with_groups = pairs[: max(1, _MAX_GROUP_NUMBERS // (2 * len(result.group_names)))]
     i, j = np.triu_indices(len(result.names), 1)
-    short_names = shorten_all(result.names, _MAX_NAME)
+    compact_names = result.names if result.settings.get("layer") is None else [compact(name) for name in result.names]
+    short_names = shorten_all(compact_names, _MAX_NAME)
     return {
         "names": result.names,
+        "compact_names": compact_names,
         "short_names": short_names,
         "heatmap": units.tolist(),
         "nodes": _network_nodes(result, decisions, main),
@@ -80,7 +83,7 @@ def build_content(
         "groups": {"names": result.group_names, "sizes": result.sizes.tolist()},
         "group_effects": _group_effects(result, decisions.level, pairs_with_groups),
         "surfaces": [_surface_cells(surface, pairs, result) for surface in _check_surfaces(surfaces)],
-        "images": dict(_unit_images(gallery)),
+        **_gallery_images(gallery, pairs, result),
     }
 
 
@@ -199,17 +202,39 @@ def _cell_edges(grid: Floats) -> tuple[Floats, Floats]:
     return np.concatenate([[first], between]), np.concatenate([between, [last]])
 
 
-def _unit_images(gallery: Gallery | None) -> Iterator[tuple[str, str]]:
-    """Yield name and image, as a data URL, of each unit of a gallery."""
-    if gallery is None:
-        return
-    if not isinstance(gallery, Gallery):
-        raise GEHTypeError(f"gallery is a {type(gallery).__name__}; give what explainer.interpret(...) returns.")
-    for pair in gallery.pairs:
+def _gallery_images(gallery: Gallery | None, pairs: Ints, result: PairResult) -> dict[str, Any]:
+    """Return the images of a gallery as data URLs.
+
+    Returns
+    -------
+    dict
+        ``images``: exemplars by unit name; ``painted``: inputs by gradient ascent by unit name; ``joint``: for the
+        position of a pair on the page, exemplars of both units and the input by gradient ascent, or None.
+    """
+    images: dict[str, str] = {}
+    painted: dict[str, str] = {}
+    joint: dict[int, list[str | None]] = {}
+    for pair in _check_gallery(gallery):
         inputs = first_input(pair.exemplars.inputs)
         limits = colour_limits(inputs.flatten(0, 1))
+        ascent = [None] * 3 if pair.ascent is None else [_draw_png(image[None], limits) for image in pair.ascent.inputs]
         for row, name in enumerate(pair.units):
-            yield name, _draw_png(inputs[row], limits, *maximum_places(pair.exemplars, row))
+            images[name] = _draw_png(inputs[row], limits, *maximum_places(pair.exemplars, row))
+            if (image := ascent[row]) is not None:
+                painted[name] = image
+        position = np.flatnonzero(pairs == result.pair(*pair.numbers))
+        if len(position):
+            joint[int(position[0])] = [_draw_png(first_input(pair.both.inputs)[0], limits), ascent[2]]
+    return {"images": images, "painted": painted, "joint": joint}
+
+
+def _check_gallery(gallery: Gallery | None) -> Sequence[PairView]:
+    """Return the pairs of a gallery, none if there is no gallery."""
+    if gallery is None:
+        return []
+    if not isinstance(gallery, Gallery):
+        raise GEHTypeError(f"gallery is a {type(gallery).__name__}; give what explainer.interpret(...) returns.")
+    return gallery.pairs
 
 
 def _draw_png(*inputs: Any) -> str:

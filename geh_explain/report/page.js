@@ -9,6 +9,7 @@
   const views = {};
 
   // One object for each pair and measure. Decisions are those of the Python package; the page makes none.
+  const compactName = new Map(data.names.map((name, unit) => [name, data.compact_names[unit]]));
   const SIGNS = { "1": "positive", "-1": "negative", "0": "neither" };
   const pairsOf = {};
   for (const [measure, columns] of Object.entries(data.measures)) {
@@ -184,15 +185,29 @@
   }
 
   function showImages(row) {
-    const names = [row.first, row.second].filter((name) => Object.hasOwn(data.images, name));
-    byId("images-figure").hidden = names.length === 0;
-    byId("images").replaceChildren(...names.map((name) => {
-      const box = document.createElement("div"), image = document.createElement("img");
-      image.src = data.images[name];
-      image.alt = `Inputs with the highest activation of ${name}`;
-      box.append(image, name);
+    const units = [row.first, row.second].filter((name) => Object.hasOwn(data.images, name));
+    const columns = units.map((name) => ({
+      name, short: compactName.get(name), image: data.images[name], painted: data.painted[name],
+      words: `Inputs with the highest activation of ${name}`,
+    }));
+    const both = units.length === 2 ? data.joint[row.pair] : undefined;
+    if (both) columns.push({ name: row.label, short: "both", image: both[0], painted: both[1], words: `Inputs that activate both ${row.first} and ${row.second}` });
+    byId("images-figure").hidden = columns.length === 0;
+    byId("painted-words").hidden = !columns.some(({ painted }) => painted);
+    byId("images").replaceChildren(...columns.map(({ name, short, image, painted, words }) => {
+      const box = document.createElement("div"), label = document.createElement("span");
+      label.textContent = short;
+      label.title = name;
+      box.append(picture(image, words), label, ...(painted ? [picture(painted, `Input by gradient ascent for ${name}`)] : []));
       return box;
     }));
+  }
+
+  function picture(source, words) {
+    const image = document.createElement("img");
+    image.src = source;
+    image.alt = words;
+    return image;
   }
 
   // The table.
@@ -238,9 +253,13 @@
         if (key === "first") {
           const button = document.createElement("button");
           button.type = "button";
-          button.textContent = value;
+          button.textContent = compactName.get(value);
+          button.title = value;
           button.setAttribute("aria-label", `Choose ${row.label}`);
           cell.append(button);
+        } else if (key === "second") {
+          cell.textContent = compactName.get(value);
+          cell.title = value;
         } else cell.textContent = typeof value === "string" ? value : key === "p" && value !== null && value < 0.001 ? "<0.001" : format(value);
       }
       line.addEventListener("click", () => choose(row.pair));

@@ -138,7 +138,10 @@ def run(task: tuple[Any, ...], folder: str | None = None, images: Path | None = 
         figure_path = None
         if images is not None and seed == FIRST_SEED and recipe in (OURS, PAPER):
             figure_path = images / f"mnist_{digits}_{'ours' if recipe == OURS else 'paper'}.png"
-        gallery = explainer.interpret(result, candidates, PAIRS, joint=points, ascent=bool(figure_path), progress=False)
+        # Readings count the strongest candidates, however alike.
+        gallery = explainer.interpret(
+            result, candidates, PAIRS, joint=points, diverse=False, ascent=bool(figure_path), progress=False
+        )
     if figure_path is not None:
         use_file_backend()
         save_figure(gallery.plot(labels), figure_path, dpi=110)

@@ -249,6 +249,22 @@ def test_the_figure_has_a_row_of_axes_for_each_pair(labels, ascent):
     figure.canvas.draw()
 
 
+def test_scores_are_shares_of_the_spread_of_the_output():
+    """Under scale="std" a score is a change of the output, so it compares with the output's standard deviation."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)).eval()
+    x = torch.randn(80, 3)
+    explainer = geh.GEHExplainer(net, "1", posterior=PointEstimate())
+    result = explainer.explain(x, groups=1, scale="std", progress=False)
+    gallery = interpret(explainer, result, x, pairs=1, ascent=False)
+    spread = float(net(x).detach().double().std(correction=0))
+    assert gallery.output_std == pytest.approx(spread, rel=1e-5)
+    headline = gallery.plot().subfigs[0]._suptitle.get_text()
+    assert headline.endswith(f", {gallery.pairs[0].mean / spread:.2g} of the output's spread")
+    unscaled = explainer.explain(x, groups=1, progress=False)
+    assert interpret(explainer, unscaled, x, pairs=1, ascent=False).output_std is None
+
+
 def test_tables_are_drawn_as_rows_of_colours(product_result):
     explainer, result = product_result
     gallery = interpret(explainer, result, pairs=1)

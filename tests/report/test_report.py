@@ -184,8 +184,42 @@ def test_surfaces_and_images_are_shown_with_their_pairs(tmp_path):
     np.testing.assert_allclose(shown["values"], surface.values, rtol=1e-4)
     middles = (np.array(shown["x"][0]) + np.array(shown["x"][1])) / 2
     np.testing.assert_allclose(middles, surface.first, rtol=1e-3, atol=1e-3)
-    assert set(data["images"]) == set(gallery.pairs[0].units)
-    assert all(image.startswith("data:image/png;base64,iVBOR") for image in data["images"].values())
+    (pair,) = gallery.pairs
+    assert set(data["images"]) == set(pair.units)
+    assert data["painted"] == {}
+    ((position, (both, painted)),) = data["joint"].items()
+    units = data["pairs"]["first"][int(position)], data["pairs"]["second"][int(position)]
+    assert (units, painted) == (pair.numbers, None)
+    assert all(image.startswith("data:image/png;base64,iVBOR") for image in [*data["images"].values(), both])
+
+
+def test_inputs_by_gradient_ascent_and_short_names_of_units_are_on_the_page(tmp_path):
+    torch.manual_seed(0)
+    features = nn.ModuleDict({"blocks": nn.ModuleList([nn.Flatten(), nn.Sequential(nn.Linear(36, 4), nn.Tanh())])})
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.features = features
+            self.head = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+
+        def forward(self, x):
+            for block in self.features["blocks"]:
+                x = block(x)
+            return self.head(x)
+
+    explainer = geh.GEHExplainer(Net().eval(), "features.blocks.1", posterior=geh.posterior.PointEstimate())
+    x = torch.rand(60, 1, 6, 6)
+    result = explainer.explain(x, groups=1, progress=False)
+    gallery = explainer.interpret(result, x, pairs=[(0, 2), (1, 2)], k=4, ascent={"steps": 2}, progress=False)
+    data = data_of(result.report(tmp_path / "page.html", gallery=gallery))
+    assert data["names"] == [f"features.blocks.1[{unit}]" for unit in range(4)]
+    assert data["compact_names"] == data["short_names"] == [f"block1:{unit}" for unit in range(4)]
+    assert set(data["painted"]) == {f"features.blocks.1[{unit}]" for unit in (0, 1, 2)}
+    assert len(data["joint"]) == 2
+    images = [*data["painted"].values(), *(image for pair in data["joint"].values() for image in pair)]
+    assert all(image.startswith("data:image/png;base64,iVBOR") for image in images)
+    assert len(set(images)) == len(images)
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,10 @@ def test_surfaces_and_images_appear_with_their_pair_alone(opened, tmp_path):
     shown = marks(page, "#surface .mark-rect.role-mark path")
     assert sorted(each["value"] for each in shown) == pytest.approx(sorted(surface.values.ravel()), rel=1e-3, abs=1e-6)
     images = page.evaluate("[...document.querySelectorAll('#images img')].map((i) => [i.alt, i.naturalWidth])")
-    assert [alt for alt, _ in images] == [f"Inputs with the highest activation of {name}" for name in (i, j)]
+    assert [alt for alt, _ in images] == [
+        *(f"Inputs with the highest activation of {name}" for name in (i, j)),
+        f"Inputs that activate both {i} and {j}",
+    ]
     assert all(width > 100 for _, width in images)
     page.locator(f"#table tbody tr:has-text('{m}')").filter(has_text=k).first.click()
     page.wait_for_selector("#surface-figure[hidden]", state="attached")

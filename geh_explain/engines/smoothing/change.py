@@ -51,9 +51,9 @@ class SmoothingChange:
         dict
             ``functions``: how many calls of each function were smoothed; ``step``: the step of the units that set the
             sharpness, None if it was given; ``beta``: smallest and largest sharpness of a call (of a call with one for
-            each entry, the median); ``mean_change``: mean absolute change of the explained output;
-            ``relative_change``: the same over its standard deviation, None where that is 0; ``argmax_agreement``: share
-            of points whose largest output is the same, None where there is one output.
+            each entry, the median); ``mean_change``: mean absolute change of the explained output; ``output_std``: its
+            standard deviation before smoothing; ``relative_change``: the ratio of both, None where that is 0;
+            ``argmax_agreement``: share of points whose largest output is the same, None where there is one output.
         """
         original = torch.cat(self._original)
         change = float((torch.cat(self._smoothed) - original).abs().mean())
@@ -67,6 +67,7 @@ class SmoothingChange:
             "step": smoothing.step,
             "beta": [min(betas), max(betas)],
             "mean_change": change,
+            "output_std": spread,
             "relative_change": change / spread if spread > 0 else None,
             "argmax_agreement": float(torch.cat(self._agreement).mean()) if self._agreement else None,
         }

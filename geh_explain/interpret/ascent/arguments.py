@@ -12,16 +12,25 @@ from torch import Tensor
 
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.interpret.ascent.bounds import Bounds
 from geh_explain.interpret.ascent.images import RandomTransform
-from geh_explain.interpret.ascent.parametrisation import Bounds
 from geh_explain.units.base import Units
 
 #: Default shift of images, as a share of their shorter side.
-_JITTER = 1 / 16
+_JITTER = 1 / 10
 #: Default rotation of images, in degrees.
-_ROTATE = 5.0
+_ROTATE = 10.0
 #: Default zoom of images.
-_SCALE = 0.05
+_SCALE = 0.15
+#: Default learning rates.
+_LR = {"natural": 0.1, "phase": 0.2, "fourier": 0.05, "pixel": 0.05}
+#: Default number of steps, at most.
+_STEPS = 256
+_IMAGE_STEPS = 128
+#: Default rise of the objective that counts as none; without random transforms ascent is exact.
+_TOLERANCE = 1e-6
+_RANDOM_TOLERANCE = 0.02
+_PARAMETRISATIONS = ("auto", *_LR)
 
 
 @dataclass(frozen=True)
@@ -31,9 +40,9 @@ class ImageOptions:
     Attributes
     ----------
     parametrisation
-        ``"auto"``, ``"pixel"`` or ``"fourier"``.
+        ``"auto"``, ``"natural"``, ``"phase"``, ``"fourier"`` or ``"pixel"``.
     jitter, rotate, scale
-        Ranges of the random transform; None for the defaults: 1/16 of the shorter side, 5 degrees, 5 %.
+        Ranges of the random transform; None for the defaults: 1/10 of the shorter side, 10 degrees, 15 %.
     tv, blur
         Weight of the total variation, and standard deviation of the blur in pixels.
     """
@@ -47,22 +56,30 @@ class ImageOptions:
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise GEHValueError if the options contradict one another or the inputs are not images."""
-        if self.parametrisation not in ("auto", "pixel", "fourier"):
+        if self.parametrisation not in _PARAMETRISATIONS:
             raise GEHValueError(
-                f"parametrisation={self.parametrisation!r} is unknown; use 'auto', 'pixel' or 'fourier'."
+                f"parametrisation={self.parametrisation!r} is unknown; use one of {', '.join(_PARAMETRISATIONS)}."
             )
         needs_image = self.jitter or self.rotate or self.scale or self.tv or self.blur
-        if not _is_image(shape) and (self.parametrisation == "fourier" or needs_image):
+        if not _is_image(shape) and (self.parametrisation not in ("auto", "pixel") or needs_image):
             raise GEHValueError(
-                f"shape={shape} is not an image (C, H, W); leave out parametrisation='fourier', jitter, rotate, scale, "
-                "tv and blur."
+                f"shape={shape} is not an image (C, H, W); leave out parametrisation={self.parametrisation!r}, jitter, "
+                "rotate, scale, tv and blur."
             )
         if self.blur and self.parametrisation != "pixel":
             raise GEHValueError(f"blur={self.blur}: only pixels are blurred; add parametrisation='pixel'.")
 
-    def uses_spectrum(self, shape: tuple[int, ...]) -> bool:
-        """Whether Fourier coefficients are optimised for inputs of this shape."""
-        return _is_image(shape) and self.parametrisation != "pixel"
+    def choose(self, shape: tuple[int, ...], has_start: bool) -> str:
+        """Return the parametrisation of inputs of this shape: any but ``"auto"``.
+
+        By default images are natural ones, or weighted Fourier coefficients if they start from an image, which need
+        not have natural statistics, or lie in a ball around 0; other inputs are parametrised by their numbers.
+        """
+        if self.parametrisation != "auto":
+            return self.parametrisation
+        if not _is_image(shape):
+            return "pixel"
+        return "fourier" if has_start else "natural"
 
     def transform(self, shape: tuple[int, ...]) -> RandomTransform:
         """Return the random transform of inputs of this shape, the identity for inputs other than images."""
@@ -72,6 +89,36 @@ class ImageOptions:
             min(shape[1:]) * _JITTER if self.jitter is None else self.jitter,
             _ROTATE if self.rotate is None else self.rotate,
             _SCALE if self.scale is None else self.scale,
+        )
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """Number and size of steps; None for the defaults, which depend on the inputs.
+
+    Attributes
+    ----------
+    steps
+        Largest number of steps; by default 128 for images, 256 for other inputs.
+    lr
+        Learning rate; by default 0.1 for natural images, 0.2 radians for phases, 0.05 of the bounds' span for others.
+    tolerance
+        Rise of the objective that counts as none; by default 2 % of the rise since the start with random transforms,
+        one millionth without.
+    """
+
+    steps: int | None
+    lr: float | None
+    tolerance: float | None
+
+    def resolve(self, parametrisation: str, transform: RandomTransform) -> tuple[int, float, float]:
+        """Return number of steps, learning rate and tolerance."""
+        steps = _STEPS if parametrisation == "pixel" else _IMAGE_STEPS
+        tolerance = _RANDOM_TOLERANCE if transform else _TOLERANCE
+        return (
+            steps if self.steps is None else self.steps,
+            _LR[parametrisation] if self.lr is None else self.lr,
+            tolerance if self.tolerance is None else self.tolerance,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -35,14 +36,15 @@ class RandomTransform:
         """Whether images change at all."""
         return bool(self.jitter or self.rotate or self.scale)
 
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Return transformed images (n, C, H, W); pixels outside the image repeat its border.
+    def __call__(self, images: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
+        """Return transformed images (n, C, H, W); pixels outside the image are those reflected at its border.
 
-        ``generator`` is on the CPU, so that results do not depend on the device of the images.
+        There is one generator per image, on the CPU, so that results depend neither on the device nor on the other
+        images of the batch.
         """
         count = len(images)
         height, width = images.shape[-2:]
-        random = 2 * torch.rand(count, 4, generator=generator).to(images) - 1
+        random = 2 * torch.stack([torch.rand(4, generator=generator) for generator in generators]).to(images) - 1
         angle = random[:, 0] * math.radians(self.rotate)
         zoom = 1 / (1 + random[:, 1] * self.scale)
         # Coordinates of affine_grid run from -1 to 1 in both directions, so rotations need the aspect ratio.
@@ -55,7 +57,7 @@ class RandomTransform:
         theta[:, 0, 2] = random[:, 2] * 2 * self.jitter / width
         theta[:, 1, 2] = random[:, 3] * 2 * self.jitter / height
         grid = F.affine_grid(theta, list(images.shape), align_corners=False)
-        return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+        return F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
 
 
 def gaussian_blur(images: Tensor, sigma: float) -> Tensor:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from tqdm.auto import tqdm
 from geh_explain._validation import check_int
 from geh_explain.interpret.ascent.arguments import (
     ImageOptions,
+    StepOptions,
     broadcast,
     check_bounds,
     check_mask,
@@ -23,15 +23,11 @@ from geh_explain.interpret.ascent.arguments import (
     check_shape,
     check_unit_set,
 )
-from geh_explain.interpret.ascent.gradient_ascent import (
-    AscentProblem,
-    AscentResult,
-    GradientAscent,
-    Penalty,
-    reference_moments,
-)
+from geh_explain.interpret.ascent.gradient_ascent import AscentProblem, AscentResult, GradientAscent, Penalty
 from geh_explain.interpret.ascent.objectives import Objective, parse_objectives
-from geh_explain.interpret.ascent.preactivations import as_rows, unit_values
+from geh_explain.interpret.ascent.preactivations import UnitValues, as_rows
+from geh_explain.interpret.ascent.reference import moment_rows, read_reference, unit_moments, value_range
+from geh_explain.interpret.ascent.statistics import ImageStatistics
 from geh_explain.interpret.responses import HiddenUnits, check_reduce, report_dead
 from geh_explain.model.layers import Layer
 from geh_explain.model.preserve import as_module, device_and_dtype, preserved
@@ -40,8 +36,6 @@ from geh_explain.units.base import Units
 
 #: Objectives listed in the repr of a result.
 _MAX_LISTED = 3
-#: Size of a step where the user does not choose.
-_DEFAULT_LR = 0.05
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,6 +55,8 @@ class Maximised:
         Names of the objectives.
     dead
         Mask (U,) of objectives that did not change with any input tried.
+    steps
+        Number of steps (U,) after which the objectives had settled, or their largest number.
 
     Examples
     --------
@@ -75,6 +71,7 @@ class Maximised:
     activations: list[tuple[float, ...]]
     names: list[str]
     dead: NDArray[np.bool_]
+    steps: NDArray[np.int64] | None = None
 
     def select(self, rows: Sequence[int]) -> Maximised:
         """Return the inputs of some objectives, given by their rows."""
@@ -85,6 +82,7 @@ class Maximised:
             [self.activations[row] for row in index],
             [self.names[row] for row in index],
             self.dead[index],
+            None if self.steps is None else self.steps[index],
         )
 
     def plot(self) -> Any:
@@ -117,14 +115,19 @@ def maximise(
     l2: float = 0.0,
     tv: float = 0.0,
     blur: float = 0.0,
-    steps: int = 256,
+    steps: int | None = None,
     lr: float | None = None,
+    tolerance: float | None = None,
     restarts: int = 1,
     batch_size: int = 32,
     seed: int = 0,
     progress: bool = True,
 ) -> Maximised:
     """Find inputs that excite units most by gradient ascent from noise.
+
+    Images keep the colours and the contrast of natural images, and steps favour the frequencies that natural images
+    favour. Pass images like those that the network was trained on as ``reference``, so that range and statistics are
+    theirs.
 
     Parameters
     ----------
@@ -144,11 +147,17 @@ def maximise(
         If the layer ends in an activation function, maximise the values before it: a ReLU has no gradient where it
         is 0.
     reference
-        Inputs whose activations standardise the units of a pair; None for random inputs.
+        Inputs whose activations standardise the units of a pair, and whose statistics images keep; at most 512, fewer
+        of large images. None for random inputs, and images with amplitudes that fall as 1 / frequency.
     parametrisation
-        ``"pixel"``, ``"fourier"`` (smoother images), or ``"auto"``: Fourier for images, pixels for other inputs.
+        ``"natural"``: Fourier coefficients in units of the amplitudes of natural images, with fixed colours and
+        contrast; ``"phase"``: their phases only (MACO, Fel et al. 2023), which also fixes the power spectrum;
+        ``"fourier"``: weighted Fourier coefficients; ``"pixel"``: the numbers themselves. ``"auto"``: natural images
+        (Fourier coefficients with ``start`` or ``radius``), numbers for other inputs.
     limits
-        Lowest and highest value, numbers or arrays that broadcast to ``shape``; None for no limits.
+        Lowest and highest value, numbers or arrays that broadcast to ``shape``. None: for natural images and phases
+        the range of ``reference``, else no limits. Inputs that are normalised by colour have limits by colour, of shape
+        (C, 1, 1).
     radius
         Largest Euclidean norm of an input; None for no limit. Excludes ``limits`` and ``mask``.
     mask
@@ -157,17 +166,23 @@ def maximise(
         Input to start from, broadcasts to ``shape``; None for the centre of the limits. A little noise is added.
     jitter, rotate, scale
         Largest random shift (pixels), rotation (degrees) and zoom (share of the size) of images in each step; None
-        for 1/16 of the shorter side, 5 degrees and 0.05. Only patterns that survive them are found.
+        for 1/10 of the shorter side, 10 degrees and 0.15. Only patterns that survive them are found.
     l2, tv
         Weights of the squared norm and of the total variation, which are subtracted from the objective.
     blur
         Standard deviation in pixels of a blur after every fourth step; needs ``parametrisation="pixel"``.
-    steps, lr
-        Number of steps, and their size as a share of the limits' width or of the radius; ``lr=None`` for 0.05.
+    steps
+        Largest number of steps; None for 128 of images, 256 of other inputs.
+    lr
+        Size of steps: in natural amplitudes (None for 0.1), in radians for phases (0.2), else as a share of the limits'
+        width or of the radius (0.05).
+    tolerance
+        An input takes no further steps once its objective, averaged over 16 steps, rises by less than this share of
+        its total rise; 0 for all steps. None for 0.02, or for 1e-6 without random transforms.
     restarts
         Number of starts per objective; the best result is returned.
     batch_size
-        Inputs per forward pass.
+        Inputs per forward pass. It does not change the result.
     seed
         Seed of all random numbers.
     progress
@@ -197,10 +212,14 @@ def maximise(
     [1.0, -1.0, 1.0]
     """
     check_reduce(reduce)
-    steps = check_int("steps", steps, 1)
     restarts = check_int("restarts", restarts, 1)
     batch_size = check_int("batch_size", batch_size, 1)
-    generator = torch.Generator().manual_seed(check_int("seed", seed, 0))
+    seed = check_int("seed", seed, 0)
+    step_options = StepOptions(
+        None if steps is None else check_int("steps", steps, 1),
+        lr=check_number("lr", lr, positive=True),
+        tolerance=check_number("tolerance", tolerance),
+    )
     image_options = ImageOptions(
         parametrisation,
         jitter=check_number("jitter", jitter),
@@ -211,7 +230,6 @@ def maximise(
     )
     l2 = check_number("l2", l2) or 0.0
     radius = check_number("radius", radius, positive=True)
-    lr = check_number("lr", lr, positive=True) or _DEFAULT_LR
     shape = check_shape(shape)
     unit_set = check_unit_set(unit_set)
     image_options.check(shape)
@@ -219,40 +237,72 @@ def maximise(
     device, dtype = device_and_dtype(module)
     # Shape, precision and device of all tensors that follow.
     template = torch.zeros(shape, device=device, dtype=dtype)
-    problem = AscentProblem(
-        template,
-        check_bounds(limits, radius, mask, template),
-        image_options.uses_spectrum(shape),
-        check_mask(mask, template),
-        None if start is None else broadcast("start", start, template),
-        image_options.transform(shape),
-        Penalty(l2, image_options.tv),
-        image_options.blur,
-    )
     with preserved(module):
         # Gradients are needed in the inputs only; preserved() restores requires_grad.
         for parameter in module.parameters():
             parameter.requires_grad_(False)
         cut = HiddenUnits(module, layer, unit_set).cut(as_rows(template.expand(2, *shape)), "shape")
-        values = partial(unit_values, cut, reduce=reduce, preactivation=preactivation)
         objectives = parse_objectives(units, cut.n_units)
-        names = cut.unit_names()
-        mean, std = reference_moments(problem, values, reference, generator)
-        ascent = GradientAscent(problem, values, mean, std, steps, lr)
+        reference_rows = read_reference(reference, template)
+        problem = AscentProblem(
+            template,
+            check_bounds(limits, radius, mask, template),
+            image_options.choose(shape, start is not None or radius is not None),
+            None,
+            check_mask(mask, template),
+            None if start is None else broadcast("start", start, template),
+            image_options.transform(shape),
+            Penalty(l2, image_options.tv),
+            image_options.blur,
+        )
+        problem = _with_statistics(problem, reference_rows)
+        values = UnitValues(cut, reduce, preactivation, template)
+        mean, std = template.new_zeros(cut.n_units), template.new_ones(cut.n_units)
+        if any(len(objective.units) == 2 for objective in objectives):
+            # Single units and directions are not standardised.
+            mean, std = unit_moments(problem, values, reference_rows, _generators(seed, 1, moment_rows(template)))
+        numbers = step_options.resolve(problem.parametrisation, problem.transform)
+        ascent = GradientAscent(problem, values, mean, std, *numbers)
         # Restarts of one objective are consecutive, possibly in several batches.
         starts = [objective for objective in objectives for _ in range(restarts)]
-        results = _run_batches(ascent, starts, batch_size, generator, progress)
+        results = _run_batches(ascent, starts, batch_size, seed, progress)
+        names = cut.unit_names()
     return _best_of_restarts(results, objectives, restarts, names)
 
 
+def _with_statistics(problem: AscentProblem, reference: Tensor | None) -> AscentProblem:
+    """Return a problem whose images have the statistics and, unless the user gave limits, the range of ``reference``.
+
+    Without reference inputs the statistics are those of photographs. Other parametrisations have no statistics.
+    """
+    if problem.parametrisation not in ("natural", "phase"):
+        return problem
+    bounds = problem.bounds
+    if reference is not None and bounds.box is None:
+        low, high = (end.expand_as(problem.template) for end in value_range(reference))
+        bounds = replace(bounds, low=low, high=high)
+    if reference is None:
+        statistics = ImageStatistics.of_photographs(problem.template, bounds)
+    else:
+        statistics = ImageStatistics.measure(reference)
+    return replace(problem, bounds=bounds, statistics=statistics)
+
+
+def _generators(seed: int, stream: int, count: int) -> list[torch.Generator]:
+    """Return ``count`` independent generators; ``stream`` tells different uses of one seed apart."""
+    seeds = np.random.SeedSequence([seed, stream]).generate_state(count, np.uint64) >> np.uint64(1)
+    return [torch.Generator().manual_seed(int(number)) for number in seeds]
+
+
 def _run_batches(
-    ascent: GradientAscent, starts: list[Objective], batch_size: int, generator: torch.Generator, progress: bool
+    ascent: GradientAscent, starts: list[Objective], batch_size: int, seed: int, progress: bool
 ) -> list[AscentResult]:
     """Run the ascent for one objective per start, ``batch_size`` at a time."""
-    batches = [starts[first : first + batch_size] for first in range(0, len(starts), batch_size)]
+    generators = _generators(seed, 0, len(starts))
+    batches = [slice(first, first + batch_size) for first in range(0, len(starts), batch_size)]
     total = len(batches) * ascent.steps
     with tqdm(total=total, desc="ascent", unit="step", disable=not progress, leave=False) as bar:
-        return [ascent(batch, generator, bar.update) for batch in batches]
+        return [ascent(starts[batch], generators[batch], bar.update) for batch in batches]
 
 
 def _best_of_restarts(
@@ -282,4 +332,5 @@ def _best_of_restarts(
         for objective, row in zip(objectives, best.tolist(), strict=True)
     ]
     inputs = torch.cat([result.inputs for result in results])[best].detach()
-    return Maximised(inputs, scores[best].double().cpu().numpy(), activations, objective_names, dead)
+    steps = torch.cat([result.steps for result in results])[best.cpu()].numpy()
+    return Maximised(inputs, scores[best].double().cpu().numpy(), activations, objective_names, dead, steps)

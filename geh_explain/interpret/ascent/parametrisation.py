@@ -1,65 +1,23 @@
-"""Parametrisations of inputs: the variables that gradient ascent optimises, and the bounds of the inputs."""
+"""Parametrisations of inputs: the variables that gradient ascent optimises."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from geh_explain.interpret.ascent.bounds import Bounds
 from geh_explain.interpret.ascent.images import gaussian_blur
+from geh_explain.interpret.ascent.statistics import ImageStatistics, frequencies
 
 #: Shares of the limits to which a start is clipped: at the limits themselves the logit is infinite.
 _LOGIT_LOW = 0.01
 _LOGIT_HIGH = 0.99
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Allowed inputs: a box, a ball around 0, both, or everything.
-
-    Attributes
-    ----------
-    low, high
-        Lowest and highest value of each number, tensors of the shape of one input; both None for no box.
-    radius
-        Largest Euclidean norm of an input; None for no ball.
-    """
-
-    low: Tensor | None = None
-    high: Tensor | None = None
-    radius: float | None = None
-
-    @property
-    def box(self) -> tuple[Tensor, Tensor] | None:
-        """Both corners of the box, or None."""
-        return None if self.low is None or self.high is None else (self.low, self.high)
-
-    def project(self, x: Tensor) -> Tensor:
-        """Return inputs ``(n, *shape)`` clipped to the box, then scaled down to the ball."""
-        if self.box is not None:
-            low, high = self.box
-            x = torch.minimum(torch.maximum(x, low), high)
-        if self.radius is not None:
-            norms = x.flatten(1).norm(dim=1).clamp_min(torch.finfo(x.dtype).tiny)
-            x = x * (self.radius / norms).clamp(max=1).reshape(-1, *(1 for _ in x.shape[1:]))
-        return x
-
-    @property
-    def centre(self) -> Tensor | float:
-        """Centre of the box, 0 if there is none."""
-        return 0.0 if self.box is None else (self.box[0] + self.box[1]) / 2
-
-    @property
-    def span(self) -> Tensor | float:
-        """Unit in which steps are measured: the width of the box, else the radius, else 1."""
-        if self.box is None:
-            return self.radius or 1.0
-        low, high = self.box
-        # A number with equal limits is constant; its span of 1 avoids a division by 0.
-        return torch.where(high > low, high - low, torch.ones_like(low))
+#: Smallest energy of an image, which avoids a division by 0.
+_MIN_ENERGY = 1e-12
 
 
 class Parametrisation(ABC):
@@ -70,6 +28,10 @@ class Parametrisation(ABC):
     @abstractmethod
     def inputs(self) -> Tensor:
         """Return the inputs, differentiable in the parameters."""
+
+    def keep(self, rows: Tensor) -> None:
+        """Drop all inputs but those in the mask ``rows`` (n,)."""
+        self.parameters = self.parameters.detach()[rows].requires_grad_()
 
     def project(self, blur: float) -> None:  # noqa: B027
         """Project the parameters to the bounds after a step, with a blur of ``blur`` pixels before if that is not 0.
@@ -106,6 +68,74 @@ class Pixels(Parametrisation):
         return (inputs - self.bounds.centre) / self.bounds.span
 
 
+class NaturalImages(Parametrisation):
+    """Fourier coefficients in units of the amplitudes of natural images.
+
+    With coefficients c (C, H, W // 2 + 1) and the statistics of images, the image is
+
+        x = mean + std * (mix irfft2(amplitude * c * r)),    r = sqrt(sum amplitude^2 / sum |amplitude * c|^2)
+
+    clipped to the box. The sums run over the frequencies other than 0 of one decorrelated colour: colours and contrast
+    are those of the statistics, whatever the coefficients, and equal steps in c favour the frequencies that natural
+    images favour. At frequency 0 r = 1 / sqrt(1 + |c|^2), which bounds the mean of the image. The gradient passes the
+    clipping unchanged, so that clipped pixels can return.
+
+    Parameters
+    ----------
+    statistics
+        Statistics of images that the result keeps.
+    bounds
+        Allowed images.
+    generators
+        One source of random coefficients per image.
+    """
+
+    def __init__(self, statistics: ImageStatistics, bounds: Bounds, generators: Sequence[torch.Generator]) -> None:
+        self.statistics = statistics
+        self.bounds = bounds
+        amplitude = statistics.amplitude
+        random = [torch.randn(*amplitude.shape, 2, generator=generator) for generator in generators]
+        coefficients = torch.stack(random).to(amplitude) / math.sqrt(2)
+        # The image starts with the mean of the statistics: frequency 0 is 0.
+        coefficients[:, :, 0, 0] = 0
+        # Optimisers work on real numbers: the last dimension holds real and imaginary parts.
+        self.parameters = coefficients.requires_grad_()
+
+    def inputs(self) -> Tensor:
+        amplitude = self.statistics.amplitude
+        is_wave = (frequencies(*self.statistics.size) > 0).to(amplitude)
+        squares = self.parameters.square().sum(dim=-1)
+        power = amplitude.square() * is_wave
+        energy = (power * squares).sum(dim=(2, 3), keepdim=True).clamp_min(_MIN_ENERGY)
+        waves = (power.sum(dim=(1, 2), keepdim=True) / energy).sqrt()
+        ratio = is_wave * waves + (1 - is_wave) / (1 + squares).sqrt()
+        return self._image(torch.view_as_complex(self.parameters) * (amplitude * ratio))
+
+    def _image(self, spectrum: Tensor) -> Tensor:
+        """Return images (n, C, H, W) with the Fourier coefficients ``spectrum`` of decorrelated colours."""
+        statistics = self.statistics
+        waves = torch.fft.irfft2(spectrum, s=statistics.size, norm="ortho")
+        image = statistics.mean + statistics.std * torch.einsum("cd,ndhw->nchw", statistics.mix, waves)
+        return image + (self.bounds.project(image) - image).detach()
+
+
+class Phases(NaturalImages):
+    """Phases p of Fourier coefficients with fixed amplitudes (MACO, Fel et al. 2023).
+
+    The coefficients of :class:`NaturalImages` are c = exp(i p): the power spectrum, too, is that of the statistics.
+    """
+
+    def __init__(self, statistics: ImageStatistics, bounds: Bounds, generators: Sequence[torch.Generator]) -> None:
+        super().__init__(statistics, bounds, generators)
+        phases = torch.view_as_complex(self.parameters.detach()).angle()
+        # The mean of the image starts at that of the statistics: the real part of exp(i pi / 2) is 0.
+        phases[:, :, 0, 0] = math.pi / 2
+        self.parameters = phases.requires_grad_()
+
+    def inputs(self) -> Tensor:
+        return self._image(torch.polar(self.statistics.amplitude.expand_as(self.parameters), self.parameters))
+
+
 class Spectrum(Parametrisation):
     """Weighted Fourier coefficients of images.
 
@@ -128,11 +158,9 @@ class Spectrum(Parametrisation):
         self.bounds = bounds
         height, width = start.shape[-2:]
         self._size = (height, width)
-        vertical = torch.fft.fftfreq(height, device=start.device)[:, None]
-        horizontal = torch.fft.rfftfreq(width, device=start.device)[None]
         # The mean has frequency 0; it gets the weight of the lowest other frequency.
-        frequency = (vertical**2 + horizontal**2).sqrt().clamp_min(1 / max(height, width))
-        self.weight = (math.sqrt(height * width) / (frequency * max(height, width))).to(start.dtype)
+        frequency = frequencies(height, width).clamp_min(1 / max(height, width)).to(start)
+        self.weight = math.sqrt(height * width) / (frequency * max(height, width))
         spectrum = torch.fft.rfft2(_to_logits(start, bounds), norm="ortho") / self.weight
         # Optimisers work on real numbers: the last dimension holds real and imaginary parts.
         self.parameters = torch.view_as_real(spectrum).clone().requires_grad_()

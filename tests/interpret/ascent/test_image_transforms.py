@@ -10,11 +10,11 @@ def test_random_transforms_shift_and_rotate_within_their_range():
     image = torch.zeros(1, 1, 21, 21)
     image[..., 10, 10] = 1.0
     generator = torch.Generator().manual_seed(0)
-    shifted = [RandomTransform(jitter=5)(image, generator) for _ in range(50)]
+    shifted = [RandomTransform(jitter=5)(image, [generator]) for _ in range(50)]
     centres = torch.stack([(m[0, 0] / m.sum()).sum(0) @ torch.arange(21.0) for m in shifted])
     assert 2 < float(centres.std()) < 4  # uniform within 5: 2.9
     assert float((centres - 10).abs().max()) <= 5.01
-    rotated = RandomTransform(rotate=30)(torch.eye(21)[None, None], generator)
+    rotated = RandomTransform(rotate=30)(torch.eye(21)[None, None], [generator])
     assert not torch.equal(rotated, torch.eye(21)[None, None])
 
 
