@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_folder
 from geh_explain.explainer import GEHExplainer
+from geh_explain.posterior import MCDropout
 from geh_explain.results.interactions import Interactions
 from geh_explain.storage.whole import save_figure
 
@@ -214,7 +215,7 @@ def explain_digits(seed: int, progress: bool) -> Demonstration:
     train(net, x_train, y_train, nn.CrossEntropyLoss(), epochs=25, seed=seed, progress=progress)
     with torch.no_grad():
         accuracy = float((net(x_test).argmax(1) == y_test).float().mean())
-    explainer = GEHExplainer(net, layer="conv2")
+    explainer = GEHExplainer(net, layer="conv2", posterior=MCDropout())
     result = explainer.explain(x_test, target=y_test, draws=50, scale="std", seed=seed, progress=progress)
     gallery = explainer.interpret(result, x_train, pairs=3, ascent=False, progress=progress)
     return Demonstration(result, f"test accuracy {accuracy:.1%}", {"gallery": gallery})

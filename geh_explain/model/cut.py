@@ -43,8 +43,7 @@ class Cut:
     engine. f of a row depends on that row of x and t only, so the gradient of the sum over rows holds the gradients of
     all rows. At the inputs a(x) = x; several input tensors are flattened and concatenated to one.
 
-    An engine uses :meth:`outputs`, :meth:`zeros`, :meth:`activations`, :meth:`viewed` and the attributes below. Within
-    a draw f is one fixed function.
+    An engine uses :meth:`outputs`, :meth:`zeros`, :meth:`activations`, :meth:`viewed` and the attributes.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def collect_warnings(
         _jumping_units(plan),
         _recurrent_dropout(plan, default_posterior),
         _dropout_left_out(plan),
-        _only_head_random(plan),
+        _only_head_random(plan) if default_posterior else None,
         _no_posterior(plan) if default_posterior else None,
         getattr(plan.posterior, "concern", None),
         _several_calls(plan),

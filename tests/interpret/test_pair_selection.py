@@ -30,20 +30,27 @@ def test_named_pairs_keep_their_order():
     assert [pair.units for pair in selection.pairs] == [("b", "c"), ("a", "b")]
 
 
-def test_intervals_are_mean_plus_minus_two_standard_deviations():
-    """The draws 3 and 4 have mean 3.5 and standard deviation sqrt(1/2); errors of the points add to the variance."""
+def test_intervals_are_those_of_the_table():
+    """The draws 3 and 4 have mean 3.5 and standard deviation sqrt(1/2); Student's quantile of one degree is 12.7."""
     (pair,) = choose_pairs(result(), [("b", "c")], "geh").pairs
-    assert (pair.low, pair.high) == pytest.approx((3.5 - 2 * 0.5**0.5, 3.5 + 2 * 0.5**0.5))
-    (pair,) = choose_pairs(result(point_errors=np.array([[0.0, 0.0, 0.5**0.5]])), [("b", "c")], "geh").pairs
-    assert (pair.low, pair.high) == pytest.approx((1.5, 5.5))
+    assert (pair.low, pair.high) == pytest.approx((0.0, 3.5 + 12.7062047 * (0.5 * 1.5) ** 0.5))
+    with_points = result(point_errors=np.array([[0.0, 0.0, 0.5**0.5]]))
+    (wider,) = choose_pairs(with_points, [("b", "c")], "geh").pairs
+    assert wider.high > pair.high
+    row = with_points.table(unit="b").query("unit_j == 'c'").iloc[0]
+    assert (wider.low, wider.high) == pytest.approx((row["low"], row["high"]))
 
 
 def test_a_single_draw_has_no_interval_without_errors_of_the_points():
     (pair,) = choose_pairs(result(DRAWS[:1]), 1, "geh").pairs
     assert pair.mean == 5.0
     assert np.isnan([pair.low, pair.high]).all()
-    (pair,) = choose_pairs(result(DRAWS[:1], point_errors=np.full((1, 3), 0.5)), 1, "geh").pairs
-    assert (pair.low, pair.high) == pytest.approx((4.0, 6.0))
+    with_points = result(DRAWS[:1], point_errors=np.full((1, 3), 0.5))
+    (pair,) = choose_pairs(with_points, 1, "geh").pairs
+    assert 3 < pair.low < 4
+    assert 6 < pair.high < 7
+    row = with_points.table().iloc[0]
+    assert (pair.low, pair.high) == pytest.approx((row["low"], row["high"]))
 
 
 @pytest.mark.parametrize("measure", [None, "supported", "geh", "eah"])

@@ -49,8 +49,8 @@ def rows_before_the_first_draw(layer, engine="auto", **options):
     return net
 
 
-# A few rows of the first batch are used to look at the model.
-FEW = 100
+# A few rows are used to look at the model, and 64 rows are shifted up and down for the sharpness of smoothing.
+FEW = 300
 
 
 @pytest.mark.usefixtures("stop_before_draws")

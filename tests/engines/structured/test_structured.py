@@ -50,7 +50,8 @@ def test_every_rule_has_the_name_of_a_torch_function():
     namespaces = (torch, F, torch.Tensor)
     functions = [getattr(namespace, name, None) for namespace in namespaces for name in dir(namespace)]
     names = {getattr(function, "__name__", "").strip("_") for function in functions}
-    assert not set(_RULES) - names
+    # Linear layers of several draws at once are a function of this package.
+    assert set(_RULES) - names == {"linear_by_draw"}
 
 
 @pytest.mark.parametrize("function", [nn.LogSigmoid(), F.logsigmoid], ids=["module", "function"])
