@@ -177,7 +177,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     _check_units(cut, points, budget)
     clusters = read_clusters(options.clusters, points)
     # Before the default posterior calls the model; it has no function of its own outside of draws.
-    with fixed(setup.posterior or PointEstimate(), setup.model, options.seed):
+    with fixed(setup.given_posterior(cut, points) or PointEstimate(), setup.model, options.seed):
         versions = count_writes(cut.model)
         first_outputs = repeatable_outputs(cut, points.first)
     posterior = setup.posterior_for(cut, points)

@@ -75,12 +75,17 @@ class ModelSetup:
         columns = points.columns if at_inputs else None
         return points, Cut(self.model, self.layer_ref, self.units, self.output, points.first, columns)
 
-    def posterior_for(self, cut: Cut, points: Points) -> Posterior:
-        """Return the posterior that was passed, else what the model itself offers."""
+    def given_posterior(self, cut: Cut, points: Points) -> Posterior | None:
+        """Return the posterior that was passed, which seeds only generators from which the model draws; else None."""
         if isinstance(self.posterior, Stochastic):
             return self.posterior.examined(lambda: cut.outputs(points.first[:1]))
-        if self.posterior is not None:
-            return prepared(self.posterior, self.model, self.output)
+        return self.posterior
+
+    def posterior_for(self, cut: Cut, points: Points) -> Posterior:
+        """Return the posterior that was passed, ready for draws, else what the model itself offers."""
+        given = self.given_posterior(cut, points)
+        if given is not None:
+            return prepared(given, self.model, self.output)
         # Twice the rows with which the model is checked elsewhere: it may do other things in larger batches.
         batch = points.first.repeat(2)
         return default_posterior(self.model, lambda: cut.outputs(points.first[:1]), lambda: cut.outputs(batch))
