@@ -293,13 +293,18 @@ def _units_without_effect(plan: RunPlan, draws: Draws | DrawMoments) -> str | No
     flat = np.flatnonzero((plan.factors != 0) & (_strength(draws, plan.cut.n_units) == 0))
     if not len(flat):
         return None
+    differentiates = plan.engine.engine.differentiates
     with fixed(plan.posterior, plan.cut.model, plan.options.seed):
-        # A unit that merely no draw has used has a gradient outside of draws.
-        flat = flat[~slopes_of(plan.cut, plan.points.first)[:, flat].any(axis=0)]
+        if differentiates:
+            # A unit that merely no draw has used has a gradient outside of draws.
+            flat = flat[~slopes_of(plan.cut, plan.points.first)[:, flat].any(axis=0)]
         depends = len(flat) > 0 and depends_on_units(plan.cut, plan.points.first, flat)
     if not len(flat):
         return None
     zero = f"units: all derivatives with respect to the units {_name_units(plan, flat)} are exactly 0"
+    if not differentiates:
+        # Differences of outputs: a unit on which they depend is one that no draw or no step has used.
+        return None if depends else f"{zero}: at these points the model ignores them."
     if depends:
         return (
             f"{zero}, though the output depends on them, through a function without derivatives such as a comparison, "

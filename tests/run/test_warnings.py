@@ -146,6 +146,13 @@ def test_a_unit_that_the_model_ignores_is_named():
         explain_point(lambda x: x[:, 0] * x[:, 2], valid_points())
 
 
+def test_a_unit_that_a_black_box_ignores_is_named():
+    with warned("all derivatives with respect to the units x1 are exactly 0: at these points the model ignores them."):
+        model = lambda x: torch.as_tensor(x.numpy()[:, 0] * x.numpy()[:, 2])  # noqa: E731
+        result = explain_point(model, valid_points(), engine="difference")
+    np.testing.assert_allclose(result.geh.mean[0, 2], 1, rtol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore:draws=")
 def test_a_unit_that_no_draw_uses_is_not_ignored_by_the_model(recwarn):
     net = nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Dropout(0.9), nn.Linear(6, 1))
