@@ -193,23 +193,34 @@ class HeldOutTest:
                 without = functions.without(tested[part], bar.update)
                 for column, pair in enumerate(pairs[part]):
                     slopes[pair], estimates[pair] = tests.pair(units[pair], pair, without[:, :, column], interactions)
-        self._warn_of_lost_pairs(tests.lost, tests.covariates.count > 0)
+        self._warn_of_lost_pairs(tests)
         _warn_of_covariates(tests.covariates.share)
         true_scores = None if np.isnan(estimates).all() else TrueScoreEstimates(*estimates.T)
         slope, slope_se, p_value = slopes.T
         return Evidence(slope, slope_se, p_value, n_rows, link, true_scores, tuple(functions.unit_names))
 
-    def _warn_of_lost_pairs(self, lost: list[Pair], has_covariates: bool) -> None:
-        """Warn if interactions cannot be told from effects of other units, or of what the units leave."""
-        if not lost:
-            return
-        names = self.functions.unit_names
-        shown = ", ".join(f"{names[i]} x {names[j]}" for i, j in lost[:3]) + (", ..." if len(lost) > 3 else "")
+    def _warn_of_lost_pairs(self, tests: PairTests) -> None:
+        """Warn if interactions can hardly be told from effects of other units, or of what the units leave, or not."""
+        has_covariates = tests.covariates.count > 0
         others = "other units, or what the units leave of the layer's output," if has_covariates else "other units"
-        warn(
-            f"evidence: {len(lost)} pair(s) cannot be tested, since {others} determine what their interaction would "
-            f"do: {shown}; their p-value is 1. {_OTHER_UNITS if has_covariates else _FEWER_FEATURES}"
-        )
+        advice = _OTHER_UNITS if has_covariates else _FEWER_FEATURES
+        if tests.lost:
+            warn(
+                f"evidence: {len(tests.lost)} pair(s) cannot be tested, since {others} nearly determine what their "
+                f"interaction would do: {self._name_pairs(tests.lost)}; they have no p-value, and half of their score "
+                f"counts as supported. {advice}"
+            )
+        if tests.determined:
+            warn(
+                f"evidence: {len(tests.determined)} pair(s) cannot be tested, since {others} determine what their "
+                f"interaction does at these rows: {self._name_pairs(tests.determined)}; their p-value is 1, and their "
+                f"supported score 0. {advice}"
+            )
+
+    def _name_pairs(self, pairs: list[Pair]) -> str:
+        """Return the names of the first pairs."""
+        names = self.functions.unit_names
+        return ", ".join(f"{names[i]} x {names[j]}" for i, j in pairs[:3]) + (", ..." if len(pairs) > 3 else "")
 
 
 def _with_neighbours(tested: list[Pair], units: list[Pair]) -> list[Pair]:

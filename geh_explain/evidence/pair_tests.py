@@ -22,7 +22,7 @@ from geh_explain.evidence.pair_functions import HeldOutFunctions, MeanInteractio
 from geh_explain.evidence.true_scores import UNKNOWN, TrueScore, TrueScores
 from geh_explain.statistics.combination import cauchy_combination
 from geh_explain.statistics.logistic import fit_logistic, sigmoid
-from geh_explain.statistics.slopes import NO_DIRECTION, Slope, orthonormal, project_off, slope_test
+from geh_explain.statistics.slopes import NO_DIRECTION, UNTESTABLE, Slope, orthonormal, project_off, slope_test
 
 #: Directions of which projection leaves less than this share of the variance are not tested: other units determine what
 #: the interaction does, and errors of the nuisance columns would decide. The share grows, up to a limit, where other
@@ -32,6 +32,8 @@ _LOST = 0.003
 _MAX_LOST = 0.03
 _DETERMINED = 0.01
 _LOST_IF_DETERMINED = 0.1
+#: A direction of which less than this is left is a sum of nuisance columns at these rows, as with units of few values.
+_NOTHING = 1e-8
 #: Where conditional means are among the nuisance columns, their errors are smaller, and so is the share.
 _LOST_BESIDE_MEANS = 1 / 3
 #: Products of three units are tested if they have at least this share of the variance that projection leaves of the
@@ -63,8 +65,9 @@ class PairTests:
     ----------
     covariates
         What the rows contain beside the units, as far as the number of rows allows.
-    lost
-        Pairs so far whose interaction cannot be told from effects of other units.
+    lost, determined
+        Pairs so far whose interaction can hardly be told from effects of other units, and those whose interaction is
+        nothing else at these rows.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class PairTests:
         self.covariates, self._degrees = _with_degrees(functions.covariates, n_rows, n_units)
         covariates = self.covariates if functions.covariates.count else None
         self.lost: list[Pair] = []
+        self.determined: list[Pair] = []
         self._root_weights = np.ones(len(labels))
         self._nuisance = Nuisance(functions.values, self._degrees, self._root_weights, covariates)
         self._main_effects = np.zeros(len(labels))
@@ -110,14 +114,14 @@ class PairTests:
         means = self._nuisance.conditional_means(*pair, partial(interactions.at_values, pair))
         bases = self._nuisance.common, self._nuisance.pair(*pair, np.column_stack([*without, *beside, means]))
         true_score = UNKNOWN
-        directions, lost = self._directions(pair, mean, local, bases)
-        if lost:
-            self.lost.append(pair)
+        directions, left = self._directions(pair, mean, local, bases)
+        if left is not None:
+            (self.lost if left > _NOTHING else self.determined).append(pair)
         elif self._true_scores is not None:
             interaction = local if np.abs(local).max() > self._rounding else None
             true_score = self._true_scores.estimate(pair, index, interaction, bases[1])
         if not directions:
-            return NO_DIRECTION, true_score
+            return (NO_DIRECTION if left is None or left <= _NOTHING else UNTESTABLE), true_score
         tests = [self._test(direction, offset, bases) for direction in directions]
         if len(tests) == 1:
             return tests[0], true_score
@@ -125,12 +129,13 @@ class PairTests:
 
     def _directions(
         self, pair: Pair, mean: Floats, local: Floats, bases: tuple[Floats, Floats]
-    ) -> tuple[list[Floats], bool]:
-        """Return the directions (n,) to test, that with the larger part of the interaction first, and if it is lost.
+    ) -> tuple[list[Floats], float | None]:
+        """Return the directions (n,) to test, that with the larger part of the interaction first.
 
         They are the mean interaction and, where it has a considerable part of the variance, what products of three
-        units explain of the rest: an interaction whose sign depends on a third unit has the mean 0. The interaction is
-        lost if the network has one, and nuisance columns leave too little of it.
+        units explain of the rest: an interaction whose sign depends on a third unit has the mean 0. If the network has
+        an interaction, and nuisance columns leave too little of it, there are none, and the share that is left is
+        returned too; else None.
         """
         root_weights = self._root_weights
         products = orthonormal(project_off(self._nuisance.triple_products(*pair) * root_weights[:, None], *bases))
@@ -147,8 +152,11 @@ class PairTests:
             directions.append((left_of_mean, mean))
         if left_of_third > max(rounding, share * of_local, _MIN_THIRD_ORDER * left_of_local):
             directions.append((left_of_third, third))
-        lost = not directions and (has_mean or left_of_local > rounding)
-        return [direction for _, direction in sorted(directions, key=lambda entry: -entry[0])], bool(lost)
+        if not directions and (has_mean or left_of_local > rounding):
+            return [], max(
+                left / of if of else 0.0 for left, of in ((left_of_mean, of_mean), (left_of_local, of_local))
+            )
+        return [direction for _, direction in sorted(directions, key=lambda entry: -entry[0])], None
 
     def _variances(self, direction: Floats, bases: tuple[Floats, Floats]) -> tuple[float, float]:
         """Return the weighted sum of squares of a direction around its mean, and what nuisance columns leave of it."""

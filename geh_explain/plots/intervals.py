@@ -110,7 +110,8 @@ def _draw_measure(ax: Any, wide: Decisions, thick: Decisions, pairs: Ints, rows:
 
 def _draw_supported(ax: Any, decisions: Decisions, pairs: Ints, rows: Ints) -> None:
     """Draw the supported scores as diamonds; pairs that were not tested have none."""
-    values = np.full(len(pairs), np.nan) if decisions.supported is None else decisions.supported[pairs]
+    tested = ~np.isnan(decisions.p_value[pairs])
+    values = np.where(tested, np.nan if decisions.supported is None else decisions.supported[pairs], np.nan)
     ax.scatter(values, rows, marker="D", s=26, c=palette.SUPPORTED, edgecolors="white", linewidths=1, zorder=4)
 
 

@@ -115,7 +115,7 @@ def _forest(has_intervals: bool, has_evidence: bool, tooltip: list[Spec]) -> Spe
     }
     intervals = [("low", "high", 1.5), ("low50", "high50", 5.0)] if has_intervals else []
     diamond = {
-        "transform": [{"filter": "datum.supported !== null"}],
+        "transform": [{"filter": "datum.supported !== null && datum.p !== null"}],
         "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 60, "opacity": 1, **_POINTER},
         "encoding": {
             "x": {"field": "supported", "type": "quantitative"},

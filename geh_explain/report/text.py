@@ -57,7 +57,9 @@ def describe_columns(decisions: Decisions) -> list[str]:
     """Return what the less obvious columns of the table are, one line each."""
     lines = [] if decisions.measure in ("geh", SUPPORTED) else [f"mean: {decisions.score_name}"]
     if decisions.rule == "evidence":
-        lines.append("supported: mean × (1 − p_value); slope: 1 if the labels contain the interaction at this size")
+        lines.append(
+            "supported: mean × expected slope, 0 to 1; slope: 1 if the labels contain the interaction at this size"
+        )
     if decisions.true_interval is not None:
         lines.append(f"true_low, true_high: {percent(decisions.level)} interval of the true score, from the labels")
     if decisions.has_intervals:
@@ -120,8 +122,7 @@ def _describe_pair(result: PairResult, pair: int, decisions: Decisions) -> str:
     i, j = (result.names[index[pair]] for index in np.triu_indices(len(result.names), 1))
     words = [f"{decisions.score_name} {decisions.mean[pair]:.3g}"]
     if decisions.rule == "evidence" and decisions.supported is not None:
-        if not np.isnan(decisions.supported[pair]):
-            words.append(f"supported {decisions.supported[pair]:.3g}")
+        words.append(f"supported {decisions.supported[pair]:.3g}")
         words.append(format_p_value(decisions.p_value[pair]))
     elif decisions.has_intervals:
         words.append(f"{percent(decisions.level)} interval {decisions.low[pair]:.3g} to {decisions.high[pair]:.3g}")
@@ -184,10 +185,11 @@ _GUIDES = {
     "evidence": (
         "A pair is significant if labels that training never used support it: the test asks whether they contain the "
         "network's interaction beyond all effects without it. The slope is the share of the network's interaction that "
-        "the labels contain: 1 at the network's size, 0 not at all. p-values are one-sided, and the supported score is "
-        "the score times 1 - p. Significance is corrected for the number of tested pairs at the false discovery rate "
-        "of the summary. The interval of the true GEH, for numeric labels, is about the function that made the labels; "
-        "low and high are about the network."
+        "the labels contain: 1 at the network's size, 0 not at all. p-values are one-sided. The supported score is the "
+        "score times the expected slope, if all between 0 and 1 are equally likely before the labels are seen; for a "
+        "pair that was not tested that is 1/2. Significance is corrected for the number of tested pairs at the false "
+        "discovery rate of the summary. The interval of the true GEH, for numeric labels, is about the function that "
+        "made the labels; low and high are about the network."
     ),
     "sign": (
         "A pair is stable if the sign of its effect in some group holds over the draws and points: another draw of "

@@ -296,9 +296,10 @@ class Interactions(ResultOutput):
             unit_i, unit_j, mean, std (of the score over draws), low, high (interval of the network's score, by
             ``source``), and the columns of the rule:
 
-            - ``"evidence"``: supported, slope, slope_se, p_value, significant. ``supported`` is ``mean`` times 1 -
-              p_value. Pairs that were not tested are not significant. For numeric labels also true_low and true_high,
-              the interval of the score that the labels support.
+            - ``"evidence"``: supported, slope, slope_se, p_value, significant. ``supported`` is ``mean`` times
+              the share of it that the labels are expected to contain, 1/2 for pairs that were not tested. Those are not
+              significant. For numeric labels also true_low and true_high, the interval of the score that the labels
+              support.
             - ``"sign"``: stable.
             - ``"interval"``: p_value, significant.
 
@@ -344,7 +345,7 @@ class Interactions(ResultOutput):
     def ranking(self, measure: str | None = None) -> PairRanking:
         """Return the pairs in the order of :meth:`table`, to compare with other methods."""
         decisions = self.decisions(measure)
-        return PairRanking(decisions.strength_name, decisions.strength, self.names, decisions.ties)
+        return PairRanking(decisions.strength_name, decisions.strength, self.names, decisions.mean)
 
     def pair(self, i: int | str, j: int | str) -> int:
         """Return the index of the pair of two units, given by name or index in any order."""

@@ -92,7 +92,7 @@ class ResultOutput:
     ) -> Any:
         """Return a networkx graph: units are nodes; edges have the columns of :meth:`table`, weight and sign.
 
-        The weight is the score that orders the pairs: the mean of ``measure``, or the supported score, which is 0 for
+        The weight is the score that orders the pairs: the mean of ``measure``, or the supported score, half of GEH for
         pairs that were not tested.
 
         >>> import torch, geh_explain as geh

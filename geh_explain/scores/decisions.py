@@ -45,8 +45,8 @@ class Decisions:
     p_value
         P-values (P,) of the rule; NaN for pairs that were not tested.
     supported
-        ``mean`` times 1 - p (P,), the part that held-out labels support, NaN for pairs that were not tested; None
-        without evidence.
+        ``mean`` (P,) times the expected share that held-out labels contain, which is 1/2 for pairs that were not
+        tested; None without evidence.
     accepted
         The decisions (P,): significant or stable. None if the rule cannot decide, with a single draw.
     true_interval
@@ -96,26 +96,13 @@ class Decisions:
 
     @property
     def strength(self) -> Floats:
-        """What orders the pairs (P,): the mean score, or its supported part, which is 0 for pairs without a test."""
-        if self.measure == SUPPORTED and self.supported is not None:
-            return np.nan_to_num(self.supported)
-        return self.mean
-
-    @property
-    def ties(self) -> Floats:
-        """What orders pairs of equal :attr:`strength` (P,): the mean, below all others for pairs without a test."""
-        if self.supported is None:
-            return self.mean
-        # Means are not negative, so -1 / (1 + mean) is below them and keeps their order.
-        return np.where(np.isnan(self.supported), -1 / (1 + self.mean), self.mean)
+        """What orders the pairs (P,): the mean score, or its supported part."""
+        return self.supported if self.measure == SUPPORTED and self.supported is not None else self.mean
 
     @cached_property
     def order(self) -> Ints:
-        """Indices (P,) of the pairs, the strongest first.
-
-        Pairs of equal supported score, and after them those that were not tested, are in the order of their mean.
-        """
-        return np.lexsort((-self.ties, -self.strength))
+        """Indices (P,) of the pairs, the strongest first; those of equal strength are in the order of their mean."""
+        return np.lexsort((-self.mean, -self.strength))
 
     @property
     def unsure(self) -> NDArray[np.bool_]:

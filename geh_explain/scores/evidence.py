@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 from geh_explain._types import Floats
 from geh_explain.errors import GEHValueError
 from geh_explain.statistics.intervals import std_multiplier
+from geh_explain.statistics.slopes import expected_share
+
+#: Expected share of an interaction that labels contain, for pairs that were not tested: any share is as likely.
+_NOT_TESTED = 0.5
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,9 @@ class Evidence:
         Slope (P,) and its standard error (P,). NaN where the network has no interaction to test, or for pairs that
         were not tested.
     p_value
-        One-sided p-value (P,) of the hypothesis that there is no interaction. 1 where the network has none, NaN for
-        pairs that were not tested.
+        One-sided p-value (P,) of the hypothesis that there is no interaction. 1 where the network has none, or effects
+        of other units do the same at all rows. NaN for pairs that were not tested, because others were stronger, or
+        because their interaction can hardly be told from effects of other units.
     n_rows
         Number of held-out rows.
     link
@@ -103,13 +108,15 @@ class Evidence:
 
     @property
     def shrinkage(self) -> Floats:
-        """Factor (P,) in [0, 1] by which a score is multiplied to give the supported score: 1 - p.
+        """Factor (P,) in [0, 1] by which a score is multiplied to give the supported score.
 
-        This is about the probability that the labels contain an interaction with the network's sign. On simulated data
-        it ranks pairs better, and is closer to the true scores, than the clipped slope and other shrinkage factors. 0
-        where the network has no interaction to test; NaN for pairs that were not tested.
+        It is the expected share of the interaction that the labels contain, see
+        :func:`~geh_explain.statistics.slopes.expected_share`: about the slope where labels tell much, near 1/2 where
+        they tell little. 1/2 for pairs that were not tested. 0 where the network has no interaction to test, or
+        effects of other units do the same.
         """
-        return 1 - self.p_value
+        expected = expected_share(self.slope, self.slope_se)
+        return np.where(np.isnan(self.slope), np.where(self.tested, 0.0, _NOT_TESTED), expected)
 
 
 def _check_estimates(estimates: TrueScoreEstimates) -> None:

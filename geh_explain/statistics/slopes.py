@@ -31,12 +31,15 @@ _LOST = 1e-10
 _MAX_LEVERAGE = 0.99
 #: Degrees of freedom per effective row.
 _FREEDOM_SHARE = 0.25
+#: Nodes of the quadrature of expected shares.
+_NODES = 64
 
 
 class Slope(NamedTuple):
     """Slope of a direction, its standard error, and the one-sided p-value of the hypothesis that it is 0.
 
-    Without a direction to test, slope and standard error are NaN and the p-value is 1.
+    Without a direction to test, slope and standard error are NaN and the p-value is 1. All three are NaN if there is
+    one that cannot be tested.
     """
 
     slope: float
@@ -46,6 +49,8 @@ class Slope(NamedTuple):
 
 #: Outcome where there is nothing to test.
 NO_DIRECTION = Slope(np.nan, np.nan, 1.0)
+#: Outcome where nuisance columns leave too little of the direction.
+UNTESTABLE = Slope(np.nan, np.nan, np.nan)
 
 
 def orthonormal(columns: Floats, beside: Floats | None = None) -> Floats:
@@ -120,3 +125,31 @@ def slope_test(direction: Floats, residual: Floats, *bases: Floats) -> Slope:
         return Slope(slope, 0.0, 0.0 if slope > 0 else 1.0)
     freedom = max(1.0, _FREEDOM_SHARE * total**2 / float(squares @ squares))
     return Slope(slope, se, float(stdtr(freedom, -slope / se)))
+
+
+def expected_share(slope: Floats, se: Floats) -> Floats:
+    """Return the expected share s (P,) of an interaction that labels contain, given slopes and standard errors.
+
+    Before the labels are seen, all s in [0, 1] are equally likely. Then s is normal with mean ``slope`` and standard
+    deviation ``se``, truncated to [0, 1]. Without an error its mean is the slope, cut to [0, 1]; with a very large one
+    it is near 1/2. NaN where the slope is.
+
+    >>> expected_share(np.array([1.0, 0.0, 0.6, -3.0]), np.array([0.1, 0.1, 100.0, 0.0])).round(3).tolist()
+    [0.92, 0.08, 0.5, 0.0]
+    """
+    expected = np.clip(slope, 0, 1)
+    noisy = se > 0
+    # By symmetry: the expected rest 1 - s is that of the slope 1 - slope.
+    low = slope[noisy] <= 0.5
+    centre, width = np.where(low, slope[noisy], 1 - slope[noisy]), se[noisy]
+    # All but exp(-50) of the probability lies between these ends. Below 0, it falls like exp(-s |slope| / se^2).
+    start = np.clip(centre - 10 * width, 0, 1)
+    decay = np.divide(50 * width**2, -centre, out=np.full_like(width, np.inf), where=centre < 0)
+    end = np.clip(np.maximum(centre, 0) + np.minimum(10 * width, decay), 0, 1)
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    shares = start[:, None] + (end - start)[:, None] * (nodes + 1) / 2
+    exponent = -((shares - centre[:, None]) ** 2) / (2 * width[:, None] ** 2)
+    density = weights * np.exp(exponent - exponent.max(axis=1, keepdims=True))
+    mean = (density * shares).sum(axis=1) / density.sum(axis=1)
+    expected[noisy] = np.where(low, mean, 1 - mean)
+    return np.asarray(expected)

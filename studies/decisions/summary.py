@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from geh_explain import inference
 from geh_explain._types import Floats
 from geh_explain.inference.jsonl import Record
+from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.ranking import PairRanking
 from geh_explain.statistics.p_values import discoveries
 
@@ -24,7 +25,8 @@ SHRINKAGE: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
     "GEH alone": lambda slope, se, p: np.ones_like(slope),
     "clipped slope": lambda slope, se, p: np.clip(slope, 0, 1),
     "slope, prior N(0.5, 0.25)": lambda slope, se, p: np.clip((2 + slope / se**2) / (4 + 1 / se**2), 0, 1),
-    "supported: 1 - p": lambda slope, se, p: 1 - p,
+    "1 - p": lambda slope, se, p: 1 - p,
+    "supported: expected slope": lambda slope, se, p: Evidence(slope, se, p, 1).shrinkage,
 }
 
 

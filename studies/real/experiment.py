@@ -28,7 +28,7 @@ from geh_explain.statistics.p_values import discoveries
 from studies.real.settings import FORMS, SETTINGS, injected_effect, load_table
 
 #: Smaller seeds were used to choose the networks and their training.
-SEED = 300
+SEED = 400
 MEASURES = ("aeh", "geh", "eah")
 #: Credible level of the interval rule; other rules reject at one minus this level.
 LEVEL = 0.95

@@ -82,8 +82,9 @@ def build_page(findings: Findings, size: Size, minutes: float) -> str:
         "## Injected interactions",
         fill_paragraph(_INJECTED),
         fill_paragraph(
-            "Supported scores are GEH and 1-GEH times 1 - p of the held-out test. They use the labels of rows that "
-            "networks were not trained on; SHAP and Lasso are fitted to all rows, so that they have the same labels. "
+            "Supported scores are GEH and 1-GEH times the slope that is expected from the held-out test, 1/2 for pairs "
+            "that cannot be tested. They use the labels of rows that networks were not trained on; SHAP and Lasso are "
+            "fitted to all rows, so that they have the same labels. "
             f"Ranks of networks are means over {size.networks} of them, with other initial weights. All pairs that "
             "interact in the data compete with the injected one."
         ),
@@ -94,10 +95,10 @@ def build_page(findings: Findings, size: Size, minutes: float) -> str:
         fill_paragraph(
             "Slope and its p-value are those of the held-out test, which asks a different question: whether labels "
             "that training never used contain the interaction, at the network's size if the slope is 1. Pairs whose "
-            "features determine each other through the others cannot be told from main effects, and have large "
-            "p-values however strong they are in the network: the shapes of the 768 buildings are 12, so that "
-            "compactness, areas and height are such features. Significant pairs are discoveries at a false discovery "
-            'rate of 5 %. The order "scaled, supported" is that of the supported scaled scores.'
+            "features others nearly determine cannot be told from effects of these, and have no p-value; where others "
+            "determine them it is 1, however strong they are in the network: the shapes of the 768 buildings are 12, "
+            "so that compactness, areas and height are such features. Significant pairs are discoveries at a false "
+            'discovery rate of 5 %. The order "scaled, supported" is that of the supported scaled scores.'
         ),
         *_strongest_tables(findings),
         "![Joint effect of one pair of each data set, main effects removed; groups as ellipses, or by the colour of "

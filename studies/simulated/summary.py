@@ -13,6 +13,7 @@ from geh_explain import inference
 from geh_explain._types import Floats
 from geh_explain.datasets import simulation as data
 from geh_explain.inference.jsonl import Record
+from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.ranking import PairRanking
 from geh_explain.statistics.p_values import discoveries
 from studies.simulated.experiment import LEVEL, MEASURES
@@ -22,7 +23,7 @@ Flags = NDArray[np.bool_]
 
 #: True pairs whose interaction changes sign and cancels in the mean over all points, with their names.
 CANCELLING = {(1, 2): "h2", (5, 6): "h6"}
-#: Method of the table whose scores are GEH times 1 - p of the held-out test.
+#: Method of the table whose scores are GEH times the expected slope of the held-out test.
 SUPPORTED = "supported"
 
 
@@ -56,9 +57,10 @@ def _table_rows(record: Record) -> Iterable[dict[str, Any]]:
 
 
 def supported_scores(record: Record, posterior: str) -> Floats:
-    """Return the supported scores (P,) of all pairs: GEH times 1 - p."""
-    p_values = np.asarray(record["evidence"][posterior]["p_value"])
-    return np.asarray((1 - p_values) * np.asarray(record["scores"][posterior]["geh"]["mean"]))
+    """Return the supported scores (P,) of all pairs: GEH times the expected slope."""
+    slope, se, p_value = (np.asarray(record["evidence"][posterior][name]) for name in ("slope", "slope_se", "p_value"))
+    shrinkage = Evidence(slope, se, p_value, n_rows=0).shrinkage
+    return np.asarray(shrinkage * np.asarray(record["scores"][posterior]["geh"]["mean"]))
 
 
 def _ranking_quality(scores: Floats, truth: Flags) -> dict[str, float]:

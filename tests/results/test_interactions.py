@@ -205,8 +205,8 @@ def test_the_summary_says_on_how_many_rows_and_at_which_rate_pairs_were_tested(r
     assert "\nlow, high in table(): 95 % interval of the network's score over draws and points\n" in words
     assert [line.split() for line in words.splitlines()[4:]] == [
         ["unit_i", "unit_j", "mean", "supported", "slope", "slope_se", "p_value", "significant"],
-        ["0", "rooms", "age", "5.000", "5.000", "0.90", "0.10", "<0.001", "yes"],
-        ["1", "age", "price", "3.000", "0.900", "-0.20", "0.30", "0.700", "no"],
+        ["0", "rooms", "age", "5.000", "4.356", "0.90", "0.10", "<0.001", "yes"],
+        ["1", "age", "price", "3.000", "0.538", "-0.20", "0.30", "0.700", "no"],
         ["2", "rooms", "price", "0.000", "0.000", "1.000", "no"],  # no slope
     ]
     untested = geh.Evidence(*(np.where([True, True, False], values, np.nan) for values in vars_of(evidence)), 1)

@@ -34,8 +34,9 @@ def test_labels_decide_where_there_are_labels() -> None:
     result = by_hand().with_evidence(evidence([0.25, 1.5, -0.5], [0.75, 0.001, 0.9]))
     table = result.table()
     assert table.columns.tolist() == [*SCORE, "supported", "slope", "slope_se", "p_value", "significant"]
-    # Supported: 1 - p times GEH: 0.999 * 2, 0.25 * 4 and 0.1 * 1.
-    assert table["supported"].tolist() == pytest.approx([1.998, 1.0, 0.1])
+    # Supported: means of normal distributions around the slopes, truncated to [0, 1], times the GEH 2, 4 and 1.
+    shares = [stats.truncnorm.mean(-slope / 0.1, (1 - slope) / 0.1, slope, 0.1) for slope in (1.5, 0.25, -0.5)]
+    assert table["supported"].tolist() == pytest.approx([2 * shares[0], 4 * shares[1], shares[2]])
     assert table["mean"].tolist() == pytest.approx([2.0, 4.0, 1.0])
     assert table["slope"].tolist() == [1.5, 0.25, -0.5]
     assert table["significant"].tolist() == [True, False, False]
@@ -43,23 +44,29 @@ def test_labels_decide_where_there_are_labels() -> None:
     assert result.table("geh")["mean"].tolist() == pytest.approx([4.0, 2.0, 1.0])
     assert result.table("geh").columns.tolist() == table.columns.tolist()
     # AEH of the first pair: 0.75 * 4 - 0.25 * 4.
-    assert result.table("aeh").set_index("unit_j")["supported"]["b"] == pytest.approx(0.25 * 2.0)
+    assert result.table("aeh").set_index("unit_j")["supported"]["b"] == pytest.approx(shares[1] * 2.0)
 
 
-def test_pairs_that_were_not_tested_come_last_and_are_not_significant() -> None:
-    tied = by_hand().with_evidence(evidence([np.nan, -0.5, -0.1], [np.nan, 1.0, 1.0]))
-    table = tied.table()
-    # Both tested pairs have a supported score of 0 and are in the order of their means.
-    assert table["unit_i"].str.cat(table["unit_j"]).tolist() == ["ac", "bc", "ab"]
-    assert table["supported"].tolist()[:2] == [0, 0]
-    assert table[["supported", "p_value"]].isna().iloc[2].all()
-    assert table["significant"].tolist() == [False, False, False]
+def test_half_of_what_was_not_tested_counts_and_is_not_significant() -> None:
+    untested = by_hand().with_evidence(evidence([np.nan, np.nan, 0.9], [np.nan, 1.0, 1e-9]))
+    table = untested.table()
+    # GEH 4 times 1/2, GEH 1 times 0.9 - 0.1 phi(1) / Phi(1), and a pair without an interaction to test.
+    assert table["unit_i"].str.cat(table["unit_j"]).tolist() == ["ab", "bc", "ac"]
+    assert table["supported"].tolist() == pytest.approx([2.0, 0.8712, 0.0], abs=1e-4)
+    assert table["p_value"].isna().tolist() == [True, False, False]
+    assert table["significant"].tolist() == [False, True, False]
     # 0.04 is no discovery among two tests at 5 %, and would be one alone.
     two = by_hand().with_evidence(evidence([np.nan, 0.1, 0.1], [np.nan, 0.9, 0.04]))
     assert not two.table()["significant"].any()
     alone = by_hand().with_evidence(evidence([np.nan, np.nan, 0.1], [np.nan, np.nan, 0.04]))
-    assert alone.table()["significant"].tolist() == [True, False, False]
-    assert tied.ranking().top(3) == [("a", "c"), ("b", "c"), ("a", "b")]
+    assert alone.table().set_index("unit_i")["significant"].to_dict() == {"a": False, "b": True}
+    assert untested.ranking().top(3) == [("a", "b"), ("b", "c"), ("a", "c")]
+
+
+def test_pairs_of_equal_supported_score_are_in_the_order_of_their_means() -> None:
+    tied = by_hand().with_evidence(evidence([np.nan, np.nan, np.nan], [1.0, 1.0, 1.0]))
+    assert tied.table()["mean"].tolist() == pytest.approx([4.0, 2.0, 1.0])
+    assert not tied.table()["supported"].any()
 
 
 def test_the_ranking_and_the_top_are_those_of_the_table() -> None:
