@@ -7,7 +7,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo help test test-long test-min test-newest test-zoo coverage lint format docs pictures bench studies studies-quick dist clean
+.PHONY: demo help test test-long test-min test-newest test-zoo coverage lint format docs pictures bench studies study-vision studies-quick dist clean
 
 demo: $(READY)  ## train two small networks, explain them, draw the results
 	$(BIN)/geh-explain demo
@@ -65,6 +65,10 @@ studies: $(READY)  ## run the studies (each under an hour; interrupted ones resu
 	$(BIN)/python -m studies real --docs docs
 	$(BIN)/python -m studies decisions --docs docs
 	$(BIN)/python -m studies coverage --docs docs
+
+study-vision: $(READY)  ## study hidden layers of trained vision networks (half an hour) and write its page
+	$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e ".[study-vision]"
+	$(BIN)/python -m studies vision --docs docs
 
 studies-quick: $(READY)  ## run small versions of the studies that need no download, in minutes, into study_output
 	$(BIN)/python -m studies simulated --quick

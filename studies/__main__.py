@@ -1,4 +1,4 @@
-"""The command line of the studies: ``python -m studies simulated|mnist|real|decisions|coverage [--quick]``."""
+"""The command line of the studies: ``python -m studies simulated|mnist|real|decisions|coverage|vision [--quick]``."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m studies", description="Run one study and write its page.")
-    parser.add_argument(
-        "name", choices=["simulated", "mnist", "real", "decisions", "coverage"], help="the study to run"
-    )
+    names = ["simulated", "mnist", "real", "decisions", "coverage", "vision"]
+    parser.add_argument("name", choices=names, help="the study to run")
     parser.add_argument("--quick", action="store_true", help="run a small version that takes minutes")
     parser.add_argument(
         "--output", type=Path, default=Path("study_output"), metavar="DIR", help="folder of the records (study_output)"
@@ -50,9 +49,14 @@ def _build_parser() -> argparse.ArgumentParser:
 def _run_study(options: argparse.Namespace) -> Iterator[str]:
     """Start the study that the options name and return its lines of progress."""
     # Imported here: --help should not wait for torch.
-    from studies import coverage, decisions, mnist, real, simulated
+    from studies import coverage, decisions, mnist, real, simulated, vision
 
-    without_data = {"simulated": simulated.run, "decisions": decisions.run, "coverage": coverage.run}
+    without_data = {
+        "simulated": simulated.run,
+        "decisions": decisions.run,
+        "coverage": coverage.run,
+        "vision": vision.run,
+    }
     if options.name in without_data:
         study = without_data[options.name]
         return study(options.output, options.docs, quick=options.quick, workers=options.workers)

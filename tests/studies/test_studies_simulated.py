@@ -109,7 +109,13 @@ def made_up(sn, seed, false_positives=1, misses=0):
     p_values[np.flatnonzero(truth)[:misses]] = 0.3
     ones = np.ones(len(truth))
     scores = {"mean": 3 * ones, "std": 0.25 * ones}
-    evidence = {"slope": 1 - p_values, "slope_se": 0.1 * ones, "p_value": p_values, "true_low": (p_values < 0.1) * 1.0, "true_high": 4 * ones}
+    evidence = {
+        "slope": 1 - p_values,
+        "slope_se": 0.1 * ones,
+        "p_value": p_values,
+        "true_low": (p_values < 0.1) * 1.0,
+        "true_high": 4 * ones,
+    }
     return {
         "sn": sn,
         "seed": seed,
