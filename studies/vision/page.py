@@ -33,12 +33,12 @@ channels, and size of the scores relative to the differences (the slope through 
 smoothing changes the output, relative to its spread.
 """
 _FAITHFULNESS = """
-The pairs of the channels with the largest gradients. Ablation, for EAH: on other images, both channels of a pair are set to
-their mean; the joint effect beyond the single effects of the strongest half of the pairs, divided by that of the other
-half, the area under the ROC curve for the quarter of pairs with the largest joint effects, and the rank correlation.
-Keeps place: share of the ten strongest pairs that are among the strongest at half and twice the sharpness as well.
-Halves: correlation of the scores of two halves of the images; photographs are in one half only. Stable: share of
-pairs whose sign holds over images like these (false discovery rate 5 %, with photographs as clusters).
+The pairs of the channels with the largest gradients. Ablation, for EAH: on other images, both channels of a pair are
+set to their mean; the joint effect beyond the single effects of the strongest half of the pairs, divided by that of the
+other half, the area under the ROC curve for the quarter of pairs with the largest joint effects, and the rank
+correlation. Keeps place: share of the ten strongest pairs that are among the strongest at half and twice the sharpness
+as well. Halves: correlation of the scores of two halves of the images; photographs are in one half only. Stable: share
+of pairs whose sign holds over images like these (false discovery rate 5 %, with photographs as clusters).
 """
 _PICTURES = """
 What the two channels of the strongest pair of each layer respond to: crops that excite the first, the second and both

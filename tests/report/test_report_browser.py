@@ -280,7 +280,8 @@ def test_a_page_of_tested_pairs_shows_supported_scores_beside_geh(opened, tmp_pa
     assert len(diamonds) == len(table) - 2
     x = np.array([point["box"][0] + point["box"][2] / 2 for point in points])
     scale, zero = np.polyfit([point["mean"] for point in points[: len(table)]], x[: len(table)], 1)
-    np.testing.assert_allclose((x[len(table) :] - zero) / scale, table["supported"][table["p_value"].notna()], atol=1 / scale)
+    supported = table["supported"][table["p_value"].notna()]
+    np.testing.assert_allclose((x[len(table) :] - zero) / scale, supported, atol=1 / scale)
     unsure = {point["label"] for point in points if point["unsure"]}
     assert unsure == {label(row) for _, row in table[~table["significant"]].iterrows()}
     assert "significant, FDR 5 %" in page.text_content("#pair-summary")
