@@ -18,7 +18,12 @@ PAGES = sorted(
     if "```python" in path.read_text(encoding="utf8") and path.name != "pictures.md"  # which has a test of its own
 )
 #: What a page may need that not every environment has.
-NEEDS = {"permutation.md": "distributed", "comparison.md": "shap", "ecosystem.md": "xarray"}
+NEEDS = {
+    "vision.md": "efficientnet_lite_pytorch",
+    "permutation.md": "distributed",
+    "comparison.md": "shap",
+    "ecosystem.md": "xarray",
+}
 
 
 def steps(path: Path) -> list[tuple[str, str | None]]:
