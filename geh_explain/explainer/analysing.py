@@ -175,7 +175,7 @@ class Analysing(Explaining):
                     "kind."
                 )
             off = baseline_values(baseline, unit_moments(cut, points, batch_size).mean)
-            request = AblationRequest(result.names, result.scores(measure).pair_mean, pairs, off)
+            request = AblationRequest(result.names, result.pairs, result.scores(measure).pair_mean, pairs, off)
             return check_pairs(cut, points, request, options)
 
     def stability(
@@ -229,13 +229,15 @@ class Analysing(Explaining):
             explainer = Explaining.__new__(Explaining)
             explainer._setup = replace(self._setup, smooth=smooth, posterior=PointEstimate())
             options = {"groups": groups, "scale": result.record.scale, "batch_size": batch_size, "progress": progress}
+            if not result.pairs.complete:
+                options["pairs"] = list(zip(*result.pairs.ends, strict=True))
             with warnings.catch_warnings():
                 # The user has seen them; that a softer network differs more is the point.
                 warnings.simplefilter("ignore", GEHWarning)
                 return explainer.explain(inputs, target, additional_forward_args, **options).geh.pair_mean
 
         by_sharpness = scores(self._setup.smooth), scores(sharper), scores(softer)
-        return sharpness_table(result.names, by_sharpness, pairs)
+        return sharpness_table(result.names, result.pairs, by_sharpness, pairs)
 
     def surface(
         self,

@@ -20,9 +20,11 @@ from geh_explain.run.estimate import CostEstimate, estimate_cost
 from geh_explain.run.identity import claim_run
 from geh_explain.run.loop import run_draws
 from geh_explain.run.options import RunOptions, Scale
+from geh_explain.run.pair_request import PairRequest
 from geh_explain.run.plan import PILOT_DRAWS, make_plan, run_resources
 from geh_explain.run.record import make_record
 from geh_explain.run.warnings import collect_warnings
+from geh_explain.units.subset import Subset
 
 
 class Explaining(ExplainerBase):
@@ -47,8 +49,11 @@ class Explaining(ExplainerBase):
         checkpoint: str | os.PathLike[str] | None = None,
         distributed: bool | None = None,
         evidence: tuple[Any, Any] | None = None,
+        unit: int | str | None = None,
+        pairs: Sequence[tuple[int | str, int | str]] | None = None,
+        rows: Sequence[int | str] | Subset | str | None = None,
     ) -> Interactions:
-        """Measure the interactions of all pairs of units over the points ``inputs``.
+        """Measure the interactions of pairs of units over the points ``inputs``: of all, or of some of them.
 
         Parameters
         ----------
@@ -95,12 +100,23 @@ class Explaining(ExplainerBase):
             Held-out rows and their labels, ``(X_held, y_held)``, **that training never used**: every pair is tested
             against them as by :meth:`test`, which has further options. They may be the same rows as ``inputs``. A third
             entry are their ``additional_forward_args``, where these belong to rows.
+        unit
+            A unit, by name or index, whose pairs with all others are computed. The work is that of one row of the
+            Hessian instead of D. At most one of ``unit``, ``pairs`` and ``rows`` can be given; None computes all pairs.
+        pairs
+            Pairs of units, by name or index, such as ``[("age", "bmi"), (0, 3)]``, the only ones that are computed.
+        rows
+            Units, as a list of names or indices or as a :class:`~geh_explain.units.Subset` that :meth:`screen` returns:
+            all pairs with an end among them are computed. ``"auto"`` searches for the units that the ten strongest
+            pairs belong to, by products of the Hessian with random directions, and computes all pairs where half of the
+            units do not suffice.
 
         Returns
         -------
         Interactions
-            Scores of all pairs with their uncertainty, tables, plots and a report. With ``evidence`` each pair has a
-            slope and a p-value, and is significant or not at a false discovery rate.
+            Scores of the pairs with their uncertainty, tables, plots and a report. With ``evidence`` each pair has a
+            slope and a p-value, and is significant or not at a false discovery rate. ``result.pairs`` are the pairs
+            that were computed; error rates are over these, and the others are unknown, not 0.
 
         Examples
         --------
@@ -110,6 +126,9 @@ class Explaining(ExplainerBase):
         >>> result = explainer.explain(torch.randn(40, 3), groups=1, names=["a", "b", "c"], progress=False)
         >>> result.top(1)[["unit_i", "unit_j", "mean"]].round(3).values.tolist()
         [['a', 'b', 2.0]]
+        >>> result = explainer.explain(torch.randn(40, 3), groups=1, unit=1, progress=False)
+        >>> result.geh.mean.round(3).tolist()  # the pairs of x1 only
+        [[0.0, 2.0, nan], [2.0, 0.0, 0.0], [nan, 0.0, 0.0]]
         """
         options = RunOptions(
             target=target,
@@ -125,6 +144,8 @@ class Explaining(ExplainerBase):
             progress=progress,
             checkpoint=checkpoint,
             distributed=distributed,
+            names=names,
+            request=PairRequest(unit, pairs, rows),
         )
         half = half_precision(self.model)
         with preserved(self.model), run_resources(options) as resources:
@@ -138,7 +159,6 @@ class Explaining(ExplainerBase):
             if held_out is not None:
                 held_out.check_columns(plan.points.columns)
             claim_run(self._setup, plan)
-            unit_names = plan.cut.unit_names(names)
             done = run_draws(plan)
             result_draws = done.accumulator.result()
             messages = collect_warnings(self._setup, plan, done, result_draws, half)
@@ -146,13 +166,15 @@ class Explaining(ExplainerBase):
         for message in messages if plan.ranks.first else ():
             warn(message)
         grouping = done.accumulator.grouping
-        result = Interactions(result_draws, grouping.labels, unit_names, grouping.names, record)
+        result = Interactions(result_draws, grouping.labels, plan.names, grouping.names, record, pairs=plan.pairs)
         if held_out is None:
             return result
         try:
             with preserved(self.model):
                 explained = Explained.of(plan.cut, plan.points, result.labels, result.signed_means[0], plan.factors)
-                return result.with_evidence(held_out.run(strongest_pairs(result, MAX_TESTED), explained, progress))
+                return result.with_evidence(
+                    held_out.run(result.pairs, strongest_pairs(result, MAX_TESTED), explained, progress)
+                )
         except KeyboardInterrupt:
             warn("evidence: the test was interrupted; the result has none. explainer.test(result, X, y) repeats it.")
             return result
@@ -170,6 +192,9 @@ class Explaining(ExplainerBase):
         eah_points: int | None = None,
         memory: float | None = None,
         seed: int = 0,
+        unit: int | str | None = None,
+        pairs: Sequence[tuple[int | str, int | str]] | None = None,
+        rows: Sequence[int | str] | Subset | str | None = None,
     ) -> CostEstimate:
         """Return what :meth:`explain` would cost with the same arguments, from one chunk of its first draw.
 
@@ -180,6 +205,8 @@ class Explaining(ExplainerBase):
         ----------
         inputs, target, additional_forward_args, groups, draws, scale, batch_size, eah_points, memory, seed
             As in :meth:`explain`.
+        unit, pairs, rows
+            As in :meth:`explain`; names are those of the columns, or the default ones.
 
         Returns
         -------
@@ -206,6 +233,7 @@ class Explaining(ExplainerBase):
             seed=seed,
             progress=False,
             distributed=False,
+            request=PairRequest(unit, pairs, rows),
         )
         start = perf_counter()
         with preserved(self.model), run_resources(options) as resources:

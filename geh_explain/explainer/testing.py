@@ -16,6 +16,7 @@ from geh_explain.model.preserve import preserved
 from geh_explain.results.interactions import Interactions
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.scores.evidence import Evidence
+from geh_explain.units.pair_set import PairSet
 
 
 class HeldOutTesting(ExplainerBase):
@@ -64,7 +65,7 @@ class HeldOutTesting(ExplainerBase):
             ``"identity"`` if the output is the mean of the labels, ``"logit"`` if it is the log-odds of label 1;
             ``"auto"`` chooses: for two classes and one output, the one that fits better.
         pairs
-            At most how many pairs are tested, the strongest by GEH.
+            At most how many pairs are tested, the strongest by GEH among those of ``result``.
         batch_size
             Rows of one call of the model; None for 8,192.
         seed
@@ -109,7 +110,9 @@ class HeldOutTesting(ExplainerBase):
                 held_out.check_columns(points.columns)
                 factors = recorded_factors(result.record, cut, points)
                 points_of_result = Explained.of(cut, points, result.labels, result.signed_means[0], factors)
-            return result.with_evidence(held_out.run(strongest_pairs(result, pairs), points_of_result, progress))
+            return result.with_evidence(
+                held_out.run(result.pairs, strongest_pairs(result, pairs), points_of_result, progress)
+            )
 
     def test_pairs(
         self,
@@ -137,5 +140,5 @@ class HeldOutTesting(ExplainerBase):
         options = AnalysisOptions(1, batch_size, seed, progress)
         with preserved(self.model):
             held_out = self._held_out(HeldOutRows(inputs, y, target, additional_forward_args, link), options)
-            n_pairs = held_out.n_units * (held_out.n_units - 1) // 2
-            return held_out.run(np.arange(n_pairs), None, progress)
+            pairs = PairSet.all(held_out.n_units)
+            return held_out.run(pairs, np.arange(len(pairs)), None, progress)

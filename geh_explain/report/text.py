@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from geh_explain.scores.decisions import SUPPORTED, Decisions, percent
-from geh_explain.scores.pair_names import join_names
+from geh_explain.scores.pair_names import describe_known, join_names
 from geh_explain.scores.protocol import PairResult
 
 #: Number of pairs that the summary names.
@@ -29,6 +29,21 @@ def describe_scope(result: PairResult) -> str:
         f"{f' and {clusters} clusters' if clusters else ''}, "
         f"{_count(draws, 'draw', '')} of {result.record.posterior}"
     )
+
+
+def describe_known_pairs(result: PairResult) -> list[str]:
+    """Return which pairs were computed where these are not all, and what a search for rows found, one line each."""
+    lines = [] if result.pairs.complete else [describe_known(result.pairs, result.names)]
+    search = result.record.row_search
+    if search is not None and result.pairs.complete:
+        lines.append(f"rows='auto': no half of the units surely holds the {search.get('top')} strongest pairs")
+    elif search is not None:
+        groups = _count(int(search.get("groups", 1)), "group", "")
+        lines.append(
+            f"rows='auto': the {search.get('top')} strongest pairs, by GEH in {groups} and without draws, are among "
+            f"these with {percent(search.get('confidence'))} confidence"
+        )
+    return lines
 
 
 def describe_decisions(result: PairResult, decisions: Decisions, sentence: bool = False) -> str:
@@ -84,7 +99,8 @@ def summarise(result: PairResult, decisions: Decisions) -> list[str]:
     It says what was explained, where the uncertainty comes from, how many pairs the rule accepts, and which pairs are
     the strongest in the order of ``decisions``.
     """
-    sentences = [_scope(result), _uncertainty(result, decisions)]
+    known = [f"{line[0].upper()}{line[1:]}." for line in describe_known_pairs(result)]
+    sentences = [_scope(result), *known, _uncertainty(result, decisions)]
     if decisions.accepted is not None:
         sentences.append(f"{describe_decisions(result, decisions, sentence=True)}.")
     strongest = [_describe_pair(result, int(pair), decisions) for pair in decisions.order[:_SUMMARY_PAIRS]]
@@ -117,7 +133,7 @@ def _uncertainty(result: PairResult, decisions: Decisions) -> str:
 
 def _describe_pair(result: PairResult, pair: int, decisions: Decisions) -> str:
     """Return names, score, evidence or interval, and signs of the pair with index ``pair``."""
-    i, j = (result.names[index[pair]] for index in np.triu_indices(len(result.names), 1))
+    i, j = (result.names[index[pair]] for index in result.pairs.ends)
     words = [f"{decisions.score_name} {decisions.mean[pair]:.3g}"]
     if decisions.rule == "evidence" and decisions.supported is not None:
         if not np.isnan(decisions.supported[pair]):

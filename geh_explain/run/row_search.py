@@ -1,0 +1,166 @@
+"""The search of ``rows="auto"``: units that the strongest pairs belong to, without computing all pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from geh_explain._types import Floats, Ints
+from geh_explain.data.points import Points
+from geh_explain.engines.base import EngineRun
+from geh_explain.engines.exact import ExactRun
+from geh_explain.engines.structured.engine import StructuredRun
+from geh_explain.errors import GEHValueError
+from geh_explain.groups.grouping import Grouping
+from geh_explain.run.options import RunOptions
+from geh_explain.units.pair_set import PairSet
+
+#: Random directions that order the units, and as many that bound what is left.
+_DIRECTIONS = 32
+#: How many of the strongest pairs are to be found, and with which probability.
+_TOP = 10
+_CONFIDENCE = 0.95
+#: Rows of the first stage; each further stage has twice as many.
+_FIRST_ROWS = 8
+#: Fewer units than this are not searched: all of their pairs cost less.
+_MIN_UNITS = 4 * _FIRST_ROWS
+
+
+@dataclass(frozen=True)
+class RowSearch:
+    """What the search found.
+
+    Attributes
+    ----------
+    pairs
+        The pairs of the units that were found; all pairs if no half of the units suffices.
+    n_groups
+        Number of groups of points in whose GEH the pairs are the strongest.
+    """
+
+    pairs: PairSet
+    n_groups: int
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return the conclusion as values that JSON can hold."""
+        found = None if self.pairs.complete else self.pairs.units.tolist()
+        return {"top": _TOP, "confidence": _CONFIDENCE, "groups": self.n_groups, "rows": found}
+
+
+def find_rows(engine: EngineRun, points: Points, grouping: Grouping, factors: Floats, options: RunOptions) -> RowSearch:
+    """Find units such that the strongest pairs have an end among them, for the network without draws.
+
+    With H_m the mean Hessian of group m times its share n_m / N, GEH_ij = sum_m |H_m,ij|. For random normal directions
+    v, the product y = H_m v has y_i = H_m,ii v_i + sum_j H_m,ij v_j, which is normal given v_i. Let R be the units that
+    have rows already, so that their part of the sum is known. The residuals e of the rest after regression on v_i, over
+    K directions, have ::
+
+        sum of e^2  ~  (sum over j not in R of H_m,ij^2) chi2(K - 1),
+
+    so that the quantile of chi2 gives an upper bound b_mi of the norm of what is left of the row. Each pair of i and j
+    that is not known has GEH_ij <= min(sum_m b_mi, sum_m b_mj). The search ends where this is at most the score of the
+    tenth pair that is known. Units enter R in the order of their row norms, by other directions than those of the
+    bounds, in stages of twice as many; all bounds of all stages hold together with 95 % probability. Where half of the
+    units do not suffice, all pairs are taken.
+
+    Parameters
+    ----------
+    engine
+        The engine of the run, whose cut has the view of the run.
+    points, grouping, factors
+        The data, their groups, and what the units are multiplied by (D,).
+    options
+        Options of the run.
+
+    Raises
+    ------
+    GEHValueError
+        If the engine takes no second derivatives.
+    """
+    n_units, n_groups = len(factors), len(grouping.names)
+    products = _GroupProducts(_exact_run(engine), points, grouping, factors)
+    everything = RowSearch(PairSet.all(n_units), n_groups)
+    if n_units < _MIN_UNITS:
+        return everything
+    generator = np.random.default_rng((options.seed, n_units))
+    for_order, for_bounds = generator.standard_normal((2, _DIRECTIONS, n_units))
+    order = np.argsort(-_rest_norms(products.of(for_order), for_order, 1.0), kind="stable")
+    remaining = products.of(for_bounds)
+    sizes = [_FIRST_ROWS * 2**k for k in range(int(np.log2(n_units / 2 / _FIRST_ROWS)) + 1)]
+    quantile = _lower_quantile((1 - _CONFIDENCE) / (n_units * n_groups * len(sizes)))
+    rows = np.zeros((n_groups, 0, n_units))
+    for size in sizes:
+        new = order[rows.shape[1] : size]
+        found = products.of(np.eye(n_units)[new])
+        remaining -= np.einsum("kr,mrd->mkd", for_bounds[:, new], found)
+        rows = np.concatenate([rows, found], axis=1)
+        others = order[size:]
+        bounds = np.sort(_rest_norms(remaining[:, :, others], for_bounds[:, others], quantile))
+        if bounds[-2] <= _known_score(rows, order[:size]):
+            return RowSearch(PairSet.touching(order[:size], n_units), n_groups)
+    return everything
+
+
+def _exact_run(engine: EngineRun) -> ExactRun:
+    """Return the engine that multiplies Hessians with directions."""
+    if isinstance(engine, StructuredRun):
+        return engine.exact
+    if isinstance(engine, ExactRun):
+        return engine
+    raise GEHValueError(
+        f"rows='auto' multiplies Hessians with random directions, which engine={engine.name!r} does not; give units, "
+        "for instance rows=explainer.screen(inputs), or use engine='exact'."
+    )
+
+
+@dataclass(frozen=True)
+class _GroupProducts:
+    """Products of directions with the mean Hessian of each group, times its share of the points and the factors."""
+
+    exact: ExactRun
+    points: Points
+    grouping: Grouping
+    factors: Floats
+
+    def of(self, directions: Floats) -> Floats:
+        """Return the products (M, k, D) with k directions (k, D)."""
+        cut, labels = self.exact.cut, self.grouping.labels
+        scaled = torch.as_tensor(directions * self.factors).to(cut.device, cut.dtype)
+        total = torch.zeros(len(self.grouping.names), *directions.shape, dtype=torch.double)
+        fitting = self.exact.chunk_bytes // (16 * directions.size)
+        for batch in self.points.batches():
+            for rows in batch.split(max(1, min(fitting, self.exact.chunk_rows(batch)))):
+                groups = torch.as_tensor(labels[rows.start : rows.start + len(rows)])
+                local = self.exact.products(rows, scaled).double().cpu()
+                total.index_add_(0, groups, local.transpose(0, 1))
+        return np.asarray(total.numpy() / len(labels) * self.factors)
+
+
+def _rest_norms(products: Floats, directions: Floats, quantile: float) -> Floats:
+    """Return sqrt(sum of e^2 / quantile) (d,) of each unit, summed over groups.
+
+    e are the residuals of the ``products`` (M, K, d) of d units after regression on their entries of the ``directions``
+    (K, d).
+    """
+    slopes = (products * directions).sum(axis=1) / (directions**2).sum(axis=0)
+    residuals = products - slopes[:, None] * directions
+    return np.asarray(np.sqrt((residuals**2).sum(axis=1) / quantile).sum(axis=0))
+
+
+def _lower_quantile(probability: float) -> float:
+    """Return the quantile of the chi-square distribution with K - 1 degrees of freedom."""
+    from scipy.stats import chi2
+
+    return float(chi2.ppf(probability, _DIRECTIONS - 1))
+
+
+def _known_score(rows: Floats, units: Ints) -> float:
+    """Return the GEH of the last of the strongest pairs in the ``rows`` (M, r, D) that belong to ``units`` (r,)."""
+    scores = np.abs(rows).sum(axis=0)
+    scores[np.arange(len(units)), units] = 0
+    # A pair of two of the units is in two rows.
+    scores[:, units] = np.triu(scores[:, units])
+    return float(np.partition(scores, -_TOP, axis=None)[-_TOP])
