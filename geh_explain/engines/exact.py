@@ -34,6 +34,9 @@ _IMAGE_BYTES = 64 * 1024
 #: ... unless all rows of the chunk together take no more than this.
 _SMALL_CHUNK_BYTES = 2 * 2**20
 
+#: Pairs are chosen after the sum over points where more than this part of the columns of a row are pairs.
+_MIN_CHOSEN = 0.2
+
 #: Rows of a chunk at which double backward is compared with differences of gradients, at most.
 _MAX_COMPARED = 16
 
@@ -156,10 +159,24 @@ class ExactRun(EngineRun):
         for first in range(0, len(needed), step):
             block = needed[first : first + step]
             hessian_rows = self._hessian_rows(gradient, t, [row.unit for row in block])
-            local = torch.cat([found[:, row.others] for found, row in zip(hessian_rows, block, strict=True)], dim=1)
-            sums.add(_where(block), local, members)
+            self._add_rows(sums, hessian_rows, block, members)
         check_finite(sums.absolute, rows)
         return has_custom_functions
+
+    def _add_rows(self, sums: GroupSums, found: Tensor, rows: list[HessianRow], members: Tensor) -> None:
+        """Add the pairs that some rows of the Hessian hold; ``found`` (k, n, D) are these rows at n points."""
+        if isinstance(rows[0].positions, range):
+            local = torch.cat([part[:, row.others] for part, row in zip(found, rows, strict=True)], dim=1)
+            sums.add(rows[0].positions.start, local, members)
+            return
+        places = torch.as_tensor(np.concatenate([row.positions for row in rows]))
+        n_units = found.shape[2]
+        columns = np.concatenate([place * n_units + np.arange(n_units)[row.others] for place, row in enumerate(rows)])
+        chosen, local = torch.as_tensor(columns, device=found.device), found.transpose(0, 1).flatten(1)
+        if len(columns) > _MIN_CHOSEN * local.shape[1]:
+            sums.add(places, local, members, chosen)
+        else:
+            sums.add(places, local[:, chosen], members)
 
     def products(self, rows: Rows, directions: Tensor) -> Tensor:
         """Return the products H v (k, n, D) of the local Hessians of n rows with k directions (k, D), for all rows."""
@@ -204,13 +221,6 @@ class ExactRun(EngineRun):
             return self.limits.batch_size
         # Twice: the second backward pass holds about as much again as the graph that it traverses.
         return max(1, min(_MAX_ROWS, self.chunk_bytes // (2 * self._row_bytes)))
-
-
-def _where(rows: list[HessianRow]) -> int | Tensor:
-    """Return the place of the pairs of some rows, in their order: that of the first one where they are contiguous."""
-    if isinstance(rows[0].positions, range):
-        return rows[0].positions.start
-    return torch.as_tensor(np.concatenate([row.positions for row in rows]))
 
 
 class _FirstDerivatives(NamedTuple):

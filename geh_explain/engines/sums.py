@@ -123,7 +123,7 @@ class GroupSums:
         assert signed is not None
         return replace(self, signed=signed, variance=merge(self.variance), slopes=merge(self.slopes), cells=self.signed)
 
-    def add(self, start: int | Tensor, local: Tensor, members: Tensor) -> None:
+    def add(self, start: int | Tensor, local: Tensor, members: Tensor, chosen: Tensor | None = None) -> None:
         """Add the local interactions of further points.
 
         Parameters
@@ -135,25 +135,30 @@ class GroupSums:
             Local interactions (B * n, w) of the pairs ``start`` to ``start + w``.
         members
             One-hot group membership (M, n) of the points, see :meth:`one_hot`.
+        chosen
+            Indices (w,) of the columns of ``local`` that are pairs, if it has others too; None for all. They are chosen
+            after the sum over points, which is faster than for each point.
         """
         # Rows come draw by draw, so that the first dimension splits into (B, n).
         local = local.double().reshape(len(self.signed), members.shape[1], -1)
         where = slice(start, start + local.shape[2]) if isinstance(start, int) else start
-        self.signed[:, :, where] += sums_by_group(local, members).cpu()
-        self.absolute[:, where] += local.abs().sum(dim=1).cpu()
-        self.add_squares(start, local, members)
+        columns = slice(None) if chosen is None else chosen
+        self.signed[:, :, where] += sums_by_group(local, members)[:, :, columns].cpu()
+        self.absolute[:, where] += local.abs().sum(dim=1)[:, columns].cpu()
+        self.add_squares(start, local, members, chosen)
 
-    def add_squares(self, start: int | Tensor, local: Tensor, members: Tensor) -> None:
+    def add_squares(self, start: int | Tensor, local: Tensor, members: Tensor, chosen: Tensor | None = None) -> None:
         """Add the squares of local interactions (B, n, w), see :meth:`add`, which calls this.
 
         The points are counted with the pair of index 0.
         """
+        columns = slice(None) if chosen is None else chosen
         where = slice(start, start + local.shape[2]) if isinstance(start, int) else start
         for sums, power in ((self.squares, 2), (self.visited, 1)):
             if sums is not None:
                 total = local.new_zeros(len(sums), len(members), local.shape[2])
                 add_by_group(total, local[: len(sums)] ** power, members)
-                sums[:, :, where] += total.cpu()
+                sums[:, :, where] += total[:, :, columns].cpu()
         if start == 0 if isinstance(start, int) else bool((start == 0).any()):
             self.visit(members)
 

@@ -151,10 +151,10 @@ class Explaining(ExplainerBase):
         with preserved(self.model), run_resources(options) as resources:
             held_out = None
             if evidence is not None:
-                rows = HeldOutRows.of(evidence, target, additional_forward_args)
+                held_rows = HeldOutRows.of(evidence, target, additional_forward_args)
                 if len(evidence) == 2 and additional_forward_args is not None:
                     check_shared_arguments(self._setup.read(inputs, target, additional_forward_args)[0])
-                held_out = self._held_out(rows, options)
+                held_out = self._held_out(held_rows, options)
             plan = make_plan(self._setup, inputs, options, resources)
             if held_out is not None:
                 held_out.check_columns(plan.points.columns)

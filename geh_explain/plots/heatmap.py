@@ -12,7 +12,7 @@ from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, set_tick_labels, set_title, unit_labels
-from geh_explain.plots.pairs import strongest_units
+from geh_explain.plots.pairs import describe_hidden, strongest_units
 from geh_explain.scores.decisions import SUPPORTED, Decisions
 from geh_explain.scores.pair_names import describe_known
 from geh_explain.scores.protocol import PairResult
@@ -43,7 +43,6 @@ def draw_heatmap(
     """
     if order not in ("given", "cluster"):
         raise GEHValueError(f"order={order!r} is unknown; use 'given' or 'cluster'.")
-    n_units = len(result.names)
     units = strongest_units(decisions.order, result.pairs, check_int("max_units", max_units, 2))
     strength = result.pairs.matrix(decisions.strength)
     if order == "cluster":
@@ -59,7 +58,7 @@ def draw_heatmap(
     _draw_unknown(ax, np.isnan(values) & ~diagonal)
     notes = ["below the diagonal: supported by the labels"] * shows_both
     notes += ["no decisions" if decisions.accepted is None else f"hatched: {decisions.other_label}"]
-    notes += [f"{n_units - len(units)} weaker units not shown"] * (n_units > len(units))
+    notes += describe_hidden(result.pairs, len(units))
     notes += [f"grey: not computed; {describe_known(result.pairs)}"] * (not result.pairs.complete)
     set_title(ax, f"Interaction strength ({'; '.join(notes)})")
     return ax

@@ -15,7 +15,7 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, set_title, size_in_points, unit_labels
 from geh_explain.plots.circle import Circle
-from geh_explain.plots.pairs import strongest_units, unit_sizes
+from geh_explain.plots.pairs import describe_hidden, strongest_units, unit_sizes
 from geh_explain.scores.decisions import SUPPORTED, Decisions
 from geh_explain.scores.pair_names import describe_known
 from geh_explain.scores.protocol import PairResult
@@ -96,8 +96,7 @@ def draw_network(
     circle.draw_names(ax, labels)
     circle.draw_images(ax, shown_images)
     _draw_legend(ax, edges, decisions, f"area of a unit: {size_meaning}")
-    hidden = len(result.names) - len(units)
-    notes = [f"{len(edges.ends)} strongest pairs"] + [f"{hidden} weaker units not shown"] * bool(hidden)
+    notes = [f"{len(edges.ends)} strongest pairs", *describe_hidden(result.pairs, len(units))]
     notes += [describe_known(result.pairs)] * (not result.pairs.complete)
     notes += ["no decisions"] * (decisions.accepted is None)
     set_title(ax, f"Interactions ({'; '.join(notes)})")

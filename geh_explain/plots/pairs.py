@@ -34,6 +34,18 @@ def strongest_units(order: Ints, pairs: PairSet, max_units: int) -> Ints:
     return np.sort(by_strength[np.argsort(places, kind="stable")][:max_units])
 
 
+def describe_hidden(pairs: PairSet, shown: int) -> list[str]:
+    """Return which units a plot with ``shown`` units leaves out, as notes for its title; none if it shows all.
+
+    >>> describe_hidden(PairSet.all(5), 3), describe_hidden(PairSet.of([(0, 1)], n_units=5), 2)
+    (['2 weaker units not shown'], ['3 units without computed pairs not shown'])
+    """
+    with_pairs = len(np.unique(np.concatenate(pairs.ends)))
+    notes = [f"{with_pairs - shown} weaker units not shown"] * (with_pairs > shown)
+    without = pairs.n_units - with_pairs
+    return notes + [f"{without} units without computed pairs not shown"] * bool(without)
+
+
 def unit_sizes(result: PairResult, decisions: Decisions, main: Any) -> tuple[Floats, str]:
     """Return the size (D,) of the disc of each unit, and its meaning in words.
 

@@ -56,11 +56,11 @@ def build_content(
     -------
     dict
         ``names`` of all units, ``compact_names`` without the modules around the layer, and ``short_names`` for axes;
-        ``heatmap``, the indices of its units; ``nodes`` of the network; ``pairs``, the strongest first, as indices of
-        their units with labels; ``measures`` with scores, intervals and decisions, ``evidence`` and ``majority`` with
-        one entry per pair; ``decision``, the words for them; ``groups`` and ``group_effects``; ``level``; ``surfaces``;
-        ``images`` and ``painted`` (by gradient ascent) by unit name; ``joint``, both kinds of images for pairs by their
-        position. Unknown numbers are None.
+        ``heatmap``, the indices of its units; ``partial``, whether some pairs were not computed; ``nodes`` of the
+        network; ``pairs``, the strongest first, as indices of their units with labels; ``measures`` with scores,
+        intervals and decisions, ``evidence`` and ``majority`` with one entry per pair; ``decision``, the words for
+        them; ``groups`` and ``group_effects``; ``level``; ``surfaces``; ``images`` and ``painted`` (by gradient ascent)
+        by unit name; ``joint``, both kinds of images for pairs by their position. Unknown numbers are None.
     """
     units = strongest_units(decisions.order, result.pairs, _MAX_UNITS)
     pairs = _select_pairs(decisions.order, result.pairs, units)
@@ -73,6 +73,7 @@ def build_content(
         "compact_names": compact_names,
         "short_names": short_names,
         "heatmap": units.tolist(),
+        "partial": not result.pairs.complete,
         "nodes": _network_nodes(result, decisions, main),
         "pairs": _pair_columns(result.names, short_names, i[pairs], j[pairs]),
         "measure": decisions.measure,
@@ -180,7 +181,7 @@ def _surface_cells(surface: Surface, pairs: Ints, result: PairResult) -> dict[st
     """Return a surface as cells with their edges, some of the data, and the position of its pair on the page."""
     (left, right), (bottom, top) = _cell_edges(surface.first), _cell_edges(surface.second)
     step = -(-len(surface.points) // _MAX_SURFACE_POINTS)
-    position = np.flatnonzero(pairs == result.pair(*surface.pair))
+    position = np.flatnonzero(pairs == result.pairs.find(*surface.pair))
     return {
         "pair": int(position[0]) if len(position) else None,
         "names": list(surface.names),

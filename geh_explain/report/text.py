@@ -34,15 +34,8 @@ def describe_scope(result: PairResult) -> str:
 def describe_known_pairs(result: PairResult) -> list[str]:
     """Return which pairs were computed where these are not all, and what a search for rows found, one line each."""
     lines = [] if result.pairs.complete else [describe_known(result.pairs, result.names)]
-    search = result.record.row_search
-    if search is not None and result.pairs.complete:
-        lines.append(f"rows='auto': no half of the units surely holds the {search.get('top')} strongest pairs")
-    elif search is not None:
-        groups = _count(int(search.get("groups", 1)), "group", "")
-        lines.append(
-            f"rows='auto': the {search.get('top')} strongest pairs, by GEH in {groups} and without draws, are among "
-            f"these with {percent(search.get('confidence'))} confidence"
-        )
+    if result.record.row_search is not None:
+        lines.append(f"rows='auto': {result.record.row_search}")
     return lines
 
 

@@ -291,7 +291,7 @@ class Interactions(ResultOutput):
             over draws excludes 0; most pairs of a fitted network pass it. None: ``"evidence"`` if there is evidence,
             else ``"sign"``.
         unit
-            Name or index of a unit whose pairs are returned; None for all pairs. Decisions are the same.
+            Name or index of a unit whose computed pairs are returned; None for all pairs. Decisions are the same.
         source
             What the intervals count. ``"draws"``: the score of another draw of the network at these points.
             ``"points"``: the score of this network, or the mean of these draws, at all points of the population from
@@ -314,6 +314,8 @@ class Interactions(ResultOutput):
             of the points are known.
         """
         index = None if unit is None else find_unit(unit, self.names)
+        if index is not None and not self.pairs.has_unit(index).any():
+            raise GEHValueError(f"unit={unit!r}: none of its pairs was computed; explain(..., unit={unit!r}) does so.")
         decisions = self.decisions(measure, level, fdr, rule=rule, source=source)
         return pair_table(decisions, self.evidence, self.names, self.pairs, index)
 

@@ -72,8 +72,8 @@ class RunRecord:
     #: Which pairs were computed, as the call said it, and how many of them; None for all pairs.
     pair_request: str | None = None
     known_pairs: int | None = None
-    #: What the search for rows found, with rows="auto"; else None.
-    row_search: dict[str, Any] | None = None
+    #: What the search for rows found, in words, with rows="auto"; else None.
+    row_search: str | None = None
     warnings: list[str] = field(default_factory=list)
 
     def to_settings(self) -> dict[str, Any]:
@@ -147,6 +147,6 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
         seed=options.seed,
         pair_request=options.request.describe(),
         known_pairs=None if plan.pairs.complete else len(plan.pairs),
-        row_search=None if plan.search is None else plan.search.to_settings(),
+        row_search=None if plan.search is None else plan.search.describe(),
         warnings=warnings,
     )

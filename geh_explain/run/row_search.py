@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from geh_explain.engines.structured.engine import StructuredRun
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.grouping import Grouping
 from geh_explain.run.options import RunOptions
+from geh_explain.scores.decisions import percent
 from geh_explain.units.pair_set import PairSet
 
 #: Random directions that order the units, and as many that bound what is left.
@@ -44,10 +44,17 @@ class RowSearch:
     pairs: PairSet
     n_groups: int
 
-    def to_settings(self) -> dict[str, Any]:
-        """Return the conclusion as values that JSON can hold."""
-        found = None if self.pairs.complete else self.pairs.units.tolist()
-        return {"top": _TOP, "confidence": _CONFIDENCE, "groups": self.n_groups, "rows": found}
+    def describe(self) -> str:
+        """Return what was concluded, as a sentence without a full stop.
+
+        >>> RowSearch(PairSet.touching([3, 5], n_units=40), n_groups=2).describe()
+        'the 10 strongest pairs, by GEH in 2 groups and without draws, are among these with 95 % confidence'
+        """
+        if self.pairs.complete:
+            return f"no half of the units surely holds the {_TOP} strongest pairs, so that all pairs were computed"
+        groups = f"{self.n_groups} group{'s' * (self.n_groups > 1)}"
+        sure = f"with {percent(_CONFIDENCE)} confidence"
+        return f"the {_TOP} strongest pairs, by GEH in {groups} and without draws, are among these {sure}"
 
 
 def find_rows(engine: EngineRun, points: Points, grouping: Grouping, factors: Floats, options: RunOptions) -> RowSearch:
@@ -62,9 +69,10 @@ def find_rows(engine: EngineRun, points: Points, grouping: Grouping, factors: Fl
 
     so that the quantile of chi2 gives an upper bound b_mi of the norm of what is left of the row. Each pair of i and j
     that is not known has GEH_ij <= min(sum_m b_mi, sum_m b_mj). The search ends where this is at most the score of the
-    tenth pair that is known. Units enter R in the order of their row norms, by other directions than those of the
-    bounds, in stages of twice as many; all bounds of all stages hold together with 95 % probability. Where half of the
-    units do not suffice, all pairs are taken.
+    tenth pair that is known. In each stage R becomes twice as large, by the units with the largest norms of what is
+    left. These norms are estimated from other directions than those of the bounds, so that R does not depend on the
+    latter; all bounds of all stages hold together with 95 % probability. Where half of the units do not suffice, all
+    pairs are taken.
 
     Parameters
     ----------
@@ -86,21 +94,21 @@ def find_rows(engine: EngineRun, points: Points, grouping: Grouping, factors: Fl
     if n_units < _MIN_UNITS:
         return everything
     generator = np.random.default_rng((options.seed, n_units))
-    for_order, for_bounds = generator.standard_normal((2, _DIRECTIONS, n_units))
-    order = np.argsort(-_rest_norms(products.of(for_order), for_order, 1.0), kind="stable")
-    remaining = products.of(for_bounds)
+    directions = generator.standard_normal((2 * _DIRECTIONS, n_units))
+    remaining = products.of(directions)
+    for_order, for_bounds = slice(_DIRECTIONS), slice(_DIRECTIONS, None)
     sizes = [_FIRST_ROWS * 2**k for k in range(int(np.log2(n_units / 2 / _FIRST_ROWS)) + 1)]
     quantile = _lower_quantile((1 - _CONFIDENCE) / (n_units * n_groups * len(sizes)))
-    rows = np.zeros((n_groups, 0, n_units))
+    units, others, rows = np.arange(0), np.arange(n_units), np.zeros((n_groups, 0, n_units))
     for size in sizes:
-        new = order[rows.shape[1] : size]
+        norms = _rest_norms(remaining[:, for_order, others], directions[for_order, others], 1.0)
+        new = others[np.argsort(-norms, kind="stable")][: size - len(units)]
         found = products.of(np.eye(n_units)[new])
-        remaining -= np.einsum("kr,mrd->mkd", for_bounds[:, new], found)
-        rows = np.concatenate([rows, found], axis=1)
-        others = order[size:]
-        bounds = np.sort(_rest_norms(remaining[:, :, others], for_bounds[:, others], quantile))
-        if bounds[-2] <= _known_score(rows, order[:size]):
-            return RowSearch(PairSet.touching(order[:size], n_units), n_groups)
+        remaining -= np.einsum("kr,mrd->mkd", directions[:, new], found)
+        units, others, rows = np.append(units, new), np.setdiff1d(others, new), np.concatenate([rows, found], axis=1)
+        bounds = np.sort(_rest_norms(remaining[:, for_bounds, others], directions[for_bounds, others], quantile))
+        if bounds[-2] <= _known_score(rows, units):
+            return RowSearch(PairSet.touching(units, n_units), n_groups)
     return everything
 
 

@@ -47,8 +47,8 @@ class RunDescription(Protocol):
         """Number of points per draw from which EAH is measured, None if unknown."""
 
     @property
-    def row_search(self) -> dict[str, Any] | None:
-        """What the search of ``rows="auto"`` found, None without one."""
+    def row_search(self) -> str | None:
+        """What the search of ``rows="auto"`` found, in words; None without one."""
 
     @property
     def warnings(self) -> list[str]:

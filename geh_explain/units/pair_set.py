@@ -129,17 +129,27 @@ class PairSet:
 
         Raises GEHValueError if the pair was not computed; ``names`` (D) are those of the units, for the message.
         """
-        low, high = min(i, j), max(i, j)
-        if self._ends is None:
-            return int(position(low, high, self.n_units))
-        place = int(np.searchsorted(self._codes, low * self.n_units + high))
-        if place < len(self) and self._codes[place] == low * self.n_units + high:
+        place = self.find(i, j)
+        if place is not None:
             return place
         pair = (i, j) if names is None else (names[i], names[j])
         raise GEHValueError(
             f"the pair {pair!r} was not computed: this result has {len(self):,} of the {count_pairs(self.n_units):,} "
             f"pairs. explain(..., pairs=[{pair!r}]) computes it, explain(...) without pairs=, unit= and rows= all."
         )
+
+    def find(self, i: int, j: int) -> int | None:
+        """Return the place of the pair of two different units, given by index in any order; None if it is not known.
+
+        >>> PairSet.of([(0, 3)], n_units=4).find(1, 2) is None
+        True
+        """
+        low, high = min(i, j), max(i, j)
+        if self._ends is None:
+            return int(position(low, high, self.n_units))
+        code = low * self.n_units + high
+        place = int(np.searchsorted(self._codes, code))
+        return place if place < len(self) and self._codes[place] == code else None
 
     @cached_property
     def _codes(self) -> Ints:

@@ -29,6 +29,8 @@ _MAX_ROWS = 16384
 _CACHE_BYTES = 8 * 2**20
 #: Cost of one product of two directions, in units of one multiplication that pushes a direction through a linear map.
 _PAIR_COST = 0.5
+#: Cost of one row of the Hessian by double backward, in the same units, with what is lost around it.
+_ROW_COST = 3
 #: Up to this many units the engine pays whatever the products cost.
 _MAX_CHEAP_UNITS = 32
 #: Rows on which the engine is tried before the first draw.
@@ -227,7 +229,7 @@ class StructuredRun(EngineRun):
         if self.pairs.complete:
             return
         n_rows = len(self.pairs.rows)
-        if 2 * n_rows * max(work, 1) < all_work:
+        if _ROW_COST * n_rows * max(work, 1) < all_work:
             raise UnsupportedOp(
                 f"{n_rows} of {self.cut.n_units} rows of the Hessian, which double backward computes for less"
             )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from geh_explain.engines.sums import GroupSums, add_by_group
-from geh_explain.units.pair_set import PairSet
+from geh_explain.units.pair_set import PairSet, count_pairs
 
 #: Hessians that :meth:`PullBack.add_points` pulls back at a time.
 _MAX_HESSIANS = 64
@@ -23,7 +23,7 @@ class PullBack:
     """The map from Hessians H (d, d) at a narrow layer to the entries of W^T H W that belong to pairs of units.
 
     Only the rows that hold the pairs are computed, in blocks, and for all pairs only the upper triangle. No array of
-    n (D, D) is held.
+    n (D, D) is held. Where more than half of the units have rows, the triangle is less work, and pairs are selected.
 
     Parameters
     ----------
@@ -38,11 +38,18 @@ class PullBack:
         self._pairs = pairs
         #: W^T (r, d) of the units that have a row.
         self._left = linear_map.T if pairs.complete else linear_map.T[[row.unit for row in pairs.rows]]
+        selects = not pairs.complete and 2 * len(self._left) > pairs.n_units
+        self._of_all = PullBack(linear_map, PairSet.all(pairs.n_units)) if selects else None
         #: Index of the first row of each block; of all pairs the last unit needs no row.
         self._blocks = range(0, len(self._left) - pairs.complete, _BLOCK_ROWS)
 
     def add(self, values: Tensor, hessian: Tensor) -> None:
         """Add W^T H W of one Hessian (d, d), or of a sum of Hessians, to the ``values`` (P,) of the pairs, in place."""
+        if self._of_all is not None:
+            all_values = values.new_zeros(count_pairs(self._pairs.n_units))
+            self._of_all.add(all_values, hessian)
+            values += all_values[self._pairs.positions]
+            return
         half = self._left @ hessian[None]
         for first in self._blocks:
             for _, part in self._products(half, first):
@@ -63,6 +70,16 @@ class PullBack:
             Group membership (M, n) of the points.
         """
         squared = sums.squares is not None and draw < len(sums.squares)
+        if self._of_all is not None:
+            found = GroupSums.zeros(len(members), self._pairs.n_units, 1, int(squared))
+            if sums.visited is not None:
+                found.visit_sample()
+            self._of_all.add_points(found, 0, hessians, members)
+            sums.absolute[draw] += found.absolute[0, self._pairs.positions]
+            for total, added in ((sums.squares, found.squares), (sums.visited, found.visited)):
+                if total is not None and added is not None:
+                    total[draw] += added[0][:, self._pairs.positions]
+            return
         by_group = [part[draw] for part in (sums.squares, sums.visited) if squared and part is not None]
         # For each block of rows the sums (M, rows, columns) by group, of all points: to pick the pairs takes some time.
         totals: dict[int, list[Tensor]] = {}
