@@ -108,8 +108,7 @@ class Explaining(ExplainerBase):
         rows
             Units, as a list of names or indices or as a :class:`~geh_explain.units.Subset` that :meth:`screen` returns:
             all pairs with an end among them are computed. ``"auto"`` searches for the units that the ten strongest
-            pairs belong to, by products of the Hessian with random directions, and computes all pairs where half of the
-            units do not suffice.
+            pairs of the network without draws belong to, and computes all pairs where half of the units do not suffice.
 
         Returns
         -------

@@ -34,7 +34,7 @@ from geh_explain.model.unit_values import UnitMoments, check_scale
 from geh_explain.model.view import View
 from geh_explain.posterior import MCDropout, PointEstimate, Posterior
 from geh_explain.posterior.dropout_places import DropoutPlaces
-from geh_explain.posterior.protocols import fixed, keeps_below
+from geh_explain.posterior.protocols import fixed, keeps_below, n_available
 from geh_explain.posterior.train_only import TrainOnlyDropout
 from geh_explain.run.checkpoint import Checkpoint
 from geh_explain.run.distributed import RankGroup, find_rank_group
@@ -42,7 +42,7 @@ from geh_explain.run.memory_plan import CELL_COPIES, check_units, cluster_draws,
 from geh_explain.run.options import RunOptions
 from geh_explain.run.parameter_writes import check_unchanged, count_writes, explain_writes, parameters_not_written
 from geh_explain.run.profile import FirstPass, SecondPass
-from geh_explain.run.row_search import RowSearch, find_rows
+from geh_explain.run.row_search import RowSearch, SearchedNetwork, find_rows
 from geh_explain.run.setup import ModelSetup
 from geh_explain.storage.lock import FileLock
 from geh_explain.units.pair_set import PairSet
@@ -210,7 +210,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     search = None
     if options.request.automatic:
         with fixed(posterior, setup.model, options.seed), cut.viewed(engine.view):
-            search = find_rows(engine.run, points, grouping, factors, options)
+            n_draws = min(options.max_draws, n_available(posterior, options.max_draws))
+            search = find_rows(SearchedNetwork(engine.run, points, grouping, factors, n_draws, options.seed))
             pairs = search.pairs
             engine = engine.restarted(setup, cut, points, replace(limits, pairs=pairs))
     # Pilot draws are held for the finest groups, with some copies, in a quarter of the memory.

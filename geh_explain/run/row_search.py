@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,10 +13,12 @@ from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun
 from geh_explain.engines.exact import ExactRun
 from geh_explain.engines.structured.engine import StructuredRun
+from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.grouping import Grouping
-from geh_explain.run.options import RunOptions
+from geh_explain.posterior.protocols import seed_of_draw
 from geh_explain.scores.decisions import percent
+from geh_explain.scores.measures import geh
 from geh_explain.units.pair_set import PairSet
 
 #: Random directions that order the units, and as many that bound what is left.
@@ -39,26 +42,107 @@ class RowSearch:
         The pairs of the units that were found; all pairs if no half of the units suffices.
     n_groups
         Number of groups of points in whose GEH the pairs are the strongest.
+    confidence
+        Probability that the strongest pairs are among them; None where all scores of the network without draws were
+        computed, or no search was made.
     """
 
     pairs: PairSet
     n_groups: int
+    confidence: float | None = None
 
     def describe(self) -> str:
         """Return what was concluded, as a sentence without a full stop.
 
-        >>> RowSearch(PairSet.touching([3, 5], n_units=40), n_groups=2).describe()
+        >>> RowSearch(PairSet.touching([3, 5], n_units=40), n_groups=2, confidence=0.95).describe()
         'the 10 strongest pairs, by GEH in 2 groups and without draws, are among these with 95 % confidence'
         """
+        if self.pairs.complete and self.confidence is None:
+            return "all pairs were computed, as a search would take as long"
         if self.pairs.complete:
             return f"no half of the units surely holds the {_TOP} strongest pairs, so that all pairs were computed"
         groups = f"{self.n_groups} group{'s' * (self.n_groups > 1)}"
-        sure = f"with {percent(_CONFIDENCE)} confidence"
-        return f"the {_TOP} strongest pairs, by GEH in {groups} and without draws, are among these {sure}"
+        sure = "" if self.confidence is None else f" with {percent(self.confidence)} confidence"
+        return f"the {_TOP} strongest pairs, by GEH in {groups} and without draws, are among these{sure}"
 
 
-def find_rows(engine: EngineRun, points: Points, grouping: Grouping, factors: Floats, options: RunOptions) -> RowSearch:
+@dataclass(frozen=True)
+class SearchedNetwork:
+    """What is searched: the network without draws, at the points of a run.
+
+    Attributes
+    ----------
+    engine
+        The engine of the run for all pairs, whose cut has the view of the run.
+    points, grouping, factors
+        The data, their groups, and what the units are multiplied by (D,).
+    n_draws, seed
+        Number of draws that follow the search, and the seed of the run.
+    """
+
+    engine: EngineRun
+    points: Points
+    grouping: Grouping
+    factors: Floats
+    n_draws: int
+    seed: int
+
+
+def find_rows(network: SearchedNetwork) -> RowSearch:
     """Find units such that the strongest pairs have an end among them, for the network without draws.
+
+    Where the structured engine takes the network, one pass of all pairs costs less than products with directions. It
+    tells the strongest pairs exactly, before the draws, or instead of a search if there is one draw only. Otherwise
+    :func:`find_hubs` searches, unless all rows cost less.
+
+    Raises
+    ------
+    GEHValueError
+        If the engine takes no second derivatives.
+    """
+    n_units, n_groups = len(network.factors), len(network.grouping.names)
+    exact, single = _exact_run(network.engine), network.n_draws == 1
+    structured = isinstance(network.engine, StructuredRun)
+    if n_units < _MIN_UNITS or (single and (structured or n_units <= 2 * _DIRECTIONS + _FIRST_ROWS)):
+        return RowSearch(PairSet.all(n_units), n_groups)
+    if structured:
+        scores = _scores(network)
+        # A check may find that the structured engine does not suit the network.
+        if not network.engine.refuted:
+            return _rows_of_strongest(scores, n_groups)
+    return find_hubs(_GroupProducts(exact, network.points, network.grouping, network.factors), network.seed)
+
+
+def _scores(network: SearchedNetwork) -> Floats:
+    """Return the GEH (D, D) of all pairs of the network without draws."""
+    engine, points, grouping = network.engine, network.points, network.grouping
+    pairs = PairSet.all(len(network.factors))
+    sums = GroupSums.zeros(len(grouping.names), pairs.n_units, 1, 0)
+    engine.begin_draw(seed_of_draw(network.seed, 0))
+    for batch in points.batches():
+        for rows in batch.split(engine.chunk_rows(batch)):
+            engine.add(sums, rows, grouping.labels[rows.start : rows.start + len(rows)])
+    engine.end_draw(sums)
+    scores = pairs.matrix(geh(sums.signed[0].numpy(), len(grouping.labels)))
+    return np.asarray(scores * np.abs(np.outer(network.factors, network.factors)))
+
+
+def _rows_of_strongest(scores: Floats, n_groups: int) -> RowSearch:
+    """Return the units with the largest norms of rows of ``scores`` (D, D), as many as the strongest pairs need."""
+    n_units = len(scores)
+    first, second = np.triu_indices(n_units, 1)
+    strongest = np.argsort(-scores[first, second], kind="stable")[:_TOP]
+    place = np.empty(n_units, dtype=np.int64)
+    order = np.argsort(-np.linalg.norm(scores, axis=1), kind="stable")
+    place[order] = np.arange(n_units)
+    needed = int(np.minimum(place[first[strongest]], place[second[strongest]]).max()) + 1
+    size = max(_FIRST_ROWS, needed)
+    pairs = PairSet.all(n_units) if 2 * size > n_units else PairSet.touching(order[:size], n_units)
+    return RowSearch(pairs, n_groups)
+
+
+def find_hubs(products: GroupProducts, seed: int) -> RowSearch:
+    """Find the units of the strongest pairs by products of Hessians with random directions.
 
     With H_m the mean Hessian of group m times its share n_m / N, GEH_ij = sum_m |H_m,ij|. For random normal directions
     v, the product y = H_m v has y_i = H_m,ii v_i + sum_j H_m,ij v_j, which is normal given v_i. Let R be the units that
@@ -76,25 +160,13 @@ def find_rows(engine: EngineRun, points: Points, grouping: Grouping, factors: Fl
 
     Parameters
     ----------
-    engine
-        The engine of the run, whose cut has the view of the run.
-    points, grouping, factors
-        The data, their groups, and what the units are multiplied by (D,).
-    options
-        Options of the run.
-
-    Raises
-    ------
-    GEHValueError
-        If the engine takes no second derivatives.
+    products
+        Multiplies the H_m with directions.
+    seed
+        Seed of the directions.
     """
-    n_units, n_groups = len(factors), len(grouping.names)
-    products = _GroupProducts(_exact_run(engine), points, grouping, factors)
-    everything = RowSearch(PairSet.all(n_units), n_groups)
-    if n_units < _MIN_UNITS:
-        return everything
-    generator = np.random.default_rng((options.seed, n_units))
-    directions = generator.standard_normal((2 * _DIRECTIONS, n_units))
+    n_units, n_groups = products.n_units, products.n_groups
+    directions = np.random.default_rng((seed, n_units)).standard_normal((2 * _DIRECTIONS, n_units))
     remaining = products.of(directions)
     for_order, for_bounds = slice(_DIRECTIONS), slice(_DIRECTIONS, None)
     sizes = [_FIRST_ROWS * 2**k for k in range(int(np.log2(n_units / 2 / _FIRST_ROWS)) + 1)]
@@ -108,8 +180,8 @@ def find_rows(engine: EngineRun, points: Points, grouping: Grouping, factors: Fl
         units, others, rows = np.append(units, new), np.setdiff1d(others, new), np.concatenate([rows, found], axis=1)
         bounds = np.sort(_rest_norms(remaining[:, for_bounds, others], directions[for_bounds, others], quantile))
         if bounds[-2] <= _known_score(rows, units):
-            return RowSearch(PairSet.touching(units, n_units), n_groups)
-    return everything
+            return RowSearch(PairSet.touching(units, n_units), n_groups, _CONFIDENCE)
+    return RowSearch(PairSet.all(n_units), n_groups, _CONFIDENCE)
 
 
 def _exact_run(engine: EngineRun) -> ExactRun:
@@ -124,14 +196,37 @@ def _exact_run(engine: EngineRun) -> ExactRun:
     )
 
 
+class GroupProducts(Protocol):
+    """Multiplies the mean Hessian of each of M groups, times its share of the points, with directions."""
+
+    @property
+    def n_units(self) -> int:
+        """Number of units D."""
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups M."""
+
+    def of(self, directions: Floats) -> Floats:
+        """Return the products (M, k, D) with k directions (k, D)."""
+
+
 @dataclass(frozen=True)
 class _GroupProducts:
-    """Products of directions with the mean Hessian of each group, times its share of the points and the factors."""
+    """:class:`GroupProducts` by double backward; units are multiplied by ``factors`` (D,)."""
 
     exact: ExactRun
     points: Points
     grouping: Grouping
     factors: Floats
+
+    @property
+    def n_units(self) -> int:
+        return len(self.factors)
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.grouping.names)
 
     def of(self, directions: Floats) -> Floats:
         """Return the products (M, k, D) with k directions (k, D)."""

@@ -38,35 +38,39 @@ def explain(model, units, **options):
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("hubs", "rows"), [(3, 8), (14, 16)])
+@pytest.mark.parametrize(("hubs", "rows"), [(3, 8), (13, 16)])
 def test_the_pairs_of_hubs_are_found(hubs, rows, seed):
-    matrix, _ = hub_matrix(64, hubs, seed)
-    result = explain(quadratic(matrix), 64)
+    matrix, _ = hub_matrix(96, hubs, seed)
+    result = explain(quadratic(matrix), 96)
     assert len(result.pairs.units) == rows
     assert all(result.pairs.find(*pair) is not None for pair in strongest(matrix))
     np.testing.assert_allclose(result.geh.pair_mean, np.abs(matrix[result.pairs.ends]), rtol=1e-9, atol=1e-12)
 
 
 def test_a_large_diagonal_does_not_hide_the_hubs():
-    matrix, hubs = hub_matrix(64, 3, seed=5, diagonal=1000.0)
-    assert hubs < set(explain(quadratic(matrix), 64).pairs.units.tolist())
+    matrix, hubs = hub_matrix(96, 3, seed=5, diagonal=1000.0)
+    assert hubs < set(explain(quadratic(matrix), 96).pairs.units.tolist())
 
 
 def test_a_network_without_hubs_is_explained_as_a_whole():
-    matrix, _ = hub_matrix(48, 0, seed=0, background=1.0)
-    result = explain(quadratic(matrix), 48)
+    matrix, _ = hub_matrix(80, 0, seed=0, background=1.0)
+    result = explain(quadratic(matrix), 80)
     assert result.pairs.complete
     assert "rows='auto': no half of the units surely holds the 10 strongest pairs" in repr(result)
 
 
-def test_few_units_are_not_searched():
-    matrix, _ = hub_matrix(20, 1, seed=0)
-    assert explain(quadratic(matrix), 20).pairs.complete
+@pytest.mark.parametrize("units", [20, 72])
+def test_few_units_are_not_searched(units):
+    """With one draw 72 rows cost as much as 64 products with directions and 8 rows."""
+    matrix, _ = hub_matrix(units, 1, seed=0)
+    result = explain(quadratic(matrix), units)
+    assert result.pairs.complete
+    assert "rows='auto': all pairs were computed, as a search would take as long\n" in repr(result)
 
 
 def test_the_conclusion_is_recorded():
-    matrix, _ = hub_matrix(64, 3, seed=1)
-    result = explain(quadratic(matrix), 64, groups=2)
+    matrix, _ = hub_matrix(96, 3, seed=1)
+    result = explain(quadratic(matrix), 96, groups=2)
     sentence = "the 10 strongest pairs, by GEH in 2 groups and without draws, are among these with 95 % confidence"
     assert result.settings["row_search"] == sentence
     assert f"rows='auto': {sentence}\n" in repr(result)
@@ -75,8 +79,8 @@ def test_the_conclusion_is_recorded():
 
 def test_scores_of_groups_and_of_scaled_units_decide():
     """The pair (0, 1) cancels over all points and not in groups; unit 5 is strong because of its scale only."""
-    units = 40
-    x = torch.randn(80, units, generator=torch.Generator().manual_seed(0)).double()
+    units = 80
+    x = torch.randn(120, units, generator=torch.Generator().manual_seed(0)).double()
     x[:, 5] *= 1000
     weights = torch.linspace(0.5, 1.5, units).double()
 
@@ -93,6 +97,7 @@ def test_scores_of_groups_and_of_scaled_units_decide():
 
 
 def test_draws_are_computed_for_the_rows_that_were_found():
+    """The structured engine computes all pairs of the network without draws, and tells the strongest exactly."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(40, 30), torch.nn.Tanh(), torch.nn.Dropout(0.1), torch.nn.Linear(30, 1))
     with torch.no_grad():
@@ -102,6 +107,11 @@ def test_draws_are_computed_for_the_rows_that_were_found():
     result = explainer.explain(x, groups=1, draws=4, rows="auto", progress=False)
     assert result.geh.n_draws == 4
     assert {0, 1} < set(result.pairs.units.tolist())
+    assert result.settings["row_search"].endswith("by GEH in 1 group and without draws, are among these")
+    point = geh.GEHExplainer(net, posterior=POINT)
+    without_draws = point.explain(x, groups=1, progress=False)
+    assert all(result.pair(*pair) >= 0 for pair in without_draws.ranking().top(10))
+    assert point.explain(x, groups=1, rows="auto", progress=False).pairs.complete  # one draw: nothing is gained
     full = explainer.explain(x, groups=1, draws=4, progress=False)
     np.testing.assert_allclose(result.signed, full.signed[..., result.pairs.positions], rtol=1e-3, atol=1e-7)
 

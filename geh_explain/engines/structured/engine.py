@@ -68,8 +68,8 @@ class Structured(Engine):
     :mod:`geh_explain.engines.structured.rules.table`: feed-forward and convolutional networks. The Hessians are
     compared with double backward at some random points during the run; if they differ, the exact engine computes all
     draws again. *Not* for attention, recurrent layers, matrix products of two tensors that depend on the units, layers
-    that are called several times, and wide convolutions over many units, where products of directions cost more than
-    autograd: these go to the exact engine, and ``result.settings["engine_reason"]`` says why.
+    that are called several times, wide convolutions over many units, where products of directions cost more than
+    autograd, and pairs of few units: these go to the exact engine, and ``result.settings["engine_reason"]`` says why.
 
     Examples
     --------
