@@ -40,7 +40,7 @@ def describe_hidden(pairs: PairSet, shown: int) -> list[str]:
     >>> describe_hidden(PairSet.all(5), 3), describe_hidden(PairSet.of([(0, 1)], n_units=5), 2)
     (['2 weaker units not shown'], ['3 units without computed pairs not shown'])
     """
-    with_pairs = len(np.unique(np.concatenate(pairs.ends)))
+    with_pairs = pairs.n_units if pairs.complete else len(np.unique(np.concatenate(pairs.ends)))
     notes = [f"{with_pairs - shown} weaker units not shown"] * (with_pairs > shown)
     without = pairs.n_units - with_pairs
     return notes + [f"{without} units without computed pairs not shown"] * bool(without)

@@ -33,7 +33,7 @@ from geh_explain.units.pair_set import PairSet
 
 #: Below this reliability more draws would change the ranking.
 _MIN_RELIABILITY = 0.8
-#: Fewer draws or pairs than this say nothing about it.
+#: Fewer draws or pairs than this say nothing about it, nor about the number of groups.
 _MIN_DRAWS = 20
 _MIN_PAIRS = 10
 #: Number of units that a warning names.
@@ -71,7 +71,7 @@ def collect_warnings(
         _constant_units(plan),
         _units_without_effect(plan, draws),
         _probability_twice(plan),
-        _groups_of_one(plan, done) if not plan.options.groups_are_chosen else None,
+        _few_pairs(plan, done) if plan.options.groups_are_chosen else _groups_of_one(plan, done),
         _clusters(plan, draws),
         _half_precision(half),
         _half_precision_inside(plan),
@@ -377,6 +377,16 @@ def _clusters(plan: RunPlan, draws: Draws | DrawMoments) -> str | None:
             f"clusters are alike. At least {MIN_CLUSTERS} are advised."
         )
     return None
+
+
+def _few_pairs(plan: RunPlan, done: DrawsDone) -> str | None:
+    """Warn that few pairs decided on the number of groups."""
+    if plan.pairs.complete or len(plan.pairs) >= _MIN_PAIRS:
+        return None
+    return (
+        f"groups='auto': {len(done.accumulator.grouping.names)} groups were chosen by {len(plan.pairs)} of all pairs, "
+        "too few for a choice like that of all; pass groups=, for instance 5."
+    )
 
 
 def _groups_of_one(plan: RunPlan, done: DrawsDone) -> str | None:
