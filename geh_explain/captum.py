@@ -262,7 +262,7 @@ def _local(explainer: GEHExplainer, inputs: Any, target: Target, additional_forw
         distributed=False,
     )
     n_units = len(result.names)
-    i, j = np.triu_indices(n_units, 1)
+    i, j = result.pairs.ends
     matrices = torch.zeros(len(first), n_units, n_units, dtype=first.dtype, device=first.device)
     matrices[:, i, j] = torch.as_tensor(result.signed[0]).to(matrices)
     return matrices + matrices.mT

@@ -17,6 +17,7 @@ from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
 from geh_explain.model.kept_points import keep_below
 from geh_explain.run.options import AnalysisOptions
+from geh_explain.units.pair_set import PairSet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,11 +83,12 @@ class AblationCheck:
 class AblationRequest:
     """Which scores are checked, and how.
 
-    ``scores`` (P,) are those of all pairs of the units ``names``; ``n_pairs`` of them are checked. A unit that is
-    switched off is moved to its entry of ``baseline`` (D,).
+    ``scores`` (P,) are those of the computed ``pairs`` of the units ``names``; ``n_pairs`` of them are checked. A unit
+    that is switched off is moved to its entry of ``baseline`` (D,).
     """
 
     names: list[str]
+    pairs: PairSet
     scores: Floats
     n_pairs: int
     baseline: Floats
@@ -99,7 +101,7 @@ def check_pairs(cut: Cut, points: Points, request: AblationRequest, options: Ana
     """
     chosen = _choose_pairs(request.scores, request.n_pairs, options.seed)
     scores = request.scores[chosen]
-    first, second = (ends[chosen] for ends in np.triu_indices(len(request.names), 1))
+    first, second = (ends[chosen] for ends in request.pairs.ends)
     points = keep_below(cut, points, options.batch_size)
     areas = []
     effects = []

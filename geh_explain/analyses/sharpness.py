@@ -9,6 +9,7 @@ import numpy as np
 from geh_explain._types import Floats
 from geh_explain.engines.smoothing.sharpness import Smooth, Step
 from geh_explain.errors import GEHValueError
+from geh_explain.units.pair_set import PairSet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,13 +42,17 @@ def other_sharpnesses(smooth: Smooth, smoothed: dict[str, Any] | None) -> tuple[
     return 2.0 * smooth, smooth / 2.0
 
 
-def sharpness_table(names: list[str], scores: tuple[Floats, Floats, Floats], pairs: int) -> pd.DataFrame:
+def sharpness_table(
+    names: list[str], known: PairSet, scores: tuple[Floats, Floats, Floats], pairs: int
+) -> pd.DataFrame:
     """Return the strongest pairs with their scores and ranks at three sharpnesses.
 
     Parameters
     ----------
     names
         Names of the units (D).
+    known
+        The P pairs.
     scores
         Scores (P,) of all pairs as they are, at twice and at half the sharpness.
     pairs
@@ -62,13 +67,14 @@ def sharpness_table(names: list[str], scores: tuple[Floats, Floats, Floats], pai
     Examples
     --------
     >>> import numpy as np
-    >>> table = sharpness_table(["a", "b", "c"], tuple(np.array([[3.0, 2, 1], [3, 1, 2], [4, 2, 1]])), pairs=2)
+    >>> scores = tuple(np.array([[3.0, 2, 1], [3, 1, 2], [4, 2, 1]]))
+    >>> table = sharpness_table(["a", "b", "c"], PairSet.all(3), scores, pairs=2)
     >>> table["keeps_place"].tolist(), table["rank_sharper"].tolist()
     ([True, False], [1, 3])
     """
     import pandas as pd
 
-    first, second = np.triu_indices(len(names), 1)
+    first, second = known.ends
     ranks = [np.argsort(np.argsort(-score, kind="stable"), kind="stable") + 1 for score in scores]
     strongest = np.argsort(ranks[0])[:pairs]
     columns: dict[str, Any] = {

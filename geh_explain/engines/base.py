@@ -17,6 +17,7 @@ from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.model.cut import Cut
 from geh_explain.model.row_independence import check_parts
+from geh_explain.units.pair_set import PairSet
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,15 @@ class Limits:
         Bytes that the user allows in all; None for a share of the free memory.
     eah_points
         Number of points per draw from which absolute interactions are measured; None lets the engine choose.
+    pairs
+        The pairs of units that are computed; None for all of them.
     """
 
     n_points: int
     batch_size: int | None = None
     memory: int | None = None
     eah_points: int | None = None
+    pairs: PairSet | None = None
 
 
 class Engine(ABC):
@@ -112,8 +116,12 @@ class EngineRun(ABC):
         call of :meth:`fall_back`. False by default.
     doubtful
         Whether autograd's second derivatives contradict differences of its gradients. False by default.
+    takes_pairs
+        Whether :meth:`add` computes the pairs of :attr:`pairs` only, for which ``sums`` then have room. If False, the
+        default, it computes all pairs, and those that were asked for are selected at the end of a draw.
     """
 
+    takes_pairs = False
     batches_draws = False
     needs_values = False
     refuted = False
@@ -123,6 +131,11 @@ class EngineRun(ABC):
         self.engine = engine
         self.cut = cut
         self.limits = limits
+
+    @cached_property
+    def pairs(self) -> PairSet:
+        """The pairs of units that are computed: all of them, or those of ``limits.pairs``."""
+        return PairSet.all(self.cut.n_units) if self.limits.pairs is None else self.limits.pairs
 
     @cached_property
     def chunk_bytes(self) -> int:

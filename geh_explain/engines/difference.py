@@ -45,7 +45,7 @@ class Difference(Engine):
 
     A unit that is at its baseline already makes a step of 0; its interactions there are 0.
 
-    *Cost*: 1 + D + D (D - 1) / 2 evaluations of the model per point and draw, without gradients. *Right* for black
+    *Cost*: 1 + D + P evaluations of the model per point and draw for P pairs, without gradients. *Right* for black
     boxes, kinked functions and binary or categorical inputs, and exact for products of units. *Not* the derivative for
     large steps, where f bends between the points, and costly for many units.
 
@@ -106,6 +106,7 @@ class DifferenceRun(EngineRun):
 
     engine: Difference
     needs_values = True
+    takes_pairs = True
 
     def __init__(self, engine: Difference, cut: Cut, limits: Limits) -> None:
         super().__init__(engine, cut, limits)
@@ -179,12 +180,12 @@ class DifferenceRun(EngineRun):
         """Return ``batch_size``, else the number of rows whose pairs the memory allows."""
         if self.limits.batch_size is not None:
             return self.limits.batch_size
-        return max(1, min(_MAX_ROWS, self.chunk_bytes // (64 * self.cut.n_units**2)))
+        return max(1, min(_MAX_ROWS, self.chunk_bytes // (128 * len(self.pairs) + 64 * self.cut.n_units)))
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the mixed differences of a chunk of rows to ``sums``."""
         cut = self.cut
-        i, j = torch.triu_indices(cut.n_units, cut.n_units, 1, device=cut.device)
+        i, j = (torch.as_tensor(ends, device=cut.device) for ends in self.pairs.ends)
         unit = torch.arange(cut.n_units, device=cut.device)
         steps = self._steps(rows)
         with torch.no_grad():

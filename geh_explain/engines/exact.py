@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.model.autograd_graph import custom_functions, graph_nodes
 from geh_explain.model.cut import Cut
+from geh_explain.units.pair_set import HessianRow
 
 #: Rows of a chunk at most: with more, tensors no longer fit into the caches, and nothing is gained.
 _MAX_ROWS = 2048
@@ -31,6 +33,9 @@ _MAX_DIRECTIONS = 32
 _IMAGE_BYTES = 64 * 1024
 #: ... unless all rows of the chunk together take no more than this.
 _SMALL_CHUNK_BYTES = 2 * 2**20
+
+#: Pairs are chosen after the sum over points where more than this part of the columns of a row are pairs.
+_MIN_CHOSEN = 0.2
 
 #: Rows of a chunk at which double backward is compared with differences of gradients, at most.
 _MAX_COMPARED = 16
@@ -52,8 +57,8 @@ class Exact(Engine):
     needed.
 
     *Cost*: one forward pass, one backward pass, and D - 1 second backward passes per chunk (the last unit has no
-    partner left). Second passes are vectorised over directions where the rows are small. Memory: the graph of the
-    forward and the first backward pass.
+    partner left); for pairs that r units cover, r of them. Second passes are vectorised over directions where the rows
+    are small. Memory: the graph of the forward and the first backward pass.
 
     *Right* for everything that autograd differentiates twice, to rounding. *Not* for black boxes, for operators without
     a second derivative (:class:`NoSecondDerivative`), and for kinked functions such as ReLU, whose second derivative is
@@ -82,6 +87,7 @@ class ExactRun(EngineRun):
     """Double backward passes of one run, with the measured memory per row."""
 
     batches_draws = True
+    takes_pairs = True
 
     def __init__(self, engine: Engine, cut: Cut, limits: Limits) -> None:
         super().__init__(engine, cut, limits)
@@ -147,31 +153,58 @@ class ExactRun(EngineRun):
         if gradient is None:
             sums.visit(members)
             return has_custom_functions
-        pair = 0
-        last = self.cut.n_units - 1
         step = self._directions_at_once(len(rows))
-        # Each row of the Hessian gives the pairs with later units, so the last unit needs no row.
-        for first in range(0, last, step):
-            hessian_rows = self._hessian_rows(gradient, t, range(first, min(first + step, last)))
-            local = torch.cat([row[:, unit + 1 :] for unit, row in enumerate(hessian_rows, start=first)], dim=1)
-            sums.add(pair, local, members)
-            pair += local.shape[1]
+        # Each row of the Hessian gives its pairs with units that have no row before it.
+        needed = self.pairs.rows
+        for first in range(0, len(needed), step):
+            block = needed[first : first + step]
+            hessian_rows = self._hessian_rows(gradient, t, [row.unit for row in block])
+            self._add_rows(sums, hessian_rows, block, members)
         check_finite(sums.absolute, rows)
         return has_custom_functions
 
-    def _hessian_rows(self, gradient: Tensor, t: Tensor, units: range) -> Tensor:
+    def _add_rows(self, sums: GroupSums, found: Tensor, rows: list[HessianRow], members: Tensor) -> None:
+        """Add the pairs that some rows of the Hessian hold; ``found`` (k, n, D) are these rows at n points."""
+        if isinstance(rows[0].positions, range):
+            local = torch.cat([part[:, row.others] for part, row in zip(found, rows, strict=True)], dim=1)
+            sums.add(rows[0].positions.start, local, members)
+            return
+        places = torch.as_tensor(np.concatenate([row.positions for row in rows]))
+        n_units = found.shape[2]
+        columns = np.concatenate([place * n_units + np.arange(n_units)[row.others] for place, row in enumerate(rows)])
+        chosen, local = torch.as_tensor(columns, device=found.device), found.transpose(0, 1).flatten(1)
+        if len(columns) > _MIN_CHOSEN * local.shape[1]:
+            sums.add(places, local, members, chosen)
+        else:
+            sums.add(places, local[:, chosen], members)
+
+    def products(self, rows: Rows, directions: Tensor) -> Tensor:
+        """Return the products H v (k, n, D) of the local Hessians of n rows with k directions (k, D), for all rows."""
+        t, _, gradient, _ = _first_derivatives(self.cut, rows)
+        if gradient is None:
+            return t.new_zeros(len(directions), *t.shape)
+        step = self._directions_at_once(len(rows))
+        return torch.cat([self._products(gradient, t, part) for part in torch.split(directions, step)])
+
+    def _hessian_rows(self, gradient: Tensor, t: Tensor, units: list[int]) -> Tensor:
         """Return the rows (len(units), n, D) of the local Hessians that belong to ``units``."""
         if self._vectorise and len(units) > 1:
-            directions = torch.zeros(len(units), 1, t.shape[1], device=t.device, dtype=t.dtype)
-            directions[torch.arange(len(units)), 0, torch.arange(units.start, units.stop)] = 1
+            directions = torch.zeros(len(units), t.shape[1], device=t.device, dtype=t.dtype)
+            directions[torch.arange(len(units)), units] = 1
+            return self._products(gradient, t, directions)
+        return torch.stack([_backward(gradient[:, unit].sum(), t) for unit in units])
+
+    def _products(self, gradient: Tensor, t: Tensor, directions: Tensor) -> Tensor:
+        """Return the products (k, n, D) of the local Hessians with k directions (k, D)."""
+        if self._vectorise and len(directions) > 1:
             try:
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", message="There is a performance drop")
-                    return _backward(gradient, t, directions.expand(-1, len(t), -1), batched=True)
+                    return _backward(gradient, t, directions[:, None].expand(-1, len(t), -1), batched=True)
             except RuntimeError:
                 # The operator has no batching rule. If the error has another cause, the loop below raises it again.
                 self._vectorise = False
-        return torch.stack([_backward(gradient[:, unit].sum(), t) for unit in units])
+        return torch.stack([_backward((gradient * direction).sum(), t) for direction in directions])
 
     def _directions_at_once(self, n_rows: int) -> int:
         """Return how many rows of the Hessian one vectorised backward pass computes, for a chunk of ``n_rows``."""

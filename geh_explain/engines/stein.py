@@ -92,6 +92,7 @@ class SteinRun(EngineRun):
 
     engine: Stein
     needs_values = True
+    takes_pairs = True
 
     def __init__(self, engine: Stein, cut: Cut, limits: Limits) -> None:
         super().__init__(engine, cut, limits)
@@ -114,14 +115,14 @@ class SteinRun(EngineRun):
 
     def chunk_rows(self, rows: Rows) -> int:
         """Return ``batch_size``, else the number of rows whose pairs the memory allows."""
-        n_pairs = self.cut.n_units * (self.cut.n_units - 1) // 2
-        return self.limits.batch_size or max(1, min(_MAX_ROWS, self.chunk_bytes // (64 * n_pairs)))
+        numbers = max(len(self.pairs), self.cut.n_units)
+        return self.limits.batch_size or max(1, min(_MAX_ROWS, self.chunk_bytes // (64 * numbers)))
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the estimates of a chunk of rows to ``sums``."""
         cut = self.cut
         samples = self.engine.samples
-        i, j = torch.triu_indices(cut.n_units, cut.n_units, 1, device=cut.device)
+        i, j = (torch.as_tensor(ends, device=cut.device) for ends in self.pairs.ends)
         scale = torch.as_tensor(self._scale, device=cut.device)
         total = torch.zeros(len(rows), len(i), dtype=torch.double, device=cut.device)
         squares = torch.zeros_like(total)

@@ -9,8 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from geh_explain.units.pair_set import count_pairs
+
 #: Names of the arrays of GroupSums. Their first dimension are draws; those over parts of the points add up.
 ARRAYS = ("signed", "absolute", "variance", "slopes", "squares", "counts", "visited", "cells")
+#: Those whose last dimension are pairs.
+_OVER_PAIRS = ("signed", "absolute", "variance", "squares", "visited", "cells")
 #: With more groups than this a product with the group membership costs more than adding row by row.
 _MAX_PRODUCT_GROUPS = 64
 
@@ -19,7 +23,7 @@ _MAX_PRODUCT_GROUPS = 64
 class GroupSums:
     """Sums over points of the local interactions of all pairs, in double precision on the CPU.
 
-    With H the local Hessian at a point, M groups and P = D (D - 1) / 2 pairs i < j in row-major order::
+    With H the local Hessian at a point, M groups and P pairs i < j in row-major order, D (D - 1) / 2 or some of them::
 
         signed[b, m, p] = sum over the points of group m of H_p,    absolute[b, p] = sum over all points of |H_p|,
         squares[b, m, p] = sum over the points of group m of H_p^2.
@@ -76,12 +80,15 @@ class GroupSums:
     cells: Tensor | None = None
 
     @classmethod
-    def zeros(cls, groups: int, units: int, draws: int = 1, squared: int | None = None) -> GroupSums:
+    def zeros(
+        cls, groups: int, units: int, draws: int = 1, squared: int | None = None, pairs: int | None = None
+    ) -> GroupSums:
         """Return sums of no points yet, for M groups, D units and B draws.
 
-        ``squared`` is the number S of draws with sums of squares; None for all of them.
+        ``squared`` is the number S of draws with sums of squares, None for all of them; ``pairs`` is the number P of
+        pairs, None for all pairs of the units.
         """
-        pairs = units * (units - 1) // 2
+        pairs = count_pairs(units) if pairs is None else pairs
         squared = draws if squared is None else squared
         sums = cls(torch.zeros(draws, groups, pairs, dtype=torch.double), torch.zeros(draws, pairs, dtype=torch.double))
         if squared:
@@ -92,6 +99,12 @@ class GroupSums:
     def first(self, draws: int) -> GroupSums:
         """Return the sums of the first ``draws`` draws."""
         parts = {name: part[:draws] for name in ARRAYS if (part := getattr(self, name)) is not None}
+        return replace(self, **parts)
+
+    def select(self, pairs: NDArray[np.int64]) -> GroupSums:
+        """Return the sums of some of the pairs, with these indices."""
+        index = torch.as_tensor(pairs)
+        parts = {name: part[..., index] for name in _OVER_PAIRS if (part := getattr(self, name)) is not None}
         return replace(self, **parts)
 
     def merged(self, groups: NDArray[np.int64], n_groups: int) -> GroupSums:
@@ -110,36 +123,43 @@ class GroupSums:
         assert signed is not None
         return replace(self, signed=signed, variance=merge(self.variance), slopes=merge(self.slopes), cells=self.signed)
 
-    def add(self, start: int, local: Tensor, members: Tensor) -> None:
+    def add(self, start: int | Tensor, local: Tensor, members: Tensor, chosen: Tensor | None = None) -> None:
         """Add the local interactions of further points.
 
         Parameters
         ----------
         start
-            Index of the first pair in ``local``: pairs may be added block by block.
+            Index of the first pair in ``local``, or the distinct indices (w,) of all of them: pairs may be added block
+            by block.
         local
             Local interactions (B * n, w) of the pairs ``start`` to ``start + w``.
         members
             One-hot group membership (M, n) of the points, see :meth:`one_hot`.
+        chosen
+            Indices (w,) of the columns of ``local`` that are pairs, if it has others too; None for all. They are chosen
+            after the sum over points, which is faster than for each point.
         """
         # Rows come draw by draw, so that the first dimension splits into (B, n).
         local = local.double().reshape(len(self.signed), members.shape[1], -1)
-        stop = start + local.shape[2]
-        self.signed[:, :, start:stop] += sums_by_group(local, members).cpu()
-        self.absolute[:, start:stop] += local.abs().sum(dim=1).cpu()
-        self.add_squares(start, local, members)
+        where = slice(start, start + local.shape[2]) if isinstance(start, int) else start
+        columns = slice(None) if chosen is None else chosen
+        self.signed[:, :, where] += sums_by_group(local, members)[:, :, columns].cpu()
+        self.absolute[:, where] += local.abs().sum(dim=1)[:, columns].cpu()
+        self.add_squares(start, local, members, chosen)
 
-    def add_squares(self, start: int, local: Tensor, members: Tensor) -> None:
+    def add_squares(self, start: int | Tensor, local: Tensor, members: Tensor, chosen: Tensor | None = None) -> None:
         """Add the squares of local interactions (B, n, w), see :meth:`add`, which calls this.
 
-        The points are counted with their first pair.
+        The points are counted with the pair of index 0.
         """
+        columns = slice(None) if chosen is None else chosen
+        where = slice(start, start + local.shape[2]) if isinstance(start, int) else start
         for sums, power in ((self.squares, 2), (self.visited, 1)):
             if sums is not None:
                 total = local.new_zeros(len(sums), len(members), local.shape[2])
                 add_by_group(total, local[: len(sums)] ** power, members)
-                sums[:, :, start : start + local.shape[2]] += total.cpu()
-        if start == 0:
+                sums[:, :, where] += total[:, :, columns].cpu()
+        if start == 0 if isinstance(start, int) else bool((start == 0).any()):
             self.visit(members)
 
     def visit(self, members: Tensor) -> None:

@@ -11,6 +11,7 @@ from geh_explain.data.rows import Rows
 from geh_explain.engines.smoothing.smooth_functions import FORMS
 from geh_explain.model.cut import Cut
 from geh_explain.model.view import View
+from geh_explain.units.pair_set import PairSet
 
 
 class _KinkNames(View):
@@ -33,7 +34,7 @@ class _KinkNames(View):
         return func(*args, **kwargs)
 
 
-def explain_zero(cut: Cut, rows: Rows) -> str:
+def explain_zero(cut: Cut, rows: Rows, pairs: PairSet) -> str:
     """Return a warning that says why all local interactions of ``cut`` are exactly 0.
 
     The causes are checked in this order: the output does not depend on the units; the network above the cut is
@@ -46,9 +47,12 @@ def explain_zero(cut: Cut, rows: Rows) -> str:
         The model as a function of the units' shifts. It runs without the view of the run, so as it is.
     rows
         A few rows.
+    pairs
+        The pairs that were computed.
     """
-    n_pairs = cut.n_units * (cut.n_units - 1) // 2
-    zero = f"all {n_pairs} pairs are exactly 0" if n_pairs > 1 else "the only pair is exactly 0"
+    zero = f"all {len(pairs)} pairs are exactly 0" if len(pairs) > 1 else "the only pair is exactly 0"
+    if not pairs.complete:
+        zero = zero.replace("only pair", "pair").replace("pairs", "pairs that were computed")
     t = cut.zeros(rows).requires_grad_()
     kinks = _KinkNames()
     with cut.viewed(kinks):
@@ -61,6 +65,11 @@ def explain_zero(cut: Cut, rows: Rows) -> str:
         return (
             f"{zero}: above {cut.place} the network is piecewise linear ({names}), so its second derivatives vanish "
             "almost everywhere. Use smooth='auto', or output='probability' if it is a classifier."
+        )
+    if not pairs.complete:
+        return (
+            f"{zero}: these units do not interact at these points, or the path from {cut.place} to the output is "
+            "linear. Other pairs were not computed; explain(...) without pairs=, unit= and rows= computes all."
         )
     if cut.layer is None:
         return (

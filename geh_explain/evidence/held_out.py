@@ -38,6 +38,7 @@ from geh_explain.posterior.protocols import fixed
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.evidence import Evidence, TrueScoreEstimates
+from geh_explain.units.pair_set import PairSet, count_pairs
 
 #: Functions of pairs are held for at most this many rows times pairs at once (1 GB).
 _MAX_NUMBERS = 2**26
@@ -160,20 +161,22 @@ class HeldOutTest:
         """Number of units D."""
         return int(self.functions.values.shape[1])
 
-    def run(self, pairs: Ints, explained: Explained | None, progress: bool) -> Evidence:
-        """Test some pairs, and return the evidence of all pairs.
+    def run(self, known: PairSet, pairs: Ints, explained: Explained | None, progress: bool) -> Evidence:
+        """Test some pairs, and return the evidence of all pairs of a result.
 
         Parameters
         ----------
+        known
+            The pairs of the result.
         pairs
-            Indices of the pairs to test, in row-major order i < j.
+            Indices among them of the pairs to test.
         explained
             The points whose true scores are estimated; None leaves these out.
         progress
             Show a progress bar.
         """
-        functions, (n_rows, n_units) = self.functions, self.functions.values.shape
-        units = list(zip(*(index.tolist() for index in np.triu_indices(n_units, 1)), strict=True))
+        functions, n_rows = self.functions, len(self.functions.values)
+        units = list(zip(*(index.tolist() for index in known.ends), strict=True))
         tested = [units[pair] for pair in pairs]
         slopes = np.full((len(units), 3), np.nan)
         estimates = np.full((len(units), 4), np.nan)
@@ -182,7 +185,7 @@ class HeldOutTest:
         misfit = describe_misfit(labels, outputs, link, self.labels.classes)
         if misfit is not None:
             warn(misfit)
-        on_grids = _with_neighbours(tested, units)
+        on_grids = _with_neighbours(tested, self.n_units)
         steps = (len(tested) + len(on_grids)) * functions.n_functions
         with tqdm(total=steps, desc="testing", unit="pair", disable=not progress, leave=False) as bar:
             interactions = functions.mean_interactions(on_grids, bar.update)
@@ -223,15 +226,15 @@ class HeldOutTest:
         return ", ".join(f"{names[i]} x {names[j]}" for i, j in pairs[:3]) + (", ..." if len(pairs) > 3 else "")
 
 
-def _with_neighbours(tested: list[Pair], units: list[Pair]) -> list[Pair]:
+def _with_neighbours(tested: list[Pair], n_units: int) -> list[Pair]:
     """Return the tested pairs and all that share a unit with one of them, whose effects are projected off.
 
     Of very many pairs only the tested ones, so that those are the same for any choice of tested pairs.
     """
-    if len(units) > MAX_TESTED:
+    if count_pairs(n_units) > MAX_TESTED:
         return tested
-    touched = {unit for pair in tested for unit in pair}
-    return [pair for pair in units if touched.intersection(pair)]
+    touched = sorted({unit for pair in tested for unit in pair})
+    return list(zip(*(ends.tolist() for ends in PairSet.touching(touched, n_units).ends), strict=True))
 
 
 def check_shared_arguments(explained: Points) -> None:

@@ -253,6 +253,11 @@ def _takes_seed(function: Callable[..., Any]) -> bool:
 def _checked_ranking(outcome: Any, measure: str) -> PairRanking:
     """Return the ranking of an outcome of ``fit``, with finite scores."""
     ranking = _ranking(outcome, measure)
+    if not ranking.pairs.complete:
+        raise GEHValueError(
+            f"fit: it returned scores of some pairs, {ranking.pairs!r}, and the test compares the maximum over all of "
+            "them; explain all pairs, without unit=, pairs= and rows=."
+        )
     if not np.isfinite(ranking.scores).all():
         raise GEHValueError("fit: some of the scores it returned are NaN or infinite; return finite scores.")
     return ranking

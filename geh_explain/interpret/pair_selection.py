@@ -91,7 +91,7 @@ def choose_pairs(result: PairResult, pairs: Any, measure: str | None) -> PairSel
     """
     decisions = result.decisions(measure)
     # Units i and j of each pair number.
-    first, second = np.triu_indices(len(result.names), 1)
+    first, second = result.pairs.ends
     chosen = []
     for number in _pair_numbers(result, pairs, decisions):
         i, j = int(first[number]), int(second[number])

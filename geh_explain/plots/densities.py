@@ -13,6 +13,7 @@ from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, set_tick_labels, set_title
 from geh_explain.plots.pairs import pair_labels
 from geh_explain.scores.decisions import Decisions
+from geh_explain.scores.pair_names import describe_known
 from geh_explain.scores.protocol import PairResult
 
 #: Number of values at which a density is computed.
@@ -60,12 +61,13 @@ def draw_densities(result: PairResult, decisions: Decisions, *, pairs: int = 8, 
         ax.axvline(0, color=palette.LINE, linewidth=0.8)
         ax.set_xlim(-0.02 * right, right)
     ax.set_ylim(-0.25, len(shown))
-    set_tick_labels(ax.yaxis, np.arange(len(shown))[::-1] + 0.3, pair_labels(result.names, shown))
+    set_tick_labels(ax.yaxis, np.arange(len(shown))[::-1] + 0.3, pair_labels(result.names, result.pairs, shown))
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.set_xlabel(decisions.score_name)
     grey = f"; grey: {decisions.other_label}" if decisions.unsure[shown].any() else ""
-    set_title(ax, f"Posterior of the strongest pairs ({scores.n_draws} draws; lines: means{grey})")
+    known = "" if result.pairs.complete else f"; {describe_known(result.pairs)}"
+    set_title(ax, f"Posterior of the strongest pairs ({scores.n_draws} draws; lines: means{grey}{known})")
     return ax
 
 

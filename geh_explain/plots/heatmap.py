@@ -12,9 +12,9 @@ from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, set_tick_labels, set_title, unit_labels
-from geh_explain.plots.pairs import strongest_units
+from geh_explain.plots.pairs import describe_hidden, strongest_units
 from geh_explain.scores.decisions import SUPPORTED, Decisions
-from geh_explain.scores.measures import matrix
+from geh_explain.scores.pair_names import describe_known
 from geh_explain.scores.protocol import PairResult
 
 #: Share of the largest score above which a cell is so dark that its hatching is white.
@@ -43,21 +43,23 @@ def draw_heatmap(
     """
     if order not in ("given", "cluster"):
         raise GEHValueError(f"order={order!r} is unknown; use 'given' or 'cluster'.")
-    n_units = len(result.names)
-    units = strongest_units(decisions.order, n_units, check_int("max_units", max_units, 2))
-    strength = matrix(decisions.strength, n_units)
+    units = strongest_units(decisions.order, result.pairs, check_int("max_units", max_units, 2))
+    strength = result.pairs.matrix(decisions.strength)
     if order == "cluster":
         units = units[_cluster_order(strength[np.ix_(units, units)])]
     block, diagonal = np.ix_(units, units), np.eye(len(units), dtype=bool)
     above = np.triu(np.ones_like(diagonal))
     shows_both = decisions.measure == SUPPORTED
-    shown = np.where(above, matrix(decisions.mean, n_units)[block], strength[block]) if shows_both else strength[block]
+    mean = result.pairs.matrix(decisions.mean)
+    shown = np.where(above, mean[block], strength[block]) if shows_both else strength[block]
     values = np.where(diagonal, np.nan, shown)
     ax = _draw_cells(values, [result.names[i] for i in units], f"{decisions.score_name} (mean)", ax)
-    _hatch(ax, (matrix(decisions.unsure.astype(float), n_units)[block] > 0) & ~diagonal, values)
+    _hatch(ax, (result.pairs.matrix(decisions.unsure.astype(float))[block] > 0) & ~diagonal, values)
+    _draw_unknown(ax, np.isnan(values) & ~diagonal)
     notes = ["below the diagonal: supported by the labels"] * shows_both
     notes += ["no decisions" if decisions.accepted is None else f"hatched: {decisions.other_label}"]
-    notes += [f"{n_units - len(units)} weaker units not shown"] * (n_units > len(units))
+    notes += describe_hidden(result.pairs, len(units))
+    notes += [f"grey: not computed; {describe_known(result.pairs)}"] * (not result.pairs.complete)
     set_title(ax, f"Interaction strength ({'; '.join(notes)})")
     return ax
 
@@ -86,8 +88,18 @@ def _cluster_order(strength: Floats) -> Ints:
     """
     from scipy.cluster.hierarchy import leaves_list, linkage
 
+    # Pairs that were not computed are as far from each other as those that do not interact.
+    strength = np.nan_to_num(strength)
     distance = strength.max() - strength[np.triu_indices(len(strength), 1)]
     return np.asarray(leaves_list(linkage(distance, "average", optimal_ordering=True)), dtype=np.int64)
+
+
+def _draw_unknown(ax: Any, cells: NDArray[np.bool_]) -> None:
+    """Fill the ``cells`` (D, D) of pairs that were not computed with grey, unlike cells of score 0."""
+    from matplotlib.colors import ListedColormap
+
+    if cells.any():
+        ax.imshow(np.where(cells, 1.0, np.nan), cmap=ListedColormap([palette.UNKNOWN]), vmin=0, vmax=1)
 
 
 def _hatch(ax: Any, cells: NDArray[np.bool_], values: Floats) -> None:

@@ -13,6 +13,7 @@ from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, set_tick_labels, set_title
 from geh_explain.plots.pairs import pair_labels
 from geh_explain.scores.decisions import SUPPORTED, Decisions, percent
+from geh_explain.scores.pair_names import describe_known
 from geh_explain.scores.protocol import PairResult
 
 
@@ -70,7 +71,7 @@ def draw_intervals(
     draws_all = measure == "all"
     leading = result.decisions(None if draws_all else measure, level, fdr, rule=rule)
     shown = leading.order[: check_int("pairs", pairs, 1)]
-    labels = pair_labels(result.names, shown)
+    labels = pair_labels(result.names, result.pairs, shown)
     row_height = 0.42 if draws_all or any("\n" in label for label in labels) else 0.3
     ax = axes_or_new(ax, (7, min(14.0, 1.5 + row_height * len(shown))))
     rows = np.arange(len(shown))[::-1]  # the strongest pair on top
@@ -87,7 +88,8 @@ def draw_intervals(
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     note = f", 50 % and {percent(level)} intervals" if leading.has_intervals else " (one draw: no intervals)"
-    set_title(ax, f"Strongest pairs{note}")
+    known = "" if result.pairs.complete else f"; {describe_known(result.pairs)}"
+    set_title(ax, f"Strongest pairs{note}{known}")
     handles = _legend_of_measures(leading) if draws_all else _legend_of_decisions(leading)
     if handles:
         below = {"loc": "upper right", "bbox_to_anchor": (1, 0), "borderaxespad": 3.3, "ncols": 4}

@@ -15,8 +15,9 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, set_title, size_in_points, unit_labels
 from geh_explain.plots.circle import Circle
-from geh_explain.plots.pairs import strongest_units, unit_sizes
+from geh_explain.plots.pairs import describe_hidden, strongest_units, unit_sizes
 from geh_explain.scores.decisions import SUPPORTED, Decisions
+from geh_explain.scores.pair_names import describe_known
 from geh_explain.scores.protocol import PairResult
 
 #: Width of the strongest edge in points.
@@ -79,7 +80,7 @@ def draw_network(
     ax
         Axes to draw into, or None.
     """
-    units = strongest_units(decisions.order, len(result.names), check_int("max_units", max_units, 2))
+    units = strongest_units(decisions.order, result.pairs, check_int("max_units", max_units, 2))
     edges = _select_edges(result, decisions, units, check_int("pairs", pairs, 1))
     sizes, size_meaning = unit_sizes(result, decisions, main)
     by_name = _check_images(images, result.names)
@@ -95,8 +96,8 @@ def draw_network(
     circle.draw_names(ax, labels)
     circle.draw_images(ax, shown_images)
     _draw_legend(ax, edges, decisions, f"area of a unit: {size_meaning}")
-    hidden = len(result.names) - len(units)
-    notes = [f"{len(edges.ends)} strongest pairs"] + [f"{hidden} weaker units not shown"] * bool(hidden)
+    notes = [f"{len(edges.ends)} strongest pairs", *describe_hidden(result.pairs, len(units))]
+    notes += [describe_known(result.pairs)] * (not result.pairs.complete)
     notes += ["no decisions"] * (decisions.accepted is None)
     set_title(ax, f"Interactions ({'; '.join(notes)})")
     return ax
@@ -104,7 +105,7 @@ def draw_network(
 
 def _select_edges(result: PairResult, decisions: Decisions, units: Ints, pairs: int) -> _Edges:
     """Return the strongest ``pairs`` pairs among ``units``, without those whose score is 0."""
-    first, second = np.triu_indices(len(result.names), 1)
+    first, second = result.pairs.ends
     place = np.full(len(result.names), -1)
     place[units] = np.arange(len(units))
     order = decisions.order

@@ -10,9 +10,9 @@ from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.plots.axes import shorten_all
 from geh_explain.scores.decisions import Decisions
-from geh_explain.scores.measures import matrix
 from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.protocol import PairResult
+from geh_explain.units.pair_set import PairSet
 
 #: Maximum number of characters of a unit's name in the label of a pair.
 _MAX_NAME = 30
@@ -20,18 +20,30 @@ _MAX_NAME = 30
 _MAX_LINE = 34
 
 
-def strongest_units(order: Ints, units: int, max_units: int) -> Ints:
-    """Return the indices of the ``max_units`` of all ``units`` that have the strongest pairs, in ascending order.
+def strongest_units(order: Ints, pairs: PairSet, max_units: int) -> Ints:
+    """Return the indices of the ``max_units`` units that have the strongest ``pairs``, in ascending order.
 
-    ``order`` (P,) are the indices of all pairs, the strongest first. A unit is as strong as its strongest pair.
+    ``order`` (P,) are the indices of the pairs, the strongest first. A unit is as strong as its strongest pair.
 
     >>> import numpy as np
-    >>> strongest_units(np.array([1, 2, 0]), units=3, max_units=2).tolist()
+    >>> strongest_units(np.array([1, 2, 0]), PairSet.all(3), max_units=2).tolist()
     [0, 2]
     """
-    ends = np.stack(np.triu_indices(units, 1), axis=1)[order].ravel()
+    ends = np.stack(pairs.ends, axis=1)[order].ravel()
     by_strength, places = np.unique(ends, return_index=True)
     return np.sort(by_strength[np.argsort(places, kind="stable")][:max_units])
+
+
+def describe_hidden(pairs: PairSet, shown: int) -> list[str]:
+    """Return which units a plot with ``shown`` units leaves out, as notes for its title; none if it shows all.
+
+    >>> describe_hidden(PairSet.all(5), 3), describe_hidden(PairSet.of([(0, 1)], n_units=5), 2)
+    (['2 weaker units not shown'], ['3 units without computed pairs not shown'])
+    """
+    with_pairs = pairs.n_units if pairs.complete else len(np.unique(np.concatenate(pairs.ends)))
+    notes = [f"{with_pairs - shown} weaker units not shown"] * (with_pairs > shown)
+    without = pairs.n_units - with_pairs
+    return notes + [f"{without} units without computed pairs not shown"] * bool(without)
 
 
 def unit_sizes(result: PairResult, decisions: Decisions, main: Any) -> tuple[Floats, str]:
@@ -41,8 +53,9 @@ def unit_sizes(result: PairResult, decisions: Decisions, main: Any) -> tuple[Flo
     the unit's scores.
     """
     if main is None and not result.has_main:
-        scores = matrix(decisions.strength, len(result.names))
-        return np.asarray(scores.sum(axis=0)), f"summed {decisions.strength_name}"
+        scores = result.pairs.matrix(decisions.strength)
+        known = "" if result.pairs.complete else " of the computed pairs"
+        return np.asarray(np.nansum(scores, axis=0)), f"summed {decisions.strength_name}{known}"
     if main is None:
         return result.main.strength, "main effect"
     try:
@@ -57,9 +70,9 @@ def unit_sizes(result: PairResult, decisions: Decisions, main: Any) -> tuple[Flo
     return np.asarray(sizes), "main effect"
 
 
-def pair_labels(names: list[str], pairs: Ints) -> list[str]:
-    """Return the labels of the pairs with indices ``pairs`` of the units ``names``; no two are the same."""
-    first, second = (ends[pairs] for ends in np.triu_indices(len(names), 1))
+def pair_labels(names: list[str], pairs: PairSet, chosen: Ints) -> list[str]:
+    """Return the labels of the ``chosen`` ones of the ``pairs`` of units with these ``names``; no two are the same."""
+    first, second = (ends[chosen] for ends in pairs.ends)
     shown = sorted({*first.tolist(), *second.tolist()})
     short = dict(zip(shown, shorten_all([names[unit] for unit in shown], _MAX_NAME), strict=True))
     return [_join(short[i], short[j]) for i, j in zip(first, second, strict=True)]

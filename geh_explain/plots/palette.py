@@ -14,6 +14,8 @@ LINE = "#444444"
 STRENGTH = "Blues"
 #: Empty cells and baselines.
 NONE = "#ececec"
+#: Cells of pairs that were not computed.
+UNKNOWN = "#c4c4c4"
 #: Effects by their sign.
 POSITIVE = "#B2182B"
 NEGATIVE = "#2166AC"

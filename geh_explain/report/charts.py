@@ -36,7 +36,9 @@ def build_charts(content: dict[str, Any]) -> dict[str, Spec]:
     has_evidence = content["evidence"] is not None
     tooltip = [{"field": "label", "title": "pair"}, *_numbers(*_tooltip_fields(has_intervals, content))]
     return {
-        "heatmap": _heatmap({content["names"][i]: content["short_names"][i] for i in content["heatmap"]}, tooltip),
+        "heatmap": _heatmap(
+            {content["names"][i]: content["short_names"][i] for i in content["heatmap"]}, tooltip, content["partial"]
+        ),
         "forest": _forest(has_intervals, has_evidence, tooltip),
         "network": _network(content["nodes"]["size_meaning"], tooltip),
         "groups": _groups(has_group_intervals),
@@ -44,7 +46,7 @@ def build_charts(content: dict[str, Any]) -> dict[str, Spec]:
     }
 
 
-def _heatmap(short_names: dict[str, str], tooltip: list[Spec]) -> Spec:
+def _heatmap(short_names: dict[str, str], tooltip: list[Spec], partial: bool) -> Spec:
     """Return the heatmap of all pairs of the units of ``short_names``, in this order on both axes.
 
     Each pair has two cells, with the fields of a pair, row, column, ``value`` (the colour), ``unsure`` (not accepted,
@@ -94,12 +96,25 @@ def _heatmap(short_names: dict[str, str], tooltip: list[Spec]) -> Spec:
                 },
                 "encoding": {"color": {"value": palette.UNSURE}},
             },
+            *([_unknown_cells()] if partial else []),
         ],
         encoding={
             "x": {"field": "column", "type": "nominal", "scale": scale, "axis": {**axis, "labelAngle": -90}},
             "y": {"field": "row", "type": "nominal", "scale": scale, "axis": axis},
         },
     )
+
+
+def _unknown_cells() -> Spec:
+    """Return the layer of the heatmap with the cells of pairs that were not computed."""
+    return {
+        "transform": [{"filter": "datum.unknown"}],
+        "mark": {"type": "rect", "aria": False},
+        "encoding": {
+            "color": {"value": palette.UNKNOWN},
+            "tooltip": {"value": "not computed"},
+        },
+    }
 
 
 def _forest(has_intervals: bool, has_evidence: bool, tooltip: list[Spec]) -> Spec:

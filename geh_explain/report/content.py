@@ -19,6 +19,7 @@ from geh_explain.plots.pairs import strongest_units, unit_sizes
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.protocol import PairResult
+from geh_explain.units.pair_set import PairSet
 
 #: Maximum number of units in the heatmap, and of nodes in the network.
 _MAX_UNITS = 60
@@ -55,16 +56,16 @@ def build_content(
     -------
     dict
         ``names`` of all units, ``compact_names`` without the modules around the layer, and ``short_names`` for axes;
-        ``heatmap``, the indices of its units; ``nodes`` of the network; ``pairs``, the strongest first, as indices of
-        their units with labels; ``measures`` with scores, intervals and decisions, ``evidence`` and ``majority`` with
-        one entry per pair; ``decision``, the words for them; ``groups`` and ``group_effects``; ``level``; ``surfaces``;
-        ``images`` and ``painted`` (by gradient ascent) by unit name; ``joint``, both kinds of images for pairs by their
-        position. Unknown numbers are None.
+        ``heatmap``, the indices of its units; ``partial``, whether some pairs were not computed; ``nodes`` of the
+        network; ``pairs``, the strongest first, as indices of their units with labels; ``measures`` with scores,
+        intervals and decisions, ``evidence`` and ``majority`` with one entry per pair; ``decision``, the words for
+        them; ``groups`` and ``group_effects``; ``level``; ``surfaces``; ``images`` and ``painted`` (by gradient ascent)
+        by unit name; ``joint``, both kinds of images for pairs by their position. Unknown numbers are None.
     """
-    units = strongest_units(decisions.order, len(result.names), _MAX_UNITS)
-    pairs = _select_pairs(decisions.order, len(result.names), units)
+    units = strongest_units(decisions.order, result.pairs, _MAX_UNITS)
+    pairs = _select_pairs(decisions.order, result.pairs, units)
     pairs_with_groups = pairs[: max(1, _MAX_GROUP_NUMBERS // (2 * len(result.group_names)))]
-    i, j = np.triu_indices(len(result.names), 1)
+    i, j = result.pairs.ends
     compact_names = result.names if result.settings.get("layer") is None else [compact(name) for name in result.names]
     short_names = shorten_all(compact_names, _MAX_NAME)
     return {
@@ -72,6 +73,7 @@ def build_content(
         "compact_names": compact_names,
         "short_names": short_names,
         "heatmap": units.tolist(),
+        "partial": not result.pairs.complete,
         "nodes": _network_nodes(result, decisions, main),
         "pairs": _pair_columns(result.names, short_names, i[pairs], j[pairs]),
         "measure": decisions.measure,
@@ -99,12 +101,12 @@ def _pair_columns(names: list[str], short_names: list[str], first: Ints, second:
     return {"first": first.tolist(), "second": second.tolist(), **labels}
 
 
-def _select_pairs(order: Ints, units: int, heatmap_units: Ints) -> Ints:
+def _select_pairs(order: Ints, pairs: PairSet, heatmap_units: Ints) -> Ints:
     """Return the indices of the pairs of the page, the strongest first: those of the heatmap, and the strongest.
 
-    ``order`` (P,) are the indices of all pairs, the strongest first.
+    ``order`` (P,) are the indices of all ``pairs`` of the result, the strongest first.
     """
-    i, j = np.triu_indices(units, 1)
+    i, j = pairs.ends
     selected = np.isin(i, heatmap_units) & np.isin(j, heatmap_units)
     selected[order[:_MAX_PAIRS]] = True
     return order[selected[order]]
@@ -156,7 +158,7 @@ def _group_effects(result: PairResult, level: float, pairs: Ints) -> dict[str, A
 def _network_nodes(result: PairResult, decisions: Decisions, main: Any) -> dict[str, Any]:
     """Return the units of the network with their positions on a circle, their sizes, and what the sizes mean."""
     sizes, size_meaning = unit_sizes(result, decisions, main)
-    units = strongest_units(decisions.order, len(result.names), _MAX_NODES)
+    units = strongest_units(decisions.order, result.pairs, _MAX_NODES)
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(units)) / len(units)
     return {
         "unit": units.tolist(),
@@ -179,7 +181,7 @@ def _surface_cells(surface: Surface, pairs: Ints, result: PairResult) -> dict[st
     """Return a surface as cells with their edges, some of the data, and the position of its pair on the page."""
     (left, right), (bottom, top) = _cell_edges(surface.first), _cell_edges(surface.second)
     step = -(-len(surface.points) // _MAX_SURFACE_POINTS)
-    position = np.flatnonzero(pairs == result.pair(*surface.pair))
+    position = np.flatnonzero(pairs == result.pairs.find(*surface.pair))
     return {
         "pair": int(position[0]) if len(position) else None,
         "names": list(surface.names),

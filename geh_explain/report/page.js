@@ -78,6 +78,10 @@
     for (const i of data.heatmap) for (const j of data.heatmap) {
       if (i === j) continue;
       const row = byUnits.get(i < j ? `${i},${j}` : `${j},${i}`);
+      if (row === undefined) {
+        result.push({ unknown: true, value: null, row: data.names[i], column: data.names[j] });
+        continue;
+      }
       // The supported score is below the diagonal, GEH above it.
       const value = state.measure === "supported" && i < j ? row.mean : row.strength;
       result.push({ ...row, value, row: data.names[i], column: data.names[j], shown: isShown(row) });
@@ -297,6 +301,7 @@
   function fillCaptions() {
     const supported = state.measure === "supported";
     byId("heatmap-score").textContent = supported ? "Below the diagonal: GEH as far as held-out labels support it; above: GEH of the network" : `${scoreName()} of each pair`;
+    if (data.partial) byId("heatmap-score").textContent += "; grey: not computed";
     byId("colour-words").textContent = words === null ? "" : `blue: ${words.label}; grey: ${words.other}${hasEvidence ? "; green: supported by the labels" : ""}`;
     byId("width-word").textContent = supported ? "supported GEH, in front of GEH, pale" : scoreName();
   }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from geh_explain.scores.decisions import SUPPORTED, Decisions, percent
-from geh_explain.scores.pair_names import join_names
+from geh_explain.scores.pair_names import describe_known, join_names
 from geh_explain.scores.protocol import PairResult
 
 #: Number of pairs that the summary names.
@@ -29,6 +29,14 @@ def describe_scope(result: PairResult) -> str:
         f"{f' and {clusters} clusters' if clusters else ''}, "
         f"{_count(draws, 'draw', '')} of {result.record.posterior}"
     )
+
+
+def describe_known_pairs(result: PairResult) -> list[str]:
+    """Return which pairs were computed where these are not all, and what a search for rows found, one line each."""
+    lines = [] if result.pairs.complete else [describe_known(result.pairs, result.names)]
+    if result.record.row_search is not None:
+        lines.append(f"rows='auto': {result.record.row_search}")
+    return lines
 
 
 def describe_decisions(result: PairResult, decisions: Decisions, sentence: bool = False) -> str:
@@ -86,7 +94,8 @@ def summarise(result: PairResult, decisions: Decisions) -> list[str]:
     It says what was explained, where the uncertainty comes from, how many pairs the rule accepts, and which pairs are
     the strongest in the order of ``decisions``.
     """
-    sentences = [_scope(result), _uncertainty(result, decisions)]
+    known = [f"{line[0].upper()}{line[1:]}." for line in describe_known_pairs(result)]
+    sentences = [_scope(result), *known, _uncertainty(result, decisions)]
     if decisions.accepted is not None:
         sentences.append(f"{describe_decisions(result, decisions, sentence=True)}.")
     strongest = [_describe_pair(result, int(pair), decisions) for pair in decisions.order[:_SUMMARY_PAIRS]]
@@ -119,7 +128,7 @@ def _uncertainty(result: PairResult, decisions: Decisions) -> str:
 
 def _describe_pair(result: PairResult, pair: int, decisions: Decisions) -> str:
     """Return names, score, evidence or interval, and signs of the pair with index ``pair``."""
-    i, j = (result.names[index[pair]] for index in np.triu_indices(len(result.names), 1))
+    i, j = (result.names[index[pair]] for index in result.pairs.ends)
     words = [f"{decisions.score_name} {decisions.mean[pair]:.3g}"]
     if decisions.rule == "evidence" and decisions.supported is not None:
         words.append(f"supported {decisions.supported[pair]:.3g}")

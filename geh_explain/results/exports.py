@@ -27,7 +27,7 @@ _FORMULA = re.compile(r"[\s\uFEFF]*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n]")
 
 
 def to_networkx(result: PairResult, decisions: Decisions) -> Any:
-    """Return a ``networkx.Graph`` with units as nodes and all pairs as edges.
+    """Return a ``networkx.Graph`` with units as nodes and all computed pairs as edges.
 
     Edges have the columns of the table as attributes, the score that orders the pairs as ``weight``, and ``sign``: 1,
     -1 or 0, the sign of the effect in most of the data. Attributes of the graph are measure, level, rule and fdr.
@@ -102,8 +102,8 @@ def _decided(result: PairResult, decisions: Decisions) -> dict[str, Any]:
 
 
 def _pairs(result: PairResult) -> list[tuple[str, str]]:
-    """Return the names of all pairs, in row-major order i < j."""
-    i, j = np.triu_indices(len(result.names), 1)
+    """Return the names of the pairs, in row-major order i < j."""
+    i, j = result.pairs.ends
     return [(result.names[a], result.names[b]) for a, b in zip(i, j, strict=True)]
 
 

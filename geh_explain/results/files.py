@@ -18,6 +18,8 @@ Members of the archive, with K draws, M groups, P pairs, D units and N points:
     The arrays of :class:`~geh_explain.scores.evidence.Evidence`, if there is any; see ``evidence_files``.
 ``point_errors``
     Standard errors (M, P) of group means over the choice of points, where there are any; NaN where not known.
+``pair_first``, ``pair_second``
+    Indices (P,) of the units of each pair, if not all pairs were computed; such files have format 2.
 ``cluster_covariance``, ``cluster_counts``, ``cluster_total``
     The parts of :class:`~geh_explain.scores.cluster_spread.ClusterErrors`, (M, M, P), (M,) and a number, where points
     have clusters.
@@ -51,10 +53,15 @@ from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.moments import Moments
 from geh_explain.storage.archives import check_size, expands_too_much
 from geh_explain.storage.whole import write_whole
+from geh_explain.units.pair_set import PairSet
 
 #: Arrays of evidence.
 _EVIDENCE = (*EVIDENCE_ARRAYS, *TRUE_SCORE_ARRAYS)
 _FORMAT = "geh_explain.Interactions/1"
+#: Format of files whose results do not have all pairs; versions that know all pairs only refuse it.
+_PARTIAL_FORMAT = "geh_explain.Interactions/2"
+#: Arrays of such a file.
+_PAIR_ARRAYS = ("pair_first", "pair_second")
 #: Arrays of a file that holds all draws.
 _DRAW_ARRAYS = ("signed", "absolute", "noise", "slopes")
 #: Arrays of a file that holds moments: for each quantity its mean and its sum of squared deviations.
@@ -84,6 +91,12 @@ class StoredResult:
     group_names: list[str]
     settings: dict[str, Any]
     evidence: Evidence | None = None
+    pairs: PairSet | None = None
+
+    @property
+    def partial_pairs(self) -> PairSet | None:
+        """The pairs if these are not all pairs of the units, else None."""
+        return None if self.pairs is None or self.pairs.complete else self.pairs
 
 
 def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
@@ -98,7 +111,7 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
         path = path.with_name(f"{path.name}.npz")
     path = check_output_file("path", path)
     about = {
-        "format": _FORMAT,
+        "format": _FORMAT if stored.partial_pairs is None else _PARTIAL_FORMAT,
         "names": stored.names,
         "group_names": stored.group_names,
         "settings": stored.settings,
@@ -107,6 +120,8 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
     text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     arrays = {"about": text, "labels": stored.labels, **_to_arrays(stored.draws)}
     arrays |= evidence_to_arrays(stored.evidence)
+    if stored.partial_pairs is not None:
+        arrays |= dict(zip(_PAIR_ARRAYS, stored.partial_pairs.ends, strict=True))
     if stored.draws.point_errors is not None:
         arrays["point_errors"] = stored.draws.point_errors
     if (clusters := stored.draws.cluster_errors) is not None:
@@ -134,7 +149,7 @@ def read_result(path: str | os.PathLike[str]) -> StoredResult:
                 raise ValueError("its settings are too long")
             with np.load(file, allow_pickle=False) as archive:
                 expected = ("labels", "about", "point_errors", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS)
-                optional = (*_CLUSTER_ARRAYS, *_EVIDENCE)
+                optional = (*_CLUSTER_ARRAYS, *_EVIDENCE, *_PAIR_ARRAYS)
                 arrays = {name: archive[name] for name in (*expected, *optional) if name in archive}
         about = json.loads(arrays.pop("about").tobytes().decode())
         return _parse(about, **arrays)
@@ -168,18 +183,22 @@ def _to_arrays(draws: Draws | DrawMoments) -> dict[str, Any]:
 
 def _parse(about: Any, labels: Any, point_errors: Any = None, **arrays: Any) -> StoredResult:
     """Return the parts of a file, after checking that they are valid and belong together."""
-    if not isinstance(about, dict) or about.get("format") != _FORMAT:
+    if not isinstance(about, dict) or about.get("format") not in (_FORMAT, _PARTIAL_FORMAT):
         raise ValueError(f"its format is not {_FORMAT!r}")
     names, group_names = about["names"], about["group_names"]
     _check_names(names, group_names)
     settings = about["settings"]
     _check_settings(settings)
+    of_pairs = [arrays.pop(name) for name in _PAIR_ARRAYS if name in arrays]
+    if (about["format"] == _PARTIAL_FORMAT) != bool(of_pairs):
+        raise ValueError("its pairs do not fit its format")
+    pairs = _parse_pairs(of_pairs, len(names)) if of_pairs else PairSet.all(len(names))
     of_evidence = {name: arrays.pop(name) for name in _EVIDENCE if name in arrays}
-    evidence = parse_evidence(about.get("evidence"), of_evidence, len(names) * (len(names) - 1) // 2)
+    evidence = parse_evidence(about.get("evidence"), of_evidence, len(pairs))
     of_clusters = [arrays.pop(name) for name in _CLUSTER_ARRAYS if name in arrays]
     parse_draws = _parse_draws if "signed" in arrays else _parse_moments
-    draws = replace(parse_draws(len(group_names), len(names), **arrays), point_errors=point_errors)
-    shape = len(group_names), len(names) * (len(names) - 1) // 2
+    draws = replace(parse_draws(len(group_names), pairs, **arrays), point_errors=point_errors)
+    shape = len(group_names), len(pairs)
     if point_errors is not None:
         _check_point_errors(point_errors, shape)
     if of_clusters:
@@ -188,7 +207,7 @@ def _parse(about: Any, labels: Any, point_errors: Any = None, **arrays: Any) -> 
         raise ValueError("its labels are malformed")
     if labels.min() < 0 or labels.max() >= len(group_names):
         raise ValueError("its labels name unknown groups")
-    return StoredResult(draws, labels, names, group_names, settings, evidence)
+    return StoredResult(draws, labels, names, group_names, settings, evidence, pairs)
 
 
 def _check_names(names: Any, group_names: Any) -> None:
@@ -242,9 +261,11 @@ def _has_type(value: Any, expected: Any) -> bool:
     return type(value) is expected or (expected is float and type(value) is int)
 
 
-def _parse_draws(groups: int, units: int, signed: Any, absolute: Any, noise: Any = None, slopes: Any = None) -> Draws:
+def _parse_draws(
+    groups: int, known: PairSet, signed: Any, absolute: Any, noise: Any = None, slopes: Any = None
+) -> Draws:
     """Return the draws of a file, after checking shapes, types and ranges of its arrays."""
-    pairs = units * (units - 1) // 2
+    units, pairs = known.n_units, len(known)
     fits = signed.ndim == 3 and signed.shape[1:] == (groups, pairs) and absolute.shape == (len(signed), pairs)
     if not fits or len(signed) < 1:
         raise ValueError("its arrays do not fit together")
@@ -259,9 +280,9 @@ def _parse_draws(groups: int, units: int, signed: Any, absolute: Any, noise: Any
     return Draws(signed, absolute, noise, slopes)
 
 
-def _parse_moments(groups: int, units: int, count: Any, **arrays: Any) -> DrawMoments:
+def _parse_moments(groups: int, known: PairSet, count: Any, **arrays: Any) -> DrawMoments:
     """Return the moments of a file, after checking shapes, types and ranges of its arrays."""
-    pairs = units * (units - 1) // 2
+    units, pairs = known.n_units, len(known)
     slopes = [arrays.pop(name) for name in _SLOPE_MOMENTS if name in arrays]
     if slopes and (len(slopes) != 2 or any(part.shape != (groups, units) or not _is_finite(part) for part in slopes)):
         raise ValueError("its main effects do not fit")
@@ -278,6 +299,20 @@ def _parse_moments(groups: int, units: int, count: Any, **arrays: Any) -> DrawMo
         Moments(int(count), arrays[f"{name}_mean"], arrays[f"{name}_squares"]) for name in (*MEASURES, "signed")
     )
     return DrawMoments(geh, aeh, eah, signed, Moments(int(count), *slopes) if slopes else Moments())
+
+
+def _parse_pairs(ends: list[Any], units: int) -> PairSet:
+    """Return the pairs of a file, after checking that they are distinct pairs i < j in row-major order, not all."""
+    if len(ends) != 2 or any(array.ndim != 1 or array.dtype != np.int64 for array in ends):
+        raise ValueError("its pairs are malformed")
+    first, second = ends
+    if len(first) != len(second) or not 0 < len(first) < units * (units - 1) // 2:
+        raise ValueError("its pairs are malformed")
+    if (first < 0).any() or (second >= units).any() or (first >= second).any():
+        raise ValueError("its pairs are no pairs of its units")
+    if (np.diff(first * units + second) <= 0).any():
+        raise ValueError("its pairs are repeated, or not in order")
+    return PairSet(units, (first, second))
 
 
 def _check_point_errors(errors: Any, shape: tuple[int, int]) -> None:

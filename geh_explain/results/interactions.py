@@ -24,11 +24,11 @@ from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.main_effects import MainEffects
-from geh_explain.scores.measures import pair_index
 from geh_explain.scores.moments import Moments, draws_not_kept
 from geh_explain.scores.pair_scores import Scores
 from geh_explain.scores.ranking import PairRanking, find_unit
 from geh_explain.statistics.intervals import mean_half_width
+from geh_explain.units.pair_set import PairSet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,9 @@ class Interactions(ResultOutput):
     settings
         The record as a plain dict, with entries of the user's own; None for the record alone.
     evidence
-        Outcome of the test of all pairs on held-out labels, None if there is none.
+        Outcome of the test of the pairs on held-out labels, None if there is none.
+    pairs
+        The P pairs that the draws are about; None for all pairs of the units.
 
     Attributes
     ----------
@@ -73,7 +75,11 @@ class Interactions(ResultOutput):
     record
         The same with types, for the package itself.
     evidence
-        Outcome of the test of all pairs on held-out labels, None if there is none.
+        Outcome of the test of the pairs on held-out labels, None if there is none.
+    pairs
+        The P pairs that were computed, in row-major order i < j: ``pairs.first`` and ``pairs.second`` are the indices
+        of their units, ``pairs.complete`` says whether these are all pairs of the units. All arrays (P,) are about
+        them. Matrices (D, D) have NaN for other pairs, and tables, decisions and exports leave them out.
 
     Examples
     --------
@@ -93,15 +99,17 @@ class Interactions(ResultOutput):
         record: RunRecord,
         settings: dict[str, Any] | None = None,
         evidence: Evidence | None = None,
+        pairs: PairSet | None = None,
     ) -> None:
         self._draws = draws
+        self.pairs = PairSet.all(len(names)) if pairs is None else pairs
         self.labels = labels
         self.names = names
         self.group_names = group_names
         self.record = record
         self.settings = record.to_settings() if settings is None else settings
         self.sizes = np.bincount(labels, minlength=len(group_names))
-        self.evidence = _check_evidence(evidence, len(names) * (len(names) - 1) // 2)
+        self.evidence = _check_evidence(evidence, len(self.pairs))
 
     def with_evidence(self, evidence: Evidence | None) -> Interactions:
         """Return a result of the same draws with the outcome of a test on held-out labels; None removes it.
@@ -114,7 +122,7 @@ class Interactions(ResultOutput):
         [[1.0, True]]
         """
         parts = self._draws, self.labels, self.names, self.group_names, self.record, copy.deepcopy(self.settings)
-        return Interactions(*parts, evidence)
+        return Interactions(*parts, evidence, self.pairs)
 
     # Scores.
 
@@ -149,8 +157,8 @@ class Interactions(ResultOutput):
     def _measure(self, measure: str) -> Scores:
         """Return the scores of a measure from the draws or their moments."""
         if isinstance(self._draws, Draws):
-            return Scores(self._draws.scores(measure, self.sizes), len(self.names))
-        return Scores(getattr(self._draws, measure), len(self.names))
+            return Scores(self._draws.scores(measure, self.sizes), len(self.names), self.pairs)
+        return Scores(getattr(self._draws, measure), len(self.names), self.pairs)
 
     @property
     def main(self) -> MainEffects:
@@ -283,7 +291,7 @@ class Interactions(ResultOutput):
             over draws excludes 0; most pairs of a fitted network pass it. None: ``"evidence"`` if there is evidence,
             else ``"sign"``.
         unit
-            Name or index of a unit whose pairs are returned; None for all pairs. Decisions are the same.
+            Name or index of a unit whose computed pairs are returned; None for all pairs. Decisions are the same.
         source
             What the intervals count. ``"draws"``: the score of another draw of the network at these points.
             ``"points"``: the score of this network, or the mean of these draws, at all points of the population from
@@ -307,8 +315,10 @@ class Interactions(ResultOutput):
             of the points are known.
         """
         index = None if unit is None else find_unit(unit, self.names)
+        if index is not None and not self.pairs.has_unit(index).any():
+            raise GEHValueError(f"unit={unit!r}: none of its pairs was computed; explain(..., unit={unit!r}) does so.")
         decisions = self.decisions(measure, level, fdr, rule=rule, source=source)
-        return pair_table(decisions, self.evidence, self.names, index)
+        return pair_table(decisions, self.evidence, self.names, self.pairs, index)
 
     def top(self, pairs: int = 10, measure: str | None = None, **options: Any) -> pd.DataFrame:
         """Return the first ``pairs`` rows of :meth:`table`, which takes the same further ``options``."""
@@ -345,14 +355,17 @@ class Interactions(ResultOutput):
     def ranking(self, measure: str | None = None) -> PairRanking:
         """Return the pairs in the order of :meth:`table`, to compare with other methods."""
         decisions = self.decisions(measure)
-        return PairRanking(decisions.strength_name, decisions.strength, self.names, decisions.mean)
+        return PairRanking(decisions.strength_name, decisions.strength, self.names, decisions.mean, self.pairs)
 
     def pair(self, i: int | str, j: int | str) -> int:
-        """Return the index of the pair of two units, given by name or index in any order."""
+        """Return the place in :attr:`pairs` of the pair of two units, given by name or index in any order.
+
+        Raises ``GEHValueError`` if this pair was not computed.
+        """
         first, second = find_unit(i, self.names), find_unit(j, self.names)
         if first == second:
             raise GEHValueError(f"i={i!r} and j={j!r} are the same unit; an interaction needs two.")
-        return pair_index(first, second, len(self.names))
+        return self.pairs.index(first, second, self.names)
 
     # Files.
 
@@ -365,7 +378,7 @@ class Interactions(ResultOutput):
         >>> geh.Interactions.load(result.save(f"{tempfile.mkdtemp()}/result.npz")).table().equals(result.table())
         True
         """
-        parts = self._draws, self.labels, self.names, self.group_names, self.settings, self.evidence
+        parts = self._draws, self.labels, self.names, self.group_names, self.settings, self.evidence, self.pairs
         return write_result(StoredResult(*parts), path)
 
     @classmethod
@@ -374,7 +387,7 @@ class Interactions(ResultOutput):
         stored = read_result(path)
         record = RunRecord.from_settings(stored.settings)
         parts = stored.draws, stored.labels, stored.names, stored.group_names, record, stored.settings
-        return cls(*parts, stored.evidence)
+        return cls(*parts, stored.evidence, stored.pairs)
 
 
 def _check_evidence(evidence: Evidence | None, pairs: int) -> Evidence | None:

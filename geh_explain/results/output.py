@@ -13,7 +13,13 @@ import numpy as np
 from geh_explain.analyses.surface import Surface
 from geh_explain.interpret.gallery import Gallery
 from geh_explain.report.page import write_page
-from geh_explain.report.text import describe_columns, describe_decisions, describe_scope, summarise
+from geh_explain.report.text import (
+    describe_columns,
+    describe_decisions,
+    describe_known_pairs,
+    describe_scope,
+    summarise,
+)
 from geh_explain.results.exports import to_networkx, to_xarray, write_csv
 from geh_explain.results.plotting import Plots
 from geh_explain.results.tables import format_table, monte_carlo_table, variance_table
@@ -157,7 +163,8 @@ class ResultOutput:
         decisions, scores = self.decisions(measure, rule="sign"), self.scores(measure)
         points = find_point_uncertainty(self, measure)
         unknown = np.full_like(scores.pair_mean, np.nan)
-        return variance_table(decisions, self.names, scores.pair_std**2, unknown if points is None else points.variance)
+        of_points = unknown if points is None else points.variance
+        return variance_table(decisions, self.names, self.pairs, scores.pair_std**2, of_points)
 
     def monte_carlo(self: PairResult, measure: str = "geh") -> pd.DataFrame:
         """Return one row per pair, the strongest first, with the Monte Carlo errors of its mean and std.
@@ -169,7 +176,8 @@ class ResultOutput:
 
     def __repr__(self: PairResult) -> str:
         decisions = self.decisions()
-        lines = [describe_scope(self), describe_decisions(self, decisions), *describe_columns(decisions)]
+        lines = [describe_scope(self), *describe_known_pairs(self), describe_decisions(self, decisions)]
+        lines += describe_columns(decisions)
         return "\n".join([*lines, format_table(self.table().head(_REPR_PAIRS)).to_string()])
 
     def _repr_html_(self: PairResult) -> str:

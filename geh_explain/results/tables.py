@@ -12,12 +12,15 @@ import numpy as np
 from geh_explain._types import Floats, Ints
 from geh_explain.scores.decisions import SUPPORTED, Decisions
 from geh_explain.scores.evidence import Evidence
+from geh_explain.units.pair_set import PairSet
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def pair_table(decisions: Decisions, evidence: Evidence | None, names: list[str], unit: int | None) -> pd.DataFrame:
+def pair_table(
+    decisions: Decisions, evidence: Evidence | None, names: list[str], pairs: PairSet, unit: int | None
+) -> pd.DataFrame:
     """Return one row per pair, the strongest first.
 
     Parameters
@@ -28,6 +31,8 @@ def pair_table(decisions: Decisions, evidence: Evidence | None, names: list[str]
         Outcome of the held-out test, None if there is none.
     names
         Names of the units.
+    pairs
+        The pairs.
     unit
         Index of a unit whose pairs are returned; None for all pairs.
 
@@ -39,7 +44,7 @@ def pair_table(decisions: Decisions, evidence: Evidence | None, names: list[str]
     """
     import pandas as pd
 
-    first, second = np.triu_indices(len(names), 1)
+    first, second = pairs.ends
     columns: dict[str, Any] = {
         "unit_i": [names[i] for i in first],
         "unit_j": [names[j] for j in second],
@@ -124,14 +129,16 @@ def monte_carlo_table(table: pd.DataFrame, draws: int) -> pd.DataFrame:
     return pd.concat([table[["unit_i", "unit_j", "mean", "std"]], pd.DataFrame(errors)], axis=1)
 
 
-def variance_table(decisions: Decisions, names: list[str], draws: Floats, points: Floats) -> pd.DataFrame:
+def variance_table(
+    decisions: Decisions, names: list[str], pairs: PairSet, draws: Floats, points: Floats
+) -> pd.DataFrame:
     """Return the pairs in the order of ``decisions`` with the variances (P,) of their score over draws and points.
 
     NaN is an unknown variance, which does not count in ``total``; ``share`` is that of the points in the total.
     """
     import pandas as pd
 
-    first, second = np.triu_indices(len(names), 1)
+    first, second = pairs.ends
     total = np.where(np.isnan(draws) & np.isnan(points), np.nan, np.nan_to_num(draws) + np.nan_to_num(points))
     share = np.divide(np.nan_to_num(points), total, out=np.full_like(total, np.nan), where=total > 0)
     columns: dict[str, Any] = {

@@ -54,6 +54,7 @@ class DrawAccumulator:
         self._tree: GroupTree | None = plan.tree
         self._pilot_draws = plan.pilot_draws
         self._factors = plan.factors
+        self._pairs = plan.pairs
         self._max_bytes = plan.budget / 4
         self._sampled = False
         self._next_look = _MIN_SETTLED_DRAWS
@@ -146,7 +147,8 @@ class DrawAccumulator:
         """Return the products (P,) of the factors of both units, 1.0 where all factors are 1."""
         if (self._factors == 1).all():
             return 1.0
-        return np.asarray(np.outer(self._factors, self._factors)[np.triu_indices(len(self._factors), 1)])
+        first, second = self._pairs.ends
+        return np.asarray(self._factors[first] * self._factors[second])
 
     def result(self) -> Draws | DrawMoments:
         """Return the means of all draws, or their moments; each unit is multiplied by its factor.

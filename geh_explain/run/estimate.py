@@ -71,9 +71,9 @@ def _in_words(seconds: float) -> str:
 
 def estimate_cost(plan: RunPlan, spent: float) -> CostEstimate:
     """Return the cost of a plan; ``spent`` are the seconds that reading the data and planning took."""
-    options, n_points, n_units = plan.options, len(plan.points), plan.cut.n_units
+    options, n_points = plan.options, len(plan.points)
     available = plan.posterior.__len__() if hasattr(plan.posterior, "__len__") else options.max_draws
-    n_draws, n_pairs = min(options.max_draws, available), n_units * (n_units - 1) // 2
+    n_draws, n_pairs = min(options.max_draws, available), len(plan.pairs)
     once, per_row = _time_first_chunk(plan)
     return CostEstimate(
         seconds=spent + once + per_row * n_draws * n_points,
@@ -97,7 +97,8 @@ def _time_first_chunk(plan: RunPlan) -> tuple[float, float]:
                 engine.begin_draw(seed_of_draw(plan.options.seed, number))
                 engine.adapt(plan.points.first)
                 chunk = rows[: engine.chunk_rows(rows)]
-                sums = GroupSums.zeros(len(plan.grouping.names), cut.n_units, 1, 0)
+                n_pairs = len(plan.pairs) if engine.takes_pairs else None
+                sums = GroupSums.zeros(len(plan.grouping.names), cut.n_units, 1, 0, n_pairs)
                 times = [perf_counter()]
                 for _ in range(2):
                     engine.add(sums, chunk, plan.grouping.labels[: len(chunk)])

@@ -309,7 +309,8 @@ class _DrawLoop:
         cells = plan.cells if squared else None
         point_labels = grouping.labels if cells is None else cells.labels
         n_sums = len(grouping.names) if cells is None else len(cells)
-        sums = GroupSums.zeros(n_sums, plan.cut.n_units, draws, squared if cells is None else 0)
+        n_pairs = len(plan.pairs) if plan.engine.takes_pairs else None
+        sums = GroupSums.zeros(n_sums, plan.cut.n_units, draws, squared if cells is None else 0, n_pairs)
         for rows in plan.points.batches():
             shared = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]
             for chunk in shared.split(max(1, plan.engine.chunk_rows(rows) // draws)):
@@ -317,6 +318,8 @@ class _DrawLoop:
                 plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
                 self.bar.update(len(chunk) * draws)
         plan.engine.end_draw(sums)
+        if n_pairs is None and not plan.pairs.complete:
+            sums = sums.select(plan.pairs.positions)
         self._check_unchanged()
         if monotonic() > self._trimmed + _TRIM_SECONDS:
             trim_heap()
@@ -382,4 +385,5 @@ class _DrawLoop:
         """Return the sizes of the sums of draws from number ``start`` on."""
         plan, squared = self.plan, max(0, self.plan.point_draws - start)
         cells = 0 if plan.cells is None else len(plan.cells)
-        return DrawSizes(len(plan.points), len(self.accumulator.grouping.names), plan.cut.n_units, squared, cells)
+        groups, n_units = len(self.accumulator.grouping.names), plan.cut.n_units
+        return DrawSizes(len(plan.points), groups, n_units, len(plan.pairs), squared, cells)

@@ -16,6 +16,7 @@ from geh_explain.errors import GEHValueError
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.clusters import check_clusters
 from geh_explain.groups.grouping import check_groups
+from geh_explain.run.pair_request import ALL_PAIRS, PairRequest
 
 #: The word for a number that the run itself decides on.
 AUTO = "auto"
@@ -29,6 +30,7 @@ Scale = str | Sequence[float] | NDArray[np.floating[Any]] | None
 class RunOptions:
     """The keyword arguments of :meth:`~geh_explain.GEHExplainer.explain`, with the same names and meanings.
 
+    ``request`` holds those that choose pairs.
     ``max_groups`` and ``pilot_draws`` are set by :meth:`~geh_explain.GEHExplainer.choose_groups`: the largest number of
     groups that is tried (None for a default that fits into memory), and the number of draws that decide (None for a
     default).
@@ -47,6 +49,8 @@ class RunOptions:
     progress: bool = True
     checkpoint: str | os.PathLike[str] | None = None
     distributed: bool | None = None
+    names: Sequence[str] | None = None
+    request: PairRequest = ALL_PAIRS
     max_groups: int | None = None
     pilot_draws: int | None = None
 
@@ -74,10 +78,10 @@ class RunOptions:
         """Whether the package chooses the number of groups."""
         return isinstance(self.groups, str)
 
-    def largest_group_number(self, budget: int, n_pairs: int) -> int:
-        """Return how many groups are tried where their number is open; ``budget`` is in bytes."""
+    def largest_group_number(self, bytes_per_pair: int) -> int:
+        """Return how many groups are tried where their number is open, with so many bytes of memory per pair."""
         # Scores of every number of groups are held at once, with some copies: about 112 bytes per pair and group.
-        return self.max_groups or min(MAX_GROUPS, max(2, budget // (112 * n_pairs)))
+        return self.max_groups or min(MAX_GROUPS, max(2, bytes_per_pair // 112))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,6 @@ from geh_explain.engines.smoothing.sharpness import Smooth
 from geh_explain.engines.smoothing.survey import smoothing_for, survey_kinks
 from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.engines.twice_differentiable import DoubleBackwardView
-from geh_explain.errors import GEHValueError
 from geh_explain.groups.assignment import cluster, given_groups, grow_groups, is_table
 from geh_explain.groups.clusters import Cells, make_cells, read_clusters
 from geh_explain.groups.grouping import Grouping, from_tree
@@ -35,22 +34,21 @@ from geh_explain.model.unit_values import UnitMoments, check_scale
 from geh_explain.model.view import View
 from geh_explain.posterior import MCDropout, PointEstimate, Posterior
 from geh_explain.posterior.dropout_places import DropoutPlaces
-from geh_explain.posterior.protocols import fixed, keeps_below
+from geh_explain.posterior.protocols import fixed, keeps_below, n_available
 from geh_explain.posterior.train_only import TrainOnlyDropout
 from geh_explain.run.checkpoint import Checkpoint
 from geh_explain.run.distributed import RankGroup, find_rank_group
+from geh_explain.run.memory_plan import CELL_COPIES, check_units, cluster_draws, point_draws
 from geh_explain.run.options import RunOptions
 from geh_explain.run.parameter_writes import check_unchanged, count_writes, explain_writes, parameters_not_written
 from geh_explain.run.profile import FirstPass, SecondPass
+from geh_explain.run.row_search import RowSearch, SearchedNetwork, find_rows
 from geh_explain.run.setup import ModelSetup
 from geh_explain.storage.lock import FileLock
+from geh_explain.units.pair_set import PairSet
 
 #: How many draws decide on the number of groups: the mean score needs far fewer than its spread.
 PILOT_DRAWS = 20
-#: How many draws, the first ones, measure the variance of local interactions over points: its mean needs no more.
-POINT_DRAWS = 4
-#: The sums over the cells of one draw may take this part of the memory.
-_CELL_COPIES = 6
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,10 @@ class RunPlan:
         The arguments of the call.
     points, cut
         The data, and the model as a function of the units' shifts.
+    names, pairs
+        Names of the units, and the pairs of units that are computed.
+    search
+        What the search for rows found, with ``rows="auto"``; else None.
     below
         What happens below the layer, if the points hold what it passes on; else None.
     posterior
@@ -103,6 +105,9 @@ class RunPlan:
     options: RunOptions
     points: Points
     cut: Cut
+    names: list[str]
+    pairs: PairSet
+    search: RowSearch | None
     below: Below | None
     posterior: Posterior
     train_only: TrainOnlyDropout
@@ -134,11 +139,11 @@ class Resources:
     ranks: RankGroup
     checkpoint: Checkpoint | None
 
-    def limits(self, options: RunOptions, n_points: int) -> Limits:
+    def limits(self, options: RunOptions, n_points: int, pairs: PairSet) -> Limits:
         """Return the limits of the engine; without a checkpoint or ``memory=`` it asks for the free memory itself."""
         fixed_budget = options.memory is not None or self.checkpoint is not None
         memory = self.budget if fixed_budget else None
-        return Limits(n_points, options.batch_size, memory, options.eah_points)
+        return Limits(n_points, options.batch_size, memory, options.eah_points, None if pairs.complete else pairs)
 
 
 @contextmanager
@@ -174,7 +179,9 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     points, cut = setup.read(
         inputs, options.target, options.additional_forward_args, None if options.memory is None else budget
     )
-    _check_units(cut, points, budget)
+    names = cut.unit_names(options.names)
+    pairs = options.request.resolve(cut.units, names)
+    check_units(cut, points, pairs, budget)
     clusters = read_clusters(options.clusters, points)
     # Before the default posterior calls the model; it has no function of its own outside of draws.
     with fixed(setup.given_posterior(cut, points) or PointEstimate(), setup.model, options.seed):
@@ -185,8 +192,9 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         if keeps_below(posterior):
             points = keep_below(cut, points, options.batch_size, budget)
         profile = _first_pass(setup, cut, points, options, budget)
-        groups = _find_groups(cut, points, options, profile.positions, budget)
-        engine = _start_engine(setup, cut, points, profile, resources.limits(options, len(points)))
+        groups = _find_groups(cut, points, options, profile.positions, budget // len(pairs))
+        limits = resources.limits(options, len(points), pairs)
+        engine = _start_engine(setup, cut, points, profile, limits)
         second = SecondPass(
             tree=groups.tree if groups.labels is None else None,
             engine=engine.run if engine.run.needs_values else None,
@@ -199,14 +207,21 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     if factors is None:
         assert profile.moments is not None
         factors = profile.moments.std
+    search = None
+    if options.request.automatic:
+        with fixed(posterior, setup.model, options.seed), cut.viewed(engine.view):
+            n_draws = min(options.max_draws, n_available(posterior, options.max_draws))
+            search = find_rows(SearchedNetwork(engine.run, points, grouping, factors, n_draws, options.seed))
+            pairs = search.pairs
+            engine = engine.restarted(setup, cut, points, replace(limits, pairs=pairs))
     # Pilot draws are held for the finest groups, with some copies, in a quarter of the memory.
-    pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * _n_pairs(cut) * len(grouping.names))))
+    pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * len(pairs) * len(grouping.names))))
     # Ranks that share a draw add up their sums, so that all of them need the same ones.
-    cells = make_cells(clusters, grouping, resources.ranks.all_min(budget // (_CELL_COPIES * 8 * _n_pairs(cut))))
+    cells = make_cells(clusters, grouping, resources.ranks.all_min(budget // (CELL_COPIES * 8 * len(pairs))))
     if clusters is None:
-        point_draws = _point_draws(budget, _n_pairs(cut), len(grouping.names), options.groups_are_chosen)
+        squared = point_draws(budget, len(pairs), len(grouping.names), options.groups_are_chosen)
     else:
-        point_draws = _cluster_draws(budget, _n_pairs(cut), cells)
+        squared = cluster_draws(budget, len(pairs), cells)
     train_only, places = _examine_dropout(setup, cut, points, posterior)
     # Each member of an ensemble has kinked calls of its own.
     own_kinks = engine.run.engine.differentiates and getattr(posterior, "inputs_only", False)
@@ -214,6 +229,9 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         options=options,
         points=points,
         cut=cut,
+        names=names,
+        pairs=pairs,
+        search=search,
         below=cut.below,
         posterior=posterior,
         train_only=train_only,
@@ -225,7 +243,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         grouping=grouping,
         tree=groups.tree if options.groups_are_chosen else None,
         pilot_draws=options.pilot_draws or pilot,
-        point_draws=resources.ranks.all_min(point_draws),
+        point_draws=resources.ranks.all_min(squared),
         n_clusters=None if clusters is None else int(clusters.max()) + 1,
         cells=cells,
         factors=factors,
@@ -276,7 +294,7 @@ class _Groups:
 
 
 def _find_groups(
-    cut: Cut, points: Points, options: RunOptions, positions: PositionSample | None, budget: int
+    cut: Cut, points: Points, options: RunOptions, positions: PositionSample | None, bytes_per_pair: int
 ) -> _Groups:
     """Find the groups that ``groups=`` asks for, from the positions of all points or of a sample."""
     if positions is None:
@@ -284,7 +302,7 @@ def _find_groups(
     sample = positions.result()
     if hasattr(options.groups, "fit_predict"):
         return _Groups(given=cluster(options.groups, sample, len(points)))
-    largest = options.largest_group_number(budget, _n_pairs(cut))
+    largest = options.largest_group_number(bytes_per_pair)
     tree = grow_groups(options.groups, sample, len(points), largest, is_table(cut, points))
     complete = len(sample) == len(points)
     return _Groups(tree=tree, labels=tree.labels(sample) if complete else None)
@@ -298,6 +316,11 @@ class _StartedEngine:
     reason: str
     view: View
     smoothing: Smoothing | None
+
+    def restarted(self, setup: ModelSetup, cut: Cut, points: Points, limits: Limits) -> _StartedEngine:
+        """Return the engine for other limits; the view must be that of the cut."""
+        run, reason = choose_engine(setup.engine, cut, points.first, limits)
+        return replace(self, run=run, reason=reason)
 
 
 def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPass, limits: Limits) -> _StartedEngine:
@@ -323,26 +346,6 @@ def _check_unchanged(cut: Cut, points: Points, before: dict[str, int]) -> None:
         check_unchanged(cut.model, before, names)
 
 
-def _point_draws(budget: int, n_pairs: int, n_groups: int, merged: bool) -> int:
-    """Return how many draws measure the variance over points, within ``budget`` bytes.
-
-    ``merged`` says whether the number of groups is open, so that sums of squares wait for the merge.
-    """
-    # The rest of a run takes up to 24 numbers per pair, and 8 per pair and group.
-    room = budget // (8 * n_pairs) - 24 - 8 * n_groups
-    if room < 0:
-        return 0
-    # A draw that waits takes up to three arrays: sums, squares, and sums over a sample of the points.
-    return min(POINT_DRAWS, 1 + room // (3 * n_groups)) if merged else POINT_DRAWS
-
-
-def _cluster_draws(budget: int, n_pairs: int, cells: Cells | None) -> int:
-    """Return how many draws measure the variance over clusters, within ``budget`` bytes; 0 without cells."""
-    if cells is None:
-        return 0
-    return max(1, min(POINT_DRAWS, budget // (_CELL_COPIES * 8 * n_pairs * len(cells))))
-
-
 def _examine_dropout(
     setup: ModelSetup, cut: Cut, points: Points, posterior: Posterior
 ) -> tuple[TrainOnlyDropout, DropoutPlaces]:
@@ -360,23 +363,3 @@ def _examine_dropout(
 
 def _member_view(cut: Cut, points: Points, smooth: Smooth, batch_size: int | None) -> View:
     return smoothing_for(cut, points, smooth, batch_size) or DoubleBackwardView()
-
-
-def _n_pairs(cut: Cut) -> int:
-    return cut.n_units * (cut.n_units - 1) // 2
-
-
-def _check_units(cut: Cut, points: Points, budget: int) -> None:
-    """Refuse a single unit, and so many units that not even the means of a few groups fit into memory."""
-    if cut.n_units < 2:
-        missing = cut.layer is None and points.first.inputs[0].ndim == 1
-        raise GEHValueError(
-            f"units={cut.units!r} at {cut.place}: there is only 1 unit, and an interaction needs two. "
-            + ("Is the batch dimension missing?" if missing else "Choose another layer or other units.")
-        )
-    if 8 * _n_pairs(cut) * 24 > budget:
-        raise GEHValueError(
-            f"units={cut.units!r} at {cut.place}: {cut.n_units:,} units have {_n_pairs(cut):,} pairs, which do not fit "
-            f"into memory ({budget / 1e9:.1f} GB). Choose fewer: units=explainer.screen(inputs) finds those that "
-            "matter; or take Channels() or Patches(size), or a later layer."
-        )

@@ -69,6 +69,11 @@ class RunRecord:
     #: Number of points per draw from which EAH is measured.
     eah_points: int | None = None
     seed: int = 0
+    #: Which pairs were computed, as the call said it, and how many of them; None for all pairs.
+    pair_request: str | None = None
+    known_pairs: int | None = None
+    #: What the search for rows found, in words, with rows="auto"; else None.
+    row_search: str | None = None
     warnings: list[str] = field(default_factory=list)
 
     def to_settings(self) -> dict[str, Any]:
@@ -140,5 +145,8 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
         batch_size=describe(options.batch_size),
         eah_points=engine.n_eah_points,
         seed=options.seed,
+        pair_request=options.request.describe(),
+        known_pairs=None if plan.pairs.complete else len(plan.pairs),
+        row_search=None if plan.search is None else plan.search.describe(),
         warnings=warnings,
     )

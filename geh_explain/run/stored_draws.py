@@ -54,8 +54,8 @@ class DrawSizes:
 
     Attributes
     ----------
-    points, groups, units
-        Numbers of points N, groups M and units D.
+    points, groups, units, pairs
+        Numbers of points N, groups M, units D and pairs P.
     squared
         How many draws, from the first one of the file on, have sums of squares, or of cells.
     cells
@@ -65,6 +65,7 @@ class DrawSizes:
     points: int
     groups: int
     units: int
+    pairs: int
     squared: int
     cells: int = 0
 
@@ -120,7 +121,7 @@ def _check_outputs(outputs: Any) -> None:
 
 def _check_arrays(parts: dict[str, Any], draws: int, sizes: DrawSizes) -> None:
     """Raise unless the arrays of B = ``draws`` draws have the right shapes and possible values."""
-    groups, units, pairs = sizes.groups, sizes.units, sizes.units * (sizes.units - 1) // 2
+    groups, units, pairs = sizes.groups, sizes.units, sizes.pairs
     squared = min(draws, sizes.squared)
     shapes = {"signed": (draws, groups, pairs), "absolute": (draws, pairs)}
     if squared and sizes.cells:

@@ -29,12 +29,13 @@ from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.draws import DrawMoments, Draws
 from geh_explain.statistics.reliability import split_half_reliability
+from geh_explain.units.pair_set import PairSet
 
 #: Below this reliability more draws would change the ranking.
 _MIN_RELIABILITY = 0.8
-#: Fewer draws or units than this say nothing about it.
+#: Fewer draws or pairs than this say nothing about it, nor about the number of groups.
 _MIN_DRAWS = 20
-_MIN_UNITS = 5
+_MIN_PAIRS = 10
 #: Number of units that a warning names.
 _MAX_NAMED = 5
 #: Probabilities in single precision sum to 1 up to this.
@@ -70,7 +71,7 @@ def collect_warnings(
         _constant_units(plan),
         _units_without_effect(plan, draws),
         _probability_twice(plan),
-        _groups_of_one(plan, done) if not plan.options.groups_are_chosen else None,
+        _few_pairs(plan, done) if plan.options.groups_are_chosen else _groups_of_one(plan, done),
         _clusters(plan, draws),
         _half_precision(half),
         _half_precision_inside(plan),
@@ -176,7 +177,7 @@ def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> st
             f"draws='auto': after {done.accumulator.n_draws} draws the order of the strongest pairs is not settled; "
             "neighbours in the order differ by less than the Monte Carlo errors that result.monte_carlo() shows."
         )
-    if isinstance(draws, DrawMoments) or len(draws.signed) < _MIN_DRAWS or plan.cut.n_units < _MIN_UNITS:
+    if isinstance(draws, DrawMoments) or len(draws.signed) < _MIN_DRAWS or len(plan.pairs) < _MIN_PAIRS:
         return None
     scores = draws.scores("geh", done.accumulator.grouping.sizes)
     value = split_half_reliability(scores)
@@ -263,7 +264,7 @@ def _no_scores_or_spread(plan: RunPlan, done: DrawsDone) -> str | None:
     """Warn that all scores are exactly 0, or all draws are equal."""
     largest, spread = done.spread
     if largest == 0:
-        return explain_zero(plan.cut, plan.points.first)
+        return explain_zero(plan.cut, plan.points.first, plan.pairs)
     if done.accumulator.n_draws < 2 or spread > 0:
         return None
     return (
@@ -290,7 +291,7 @@ def _constant_units(plan: RunPlan) -> str | None:
 
 def _units_without_effect(plan: RunPlan, draws: Draws | DrawMoments) -> str | None:
     """Warn that all derivatives with respect to some units are exactly 0, in all draws and at all points."""
-    flat = np.flatnonzero((plan.factors != 0) & (_strength(draws, plan.cut.n_units) == 0))
+    flat = np.flatnonzero((plan.factors != 0) & (_strength(draws, plan.pairs) == 0))
     if not len(flat):
         return None
     differentiates = plan.engine.engine.differentiates
@@ -313,16 +314,16 @@ def _units_without_effect(plan: RunPlan, draws: Draws | DrawMoments) -> str | No
     return f"{zero}: at these points the model ignores them, or passes them through a function without derivatives."
 
 
-def _strength(draws: Draws | DrawMoments, n_units: int) -> Floats:
+def _strength(draws: Draws | DrawMoments, pairs: PairSet) -> Floats:
     """Return the largest absolute slope or interaction (D,) of each unit; 1 where it is not known, or 0 for all."""
     if isinstance(draws, DrawMoments):
         slopes, absolute = (draws.slopes.mean if draws.slopes.count else None), draws.eah.mean
     else:
         slopes, absolute = draws.slopes, draws.absolute.max(axis=0)
     if slopes is None or not absolute.any():
-        return np.ones(n_units)
-    first, second = np.triu_indices(n_units, 1)
-    strength = np.asarray(np.abs(slopes).reshape(-1, n_units).max(axis=0))
+        return np.ones(pairs.n_units)
+    first, second = pairs.ends
+    strength = np.asarray(np.abs(slopes).reshape(-1, pairs.n_units).max(axis=0))
     np.maximum.at(strength, first, absolute)
     np.maximum.at(strength, second, absolute)
     return strength
@@ -381,6 +382,16 @@ def _clusters(plan: RunPlan, draws: Draws | DrawMoments) -> str | None:
             f"clusters are alike. At least {MIN_CLUSTERS} are advised."
         )
     return None
+
+
+def _few_pairs(plan: RunPlan, done: DrawsDone) -> str | None:
+    """Warn that few pairs decided on the number of groups."""
+    if plan.pairs.complete or len(plan.pairs) >= _MIN_PAIRS:
+        return None
+    return (
+        f"groups='auto': {len(done.accumulator.grouping.names)} groups were chosen by {len(plan.pairs)} of all pairs, "
+        "too few for a choice like that of all; pass groups=, for instance 5."
+    )
 
 
 def _groups_of_one(plan: RunPlan, done: DrawsDone) -> str | None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from geh_explain._types import Floats
+from geh_explain.units.pair_set import PairSet
 
 
 def aeh(signed: Floats, points: int, variance: Floats | float = 0.0) -> Floats:
@@ -60,9 +61,7 @@ def matrix(pairs: Floats, units: int) -> Floats:
     >>> matrix(np.array([1.0, 2.0, 3.0]), 3).tolist()
     [[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]]
     """
-    full = np.zeros((units, units))
-    full[np.triu_indices(units, 1)] = pairs
-    return full + full.T
+    return PairSet.all(units).matrix(pairs)
 
 
 def pair_index(i: int, j: int, units: int) -> int:
@@ -71,6 +70,4 @@ def pair_index(i: int, j: int, units: int) -> int:
     >>> [pair_index(0, 1, 4), pair_index(3, 0, 4), pair_index(2, 3, 4)]
     [0, 2, 5]
     """
-    low, high = min(i, j), max(i, j)
-    # Rows before ``low`` hold (units - 1) + (units - 2) + ... pairs.
-    return low * units - low * (low + 1) // 2 + high - low - 1
+    return PairSet.all(units).index(i, j)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from geh_explain.units.pair_set import PairSet, count_pairs
+
+#: How many units are named.
+_MAX_NAMED = 4
+
 #: Stands between the two names of a pair.
 SEPARATOR = "×"
 
@@ -41,3 +46,24 @@ def number_repeats(labels: Sequence[str]) -> list[str]:
                 seen[label] += 1
                 distinct[place] = f"{label} ({seen[label]})"
     return distinct
+
+
+def describe_known(pairs: PairSet, names: Sequence[str] | None = None) -> str:
+    """Return how many of all pairs were computed; with ``names`` (D) also which ones.
+
+    >>> describe_known(PairSet.touching([1], n_units=4), ["a", "b", "c", "d"])
+    '3 of 6 pairs were computed: those of b'
+    >>> describe_known(PairSet.of([(0, 1)], n_units=4))
+    '1 of 6 pairs was computed'
+    """
+    verb = "was" if len(pairs) == 1 else "were"
+    count = f"{len(pairs):,} of {count_pairs(pairs.n_units):,} pairs {verb} computed"
+    if names is None:
+        return count
+    if pairs.is_rows:
+        units = [names[unit] for unit in pairs.units[:_MAX_NAMED]]
+        more = len(pairs.units) - len(units)
+        return f"{count}: those of {', '.join(units)}{f' and {more} more units' if more else ''}"
+    shown = [join_names(names[i], names[j]) for i, j in list(zip(*pairs.ends, strict=True))[:_MAX_NAMED]]
+    more = len(pairs) - len(shown)
+    return f"{count}: {', '.join(shown)}{f' and {more} more' if more else ''}"

@@ -8,17 +8,17 @@ import numpy as np
 
 from geh_explain._types import Floats
 from geh_explain.errors import GEHValueError
-from geh_explain.scores.measures import matrix
 from geh_explain.scores.moments import Moments, draws_not_kept
 from geh_explain.statistics.intervals import gaussian_interval, quantile_interval
+from geh_explain.units.pair_set import PairSet
 
 
 class Scores:
-    """One measure (GEH, AEH or EAH) of all pairs of D units, with its uncertainty.
+    """One measure (GEH, AEH or EAH) of the pairs of D units, with its uncertainty.
 
-    Arrays come in two forms. ``mean``, ``std`` and ``interval()`` are symmetric matrices (D, D) with zero diagonal.
-    ``pair_mean``, ``pair_std`` and ``pair_interval()`` are vectors (P,) with one entry per pair, P = D (D - 1) / 2, in
-    row-major order i < j, the order of the columns of ``draws``.
+    Arrays come in two forms. ``mean``, ``std`` and ``interval()`` are symmetric matrices (D, D) with zero diagonal, and
+    NaN for pairs that were not computed. ``pair_mean``, ``pair_std`` and ``pair_interval()`` are vectors (P,) with one
+    entry per pair in row-major order i < j, the order of the columns of ``draws``; P = D (D - 1) / 2 for all pairs.
 
     Parameters
     ----------
@@ -26,6 +26,8 @@ class Scores:
         Posterior draws (K, P), or their moments where the draws did not fit into memory.
     units
         Number of units D.
+    pairs
+        The P pairs; None for all pairs of the units.
 
     Examples
     --------
@@ -35,9 +37,10 @@ class Scores:
     (2, [2.0, 0.0, 2.0], [0.0, 2.0, 0.0])
     """
 
-    def __init__(self, draws: Floats | Moments, units: int) -> None:
+    def __init__(self, draws: Floats | Moments, units: int, pairs: PairSet | None = None) -> None:
         self._draws = draws
         self._units = units
+        self._pairs = PairSet.all(units) if pairs is None else pairs
 
     @property
     def draws(self) -> Floats:
@@ -54,17 +57,17 @@ class Scores:
     @cached_property
     def mean(self) -> Floats:
         """Posterior mean (D, D)."""
-        return matrix(self.pair_mean, self._units)
+        return self._pairs.matrix(self.pair_mean)
 
     @cached_property
     def std(self) -> Floats:
         """Posterior standard deviation (D, D); NaN off the diagonal if there is a single draw."""
-        return matrix(self.pair_std, self._units)
+        return self._pairs.matrix(self.pair_std)
 
     def interval(self, level: float = 0.95, kind: str = "gaussian") -> tuple[Floats, Floats]:
         """Return the ends (low, high), each (D, D), of the credible intervals; see :meth:`pair_interval`."""
         low, high = self.pair_interval(level, kind)
-        return matrix(low, self._units), matrix(high, self._units)
+        return self._pairs.matrix(low), self._pairs.matrix(high)
 
     @cached_property
     def pair_mean(self) -> Floats:

@@ -17,6 +17,7 @@ from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.main_effects import MainEffects
 from geh_explain.scores.pair_scores import Scores
+from geh_explain.units.pair_set import PairSet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +47,10 @@ class RunDescription(Protocol):
         """Number of points per draw from which EAH is measured, None if unknown."""
 
     @property
+    def row_search(self) -> str | None:
+        """What the search of ``rows="auto"`` found, in words; None without one."""
+
+    @property
     def warnings(self) -> list[str]:
         """Warnings of the run."""
 
@@ -56,6 +61,10 @@ class PairResult(Protocol):
     @property
     def names(self) -> list[str]:
         """Names of the units (D)."""
+
+    @property
+    def pairs(self) -> PairSet:
+        """The P pairs that were computed, which all arrays (P,) are about."""
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from geh_explain._types import Floats
 from geh_explain.errors import GEHTypeError, GEHValueError
-from geh_explain.scores.measures import matrix, pair_index
+from geh_explain.units.pair_set import PairSet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,9 +26,11 @@ class PairRanking:
     scores
         Strength (P,) of each pair, in row-major order i < j.
     names
-        Names of the D units, P = D (D - 1) / 2.
+        Names of the D units.
     ties
         Second score (P,), which orders pairs of equal strength in tables; None for row-major order.
+    pairs
+        The P pairs, among which ranks are counted; None for all D (D - 1) / 2 pairs of the units.
 
     Examples
     --------
@@ -37,17 +40,23 @@ class PairRanking:
     """
 
     def __init__(
-        self, method: str, scores: Sequence[float] | Floats, names: Sequence[str], ties: Floats | None = None
+        self,
+        method: str,
+        scores: Sequence[float] | Floats,
+        names: Sequence[str],
+        ties: Floats | None = None,
+        pairs: PairSet | None = None,
     ) -> None:
         self.method = method
         self.scores = np.asarray(scores, dtype=float)
         self.names = [str(name) for name in names]
-        pairs = len(self.names) * (len(self.names) - 1) // 2
-        if self.scores.shape != (pairs,):
+        self.pairs = PairSet.all(len(self.names)) if pairs is None else pairs
+        if self.scores.shape != (len(self.pairs),):
             raise GEHValueError(
-                f"scores has shape {self.scores.shape}; {len(self.names)} names have {pairs} pairs, in order i < j."
+                f"scores has shape {self.scores.shape}; {len(self.names)} names have {len(self.pairs)} pairs, in order "
+                "i < j."
             )
-        self._ties = np.zeros(pairs) if ties is None else ties
+        self._ties = np.zeros(len(self.pairs)) if ties is None else ties
 
     @property
     def ranks(self) -> Floats:
@@ -58,13 +67,13 @@ class PairRanking:
 
     @property
     def matrix(self) -> Floats:
-        """Scores as a symmetric matrix (D, D) with zero diagonal."""
-        return matrix(self.scores, len(self.names))
+        """Scores as a symmetric matrix (D, D) with zero diagonal; NaN for pairs that are not ranked."""
+        return self.pairs.matrix(self.scores)
 
     def rank(self, i: int | str, j: int | str) -> float:
         """Return the rank of the pair of two units, given by name or index in any order."""
         first, second = (find_unit(unit, self.names) for unit in (i, j))
-        return float(self.ranks[pair_index(first, second, len(self.names))])
+        return float(self.ranks[self.pairs.index(first, second, self.names)])
 
     def top(self, n: int = 10) -> list[tuple[str, str]]:
         """Return the names of the ``n`` strongest pairs, the strongest first."""
@@ -75,7 +84,7 @@ class PairRanking:
         """Return one row per pair, the strongest first: unit_i, unit_j, score, rank."""
         import pandas as pd
 
-        i, j = np.triu_indices(len(self.names), 1)
+        i, j = self.pairs.ends
         names = np.array(self.names, dtype=object)
         table = pd.DataFrame({"unit_i": names[i], "unit_j": names[j], "score": self.scores, "rank": self.ranks})
         return table.iloc[np.lexsort((-self._ties, self.ranks))].reset_index(drop=True)
@@ -85,20 +94,25 @@ class PairRanking:
         return f"PairRanking({self.method}, {len(self.scores)} pairs: {first}, ...)"
 
 
-def find_unit(unit: int | str, names: Sequence[str]) -> int:
+def find_unit(unit: int | str, names: Sequence[str], argument: str = "") -> int:
     """Return the index of a unit that is given by name or index; negative indices count from the end.
+
+    ``argument`` is the argument that holds the unit beside others, for error messages.
 
     >>> find_unit("b", ["a", "b", "c"]), find_unit(-1, ["a", "b", "c"])
     (1, 2)
     """
+    where = f"{argument}: unit" if argument else "unit"
     if isinstance(unit, str):
         if unit in names:
             return list(names).index(unit)
+        close = difflib.get_close_matches(unit, names, n=3)
+        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else "."
         raise GEHValueError(
-            f"unit {unit!r} is not among the names {list(names[:8])}{' ...' if len(names) > 8 else ''}."
+            f"{where} {unit!r} is not among the names {list(names[:8])}{' ...' if len(names) > 8 else ''}{hint}"
         )
     if isinstance(unit, bool) or not isinstance(unit, (int, np.integer)):
-        raise GEHTypeError(f"unit {unit!r} must be a name or an index.")
+        raise GEHTypeError(f"{where} {unit!r} must be a name or an index.")
     if not -len(names) <= unit < len(names):
-        raise GEHValueError(f"unit {unit} is out of range; there are {len(names)} units.")
+        raise GEHValueError(f"{where} {unit} is out of range; there are {len(names)} units.")
     return int(unit) % len(names)

@@ -10,6 +10,8 @@ Engines differentiate in ``t`` only, so they work for every unit set.
 
 To define a unit set, subclass :class:`Units` and implement ``count`` and ``shift``.
 
+A :class:`PairSet` holds the pairs of units that a result is about.
+
 Reading order: ``base``, ``neurons``, ``layout``, ``channels``, ``default``, then the others in any order.
 """
 
@@ -18,8 +20,9 @@ from geh_explain.units.channels import Channels
 from geh_explain.units.feature_groups import FeatureGroups
 from geh_explain.units.heads import Heads
 from geh_explain.units.neurons import Neurons
+from geh_explain.units.pair_set import PairSet
 from geh_explain.units.patches import Patches
 from geh_explain.units.subset import Subset
 from geh_explain.units.tokens import Tokens
 
-__all__ = ["Channels", "FeatureGroups", "Heads", "Neurons", "Patches", "Subset", "Tokens", "Units"]
+__all__ = ["Channels", "FeatureGroups", "Heads", "Neurons", "PairSet", "Patches", "Subset", "Tokens", "Units"]

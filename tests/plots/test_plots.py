@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from explaining import explain_point, uniform_points
 from matplotlib.colors import to_hex, to_rgba
-from synthetic_results import LONG_NAME, evidence_result, random_result, result_of, without_draws
+from synthetic_results import LONG_NAME, evidence_result, partial_result, random_result, result_of, without_draws
 
 import geh_explain as geh
 from geh_explain.analyses.surface import Surface
@@ -16,6 +16,7 @@ from geh_explain.plots import palette
 from geh_explain.plots.axes import wrap
 from geh_explain.plots.calibration import draw_calibration
 from geh_explain.plots.surface import draw_surface
+from geh_explain.units import PairSet
 
 
 def segments(collection: object) -> np.ndarray:
@@ -381,3 +382,29 @@ def test_pictures_survive_dollars_and_long_names(tmp_path):
         bounds = axes.get_window_extent()
         assert bounds.width > 0.4 * axes.figure.bbox.width
     plt.close("all")
+
+
+def test_cells_of_pairs_that_were_not_computed_are_grey():
+    known = PairSet.touching([1], n_units=4)
+    result = partial_result(known)
+    ax = result.plot.heatmap()
+    scores, unknown = (image.get_array() for image in ax.images)
+    missing = np.isnan(known.matrix(np.ones(3)))
+    np.testing.assert_array_equal(np.isnan(scores.filled(np.nan)), missing | np.eye(4, dtype=bool))
+    np.testing.assert_array_equal(np.isnan(unknown.filled(np.nan)), ~missing)
+    assert "grey: not computed; 3 of 6 pairs were computed" in ax.get_title().replace("\n", " ")
+
+
+def test_plots_of_some_pairs_show_these_and_say_so():
+    result = partial_result(PairSet.of([(0, 1), (0, 3)], n_units=6))
+    for ax in (result.plot.intervals(), result.plot.network(), result.plot.draws(), result.plot.heatmap()):
+        assert "2 of 15 pairs were computed" in ax.get_title().replace("\n", " ")
+    assert "3 units without computed pairs not shown" in ax.get_title().replace("\n", " ")
+    labels = [label.get_text() for label in result.plot.intervals().get_yticklabels()]
+    assert sorted(labels) == ["unit 0 × unit 1", "unit 0 × unit 3"]
+
+
+def test_units_that_were_not_compared_are_apart_in_the_order_of_clusters():
+    result = partial_result(PairSet.of([(0, 5), (1, 4)], n_units=6))
+    shown = [label.get_text() for label in result.plot.heatmap(order="cluster").get_xticklabels()]
+    assert abs(shown.index("unit 0") - shown.index("unit 5")) == 1 == abs(shown.index("unit 1") - shown.index("unit 4"))

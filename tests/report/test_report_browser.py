@@ -7,11 +7,12 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from synthetic_results import evidence_result, random_result
+from synthetic_results import evidence_result, partial_result, random_result
 from torch import nn
 
 import geh_explain as geh
 from geh_explain.scores.pair_names import join_names
+from geh_explain.units import PairSet
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pages are not tried in a browser")
 BROWSER = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium"))), None)
@@ -365,3 +366,16 @@ def test_a_page_of_very_many_units_opens(opened, tmp_path):
 def test_json_in_the_page_is_what_was_written(page):
     data = json.loads(page.text_content("#data"))
     assert data["names"] == NAMES
+
+
+def test_the_heatmap_shows_pairs_that_were_not_computed_as_grey_cells(opened, tmp_path):
+    known = PairSet.touching([2], n_units=5)
+    page = opened(partial_result(known).report(tmp_path / "page.html"))
+    cells = marks(page, CELLS)
+    assert len(cells) == 20
+    grey = {(cell["row"], cell["column"]) for cell in cells if cell.get("unknown")}
+    expected = np.argwhere(np.isnan(known.matrix(np.ones(4))))
+    assert grey == {(f"unit {i}", f"unit {j}") for i, j in expected}
+    assert {cell["fill"] for cell in cells if cell.get("unknown")} == {"rgb(196, 196, 196)"}
+    assert "grey: not computed" in page.text_content("#heatmap-caption")
+    assert "4 of 10 pairs were computed: those of unit 2." in page.text_content("body")

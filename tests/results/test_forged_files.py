@@ -22,6 +22,7 @@ from geh_explain.plots.axes import wrap
 from geh_explain.posterior import MCDropout
 from geh_explain.run.record import RunRecord
 from geh_explain.scores.pair_names import number_repeats
+from geh_explain.units import PairSet
 
 # Files
 
@@ -72,6 +73,50 @@ def test_settings_of_another_kind_than_saved_ones_are_refused(setting, value, sa
     words = words_of(saved["draws"])
     words["settings"][setting] = value
     refused(saved_words(saved["draws"], json.dumps(words)), tmp_path / "settings.npz")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([0, 1], [1, 3]),  # a unit that does not exist
+        ([0, -1], [1, 2]),
+        ([1, 1], [1, 2]),  # a unit with itself
+        ([1, 0], [2, 1]),  # not in order
+        ([0, 0], [1, 1]),  # twice the same
+        ([0, 0, 1], [1, 2, 2]),  # all pairs
+        ([0], [1]),  # fewer than its scores
+        ([0.0, 1.0], [1.0, 2.0]),
+        ([[0, 1]], [[1, 2]]),
+        ([0, 1], [1]),
+        ([], []),
+    ],
+)
+def test_pairs_that_do_not_fit_are_refused(first, second, saved, tmp_path):
+    parts = parts_of(saved["some pairs"])
+    assert (read_npy(parts["pair_first.npy"]).tolist(), read_npy(parts["pair_second.npy"]).tolist()) == ([0, 1], [1, 2])
+    kinds = [
+        np.asarray(ends, dtype=np.float64 if ends and isinstance(ends[0], float) else np.int64)
+        for ends in (first, second)
+    ]
+    forged = dict(zip(("pair_first.npy", "pair_second.npy"), map(saved_array, kinds), strict=True))
+    refused(packed({**parts, **forged}), tmp_path / "pairs.npz")
+
+
+def test_pairs_and_format_belong_together(saved, tmp_path):
+    """A version that knows complete results only refuses files of some pairs by their format."""
+    parts = parts_of(saved["some pairs"])
+    words = words_of(saved["some pairs"])
+    assert (words["format"], words_of(saved["draws"])["format"]) == tuple(
+        f"geh_explain.Interactions/{k}" for k in (2, 1)
+    )
+    assert "pair_first.npy" not in parts_of(saved["draws"])
+    refused(packed({name: part for name, part in parts.items() if not name.startswith("pair_")}), tmp_path / "a.npz")
+    refused(packed({name: part for name, part in parts.items() if name != "pair_second.npy"}), tmp_path / "b.npz")
+    words["format"] = "geh_explain.Interactions/1"
+    refused(saved_words(saved["some pairs"], json.dumps(words)), tmp_path / "c.npz")
+    path = tmp_path / "intact.npz"
+    path.write_bytes(packed(parts))
+    assert geh.Interactions.load(path).pairs == PairSet.touching([1], n_units=3)
 
 
 def with_nested_setting(content: bytes, name: str, levels: int) -> bytes:

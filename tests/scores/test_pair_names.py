@@ -10,6 +10,7 @@ from synthetic_results import random_result
 from geh_explain.plots.axes import unit_labels
 from geh_explain.plots.pairs import pair_labels
 from geh_explain.scores.pair_names import join_names, number_repeats
+from geh_explain.units.pair_set import PairSet
 
 #: Names of which plain joining makes equal labels, or whose ends are equal after shortening.
 NAMES = ["a", "b × c", "a × b", "c", '"a', 'a"', '"a × b"', 'b" × "c', "×", " × ", "x  y", "x y", "x\ny"]
@@ -33,7 +34,7 @@ def test_labels_that_shortening_made_equal_are_numbered():
 def test_labels_of_plots_and_exports_differ():
     xarray = pytest.importorskip("xarray")
     count = len(NAMES) * (len(NAMES) - 1) // 2
-    assert len(set(pair_labels(NAMES, np.arange(count)))) == count
+    assert len(set(pair_labels(NAMES, PairSet.all(len(NAMES)), np.arange(count)))) == count
     result = random_result(len(NAMES), groups=2, names=NAMES)
     data = result.to_xarray()
     assert isinstance(data, xarray.Dataset)

@@ -35,7 +35,7 @@ MARKUP = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", 
 
 
 def intact(folder: Path) -> dict[str, bytes]:
-    """Save results of every kind: with draws, with moments, with standard errors, with evidence, with one draw."""
+    """Save results of every kind: draws, moments, standard errors, evidence, one draw, some pairs."""
     net, x = mlp(3, 8, 1, dropout=0.3), random_points(20, 3)
 
     results = {
@@ -44,6 +44,7 @@ def intact(folder: Path) -> dict[str, bytes]:
         "noise": explain_draws(net, x, groups=2, draws=6, engine="stein"),
         "markup": explain_draws(net, x, groups=["<b>", "&"] * 10, draws=6, names=MARKUP),
         "one draw": explain_point(net, x, groups=2),
+        "some pairs": explain_draws(net, x, groups=2, draws=6, unit=1),
     }
     results["evidence"] = evidence_result(results["draws"], untested=1)
     assert not results["moments"].settings["draws_kept"]

@@ -8,6 +8,7 @@ import numpy as np
 import geh_explain as geh
 from geh_explain.run.record import RunRecord
 from geh_explain.scores.draws import DrawMoments, Draws
+from geh_explain.units import PairSet
 
 #: The name of a unit deep in a network, which is too long for one line of a plot.
 LONG_NAME = "features.denseblock4.denselayer16.conv2[1024]"
@@ -36,6 +37,16 @@ def random_result(
     pairs = units * (units - 1) // 2
     signed = np.random.default_rng(0).normal(np.linspace(0, 3, pairs), noise, size=(draws, groups, pairs))
     return result_of(signed, names or [f"unit {i}" for i in range(units)], np.arange(points) % groups, **record)
+
+
+def partial_result(known: PairSet, draws: int = 30, groups: int = 2) -> geh.Interactions:
+    """Return a result of some pairs; later pairs are stronger."""
+    means = np.linspace(1, 3, len(known))
+    signed = np.random.default_rng(0).normal(means, 0.5, size=(draws, groups, len(known)))
+    names = [f"unit {i}" for i in range(known.n_units)]
+    labels, group_names = np.arange(20) % groups, [str(group) for group in range(groups)]
+    all_draws = Draws(signed, np.abs(signed).mean(axis=1))
+    return geh.Interactions(all_draws, labels, names, group_names, RunRecord(), pairs=known)
 
 
 def evidence_result(result: geh.Interactions, untested: int = 0, n_rows: int = 1000) -> geh.Interactions:

@@ -14,15 +14,14 @@ from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
 from geh_explain.engines.exact import Exact, NoSecondDerivative
 from geh_explain.engines.probes import choose_points, products_agree, random_directions
-from geh_explain.engines.structured.jacobians import DiagonalJacobian, Jacobian, UniformJacobian
+from geh_explain.engines.structured.directions import unit_directions
 from geh_explain.engines.structured.program import LocalHessians, Program
-from geh_explain.engines.structured.pull_back import add_points, add_pulled_back
+from geh_explain.engines.structured.pull_back import PullBack
 from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
 from geh_explain.engines.structured.rules.table import apply_rule
 from geh_explain.engines.sums import GroupSums, add_by_group, sums_by_group
 from geh_explain.model.cut import Cut
 from geh_explain.model.row_independence import check_repeated
-from geh_explain.units.neurons import Neurons
 
 #: Rows of a chunk at most.
 _MAX_ROWS = 16384
@@ -30,6 +29,8 @@ _MAX_ROWS = 16384
 _CACHE_BYTES = 8 * 2**20
 #: Cost of one product of two directions, in units of one multiplication that pushes a direction through a linear map.
 _PAIR_COST = 0.5
+#: Cost of one row of the Hessian by double backward, in the same units, with what is lost around it.
+_ROW_COST = 3
 #: Up to this many units the engine pays whatever the products cost.
 _MAX_CHEAP_UNITS = 32
 #: Rows on which the engine is tried before the first draw.
@@ -67,8 +68,8 @@ class Structured(Engine):
     :mod:`geh_explain.engines.structured.rules.table`: feed-forward and convolutional networks. The Hessians are
     compared with double backward at some random points during the run; if they differ, the exact engine computes all
     draws again. *Not* for attention, recurrent layers, matrix products of two tensors that depend on the units, layers
-    that are called several times, and wide convolutions over many units, where products of directions cost more than
-    autograd: these go to the exact engine, and ``result.settings["engine_reason"]`` says why.
+    that are called several times, wide convolutions over many units, where products of directions cost more than
+    autograd, and pairs of few units: these go to the exact engine, and ``result.settings["engine_reason"]`` says why.
 
     Examples
     --------
@@ -98,6 +99,7 @@ class StructuredRun(EngineRun):
     """
 
     batches_draws = True
+    takes_pairs = True
 
     def __init__(self, engine: Engine, cut: Cut, limits: Limits) -> None:
         super().__init__(engine, cut, limits)
@@ -200,7 +202,7 @@ class StructuredRun(EngineRun):
         with torch._C.DisableTorchFunction():
             program = Program(recorder, value, t)
             check = partial(self._check_cost, program, recorder.work) if check_cost else None
-            return program.local_hessians(_unit_directions(cut, rows), check), program.slopes, value
+            return program.local_hessians(unit_directions(cut, rows), check), program.slopes, value
 
     def _check_cost(self, program: Program, work: int, narrow_width: int) -> None:
         """Measure what rows cost, and raise UnsupportedOp where autograd is cheaper.
@@ -210,6 +212,7 @@ class StructuredRun(EngineRun):
         """
         cut = self.cut
         n_directions = narrow_width or cut.n_units
+        self._check_rows(n_directions * (work + n_directions * program.n_curved * _PAIR_COST), work)
         if n_directions * program.n_curved * _PAIR_COST > max(work, 1) and n_directions > _MAX_CHEAP_UNITS:
             raise UnsupportedOp(
                 f"{n_directions} units, whose products over {program.n_curved} curved numbers cost more than autograd"
@@ -220,6 +223,16 @@ class StructuredRun(EngineRun):
         widest = max(n_directions, program.largest_step)
         self._cache_rows = max(1, _CACHE_BYTES // (item * n_directions * widest))
         self._narrow_width = narrow_width
+
+    def _check_rows(self, all_work: float, work: int) -> None:
+        """Raise UnsupportedOp where double backward gives the rows of the known pairs at less than ``all_work``."""
+        if self.pairs.complete:
+            return
+        n_rows = len(self.pairs.rows)
+        if _ROW_COST * n_rows * max(work, 1) < all_work:
+            raise UnsupportedOp(
+                f"{n_rows} of {self.cut.n_units} rows of the Hessian, which double backward computes for less"
+            )
 
     @property
     def name(self) -> str:
@@ -247,7 +260,8 @@ class StructuredRun(EngineRun):
             return n_points
         if self.limits.eah_points is not None:
             return min(n_points, self.limits.eah_points)
-        work = n_units * self._narrow_width * (self._narrow_width + n_units / 2)
+        n_rows, columns = (n_units, n_units / 2) if self.pairs.complete else (len(self.pairs.rows), n_units)
+        work = n_rows * self._narrow_width * (self._narrow_width + columns)
         return min(n_points, max(_MIN_ABSOLUTE, int(_ABSOLUTE_WORK / work)))
 
     def chunk_rows(self, rows: Rows) -> int:
@@ -297,11 +311,17 @@ class StructuredRun(EngineRun):
             sums.visit(members)
             return
         if local.linear_map is None:
-            _add_hessians(sums, local.hessians, members)
+            _add_hessians(sums, local.hessians, members, self._flat_pairs)
             check_finite(sums.absolute, rows)
         else:
             self._add_narrow(sums, local.hessians, local.linear_map, members, rows.start)
             check_finite(self._narrow_sums, rows)
+
+    @cached_property
+    def _flat_pairs(self) -> Tensor:
+        """Places (P,) of the pairs in a Hessian (D, D) as one row of numbers."""
+        first, second = self.pairs.ends
+        return torch.as_tensor(first * self.cut.n_units + second, device=self.cut.device)
 
     def _add_narrow(self, sums: GroupSums, hessians: Tensor, linear_map: Tensor, members: Tensor, start: int) -> None:
         """Add Hessians (B * n, d, d) at a narrow layer to its sums by group; :meth:`end_draw` pulls them back.
@@ -312,9 +332,10 @@ class StructuredRun(EngineRun):
         total = sums_by_group(hessians.reshape(n_draws, n_rows, -1), members).double()
         self._narrow_sums = total if self._narrow_sums is None else self._narrow_sums + total
         self._linear_map = linear_map
+        pull_back = PullBack(linear_map, self.pairs)
         for draw, of_draw in enumerate(hessians.reshape(n_draws, n_rows, *hessians.shape[1:])):
             if self._measured is None:
-                add_points(sums, draw, linear_map, of_draw, members)
+                pull_back.add_points(sums, draw, of_draw, members)
             else:
                 measured = torch.as_tensor(self._measured[start : start + n_rows], device=of_draw.device)
                 sums.skipped += int((~measured).sum())
@@ -330,42 +351,21 @@ class StructuredRun(EngineRun):
             sums.visit_sample()
         if self._linear_map is None or self._narrow_sums is None:
             return
-        width = len(self._linear_map)
+        width, pull_back = len(self._linear_map), PullBack(self._linear_map, self.pairs)
         if self._measured_hessians:
             members = torch.cat(self._measured_members, dim=1)
-            add_points(sums, 0, self._linear_map, torch.cat(self._measured_hessians), members)
+            pull_back.add_points(sums, 0, torch.cat(self._measured_hessians), members)
             sums.visit(members)
         for draw, groups in enumerate(self._narrow_sums):
             for group, total in enumerate(groups):
                 hessian = total.reshape(width, width).to(self._linear_map)
-                add_pulled_back(sums.signed[draw, group], self._linear_map, hessian)
+                pull_back.add(sums.signed[draw, group], hessian)
         self._reset_narrow_sums()
 
 
 def unsupported_reason(unsupported: str) -> str:
     """Return the reason not to use the structured engine; ``unsupported`` is a noun phrase."""
     return f"engine='structured' does not take {unsupported}"
-
-
-def _unit_directions(cut: Cut, rows: Rows) -> list[Jacobian]:
-    """Return the units' directions at the cut, ``(D, 1, *shape)`` for each tensor that crosses it.
-
-    Direction i is what a shift t_i = 1 adds: column i of the units' map B. It is the same for all rows, and for neurons
-    the identity.
-    """
-    n_units = cut.n_units
-    # Neurons are the entries of the tensor themselves: a diagonal Jacobian costs D numbers instead of D^2.
-    if isinstance(cut.units, Neurons) and (cut.layer is not None or len(rows.inputs) == 1):
-        return [DiagonalJacobian(torch.ones(1, n_units, device=cut.device, dtype=cut.dtype), cut.shape)]
-    eye = torch.eye(n_units, device=cut.device, dtype=cut.dtype)
-    shift = cut.units.shift(eye, cut.shape)
-    if cut.layer is not None and shift.shape[1:] == (cut.shape[0], *(1 for _ in cut.shape[1:])) and len(cut.shape) > 1:
-        return [UniformJacobian(shift.reshape(n_units, 1, -1), cut.shape)]
-    basis = shift.expand(n_units, *cut.shape)
-    if cut.layer is not None or len(rows.inputs) == 1:
-        return [basis[:, None]]
-    parts = torch.split(basis, [x[0].numel() for x in rows.inputs], dim=1)
-    return [part.reshape(n_units, 1, *x.shape[1:]) for x, part in zip(rows.inputs, parts, strict=True)]
 
 
 def _agrees(local: LocalHessians | None, directions: Tensor, expected: Tensor) -> bool:
@@ -380,21 +380,19 @@ def _agrees(local: LocalHessians | None, directions: Tensor, expected: Tensor) -
     return products_agree(found, expected, sizes)
 
 
-def _add_hessians(sums: GroupSums, hessians: Tensor, members: Tensor) -> None:
-    """Add local Hessians (B * n, D, D) to ``sums``; they are overwritten.
+def _add_hessians(sums: GroupSums, hessians: Tensor, members: Tensor, pairs: Tensor) -> None:
+    """Add local Hessians (B * n, D, D) to ``sums``; they are overwritten. ``pairs`` (P,) are places in D * D numbers.
 
     Whole matrices are summed over the points before the pairs are picked: picking them for each point is slow.
     """
-    n_units = hessians.shape[1]
-    i, j = torch.triu_indices(n_units, n_units, 1, device=hessians.device)
     flat = hessians.reshape(len(sums.signed), members.shape[1], -1)
-    total = sums_by_group(flat, members)[:, :, i * n_units + j].double().cpu()
+    total = sums_by_group(flat, members)[:, :, pairs].double().cpu()
     sums.signed += total
-    sums.absolute += flat.abs_().sum(dim=1)[:, i * n_units + j].double().cpu()
+    sums.absolute += flat.abs_().sum(dim=1)[:, pairs].double().cpu()
     if sums.squares is not None:
-        squares = flat.new_zeros(len(sums.squares), len(members), n_units**2)
+        squares = flat.new_zeros(len(sums.squares), len(members), flat.shape[2])
         add_by_group(squares, flat[: len(squares)].square_(), members)
-        sums.squares += squares[:, :, i * n_units + j].double().cpu()
+        sums.squares += squares[:, :, pairs].double().cpu()
         if sums.visited is not None:
             sums.visited += total[: len(squares)]
         sums.visit(members)

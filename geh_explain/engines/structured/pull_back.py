@@ -1,19 +1,17 @@
-"""Pull-back of Hessians at a narrow layer to the units: W^T H W for z = W t.
-
-Both functions work on blocks of rows of the (D, D) results and on their upper triangle only, so that no array of
-n (D, D) is held.
-"""
+"""Pull-back of Hessians at a narrow layer to the units: W^T H W for z = W t."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from geh_explain.engines.sums import GroupSums, add_by_group
+from geh_explain.units.pair_set import PairSet, count_pairs
 
-#: Hessians that :func:`add_points` pulls back at a time.
+#: Hessians that :meth:`PullBack.add_points` pulls back at a time.
 _MAX_HESSIANS = 64
 #: Rows of the Hessian at the units per block.
 _BLOCK_ROWS = 256
@@ -21,84 +19,113 @@ _BLOCK_ROWS = 256
 _MAX_NUMBERS = 2**20
 
 
-def add_pulled_back(pairs: Tensor, linear_map: Tensor, hessian: Tensor) -> None:
-    """Add W^T H W to the pairs of units.
+class PullBack:
+    """The map from Hessians H (d, d) at a narrow layer to the entries of W^T H W that belong to pairs of units.
+
+    Only the rows that hold the pairs are computed, in blocks, and for all pairs only the upper triangle. No array of
+    n (D, D) is held. Where more than half of the units have rows, the triangle is less work, and pairs are selected.
 
     Parameters
     ----------
+    linear_map
+        The map W (d, D) from the units to the narrow layer.
     pairs
-        Sums (P,) over pairs i < j in row-major order, changed in place.
-    linear_map
-        The map W (d, D) from the units to the narrow layer.
-    hessian
-        A Hessian (d, d) at the narrow layer, or a sum of Hessians.
+        The pairs of the D units.
     """
-    half = linear_map.T @ hessian[None]
-    for first in range(0, linear_map.shape[1] - 1, _BLOCK_ROWS):
-        for _, part in _products(half, linear_map, first):
-            _add_triangle(pairs, first, part[0])
 
+    def __init__(self, linear_map: Tensor, pairs: PairSet) -> None:
+        self._map = linear_map
+        self._pairs = pairs
+        #: W^T (r, d) of the units that have a row.
+        self._left = linear_map.T if pairs.complete else linear_map.T[[row.unit for row in pairs.rows]]
+        selects = not pairs.complete and 2 * len(self._left) > pairs.n_units
+        self._of_all = PullBack(linear_map, PairSet.all(pairs.n_units)) if selects else None
+        #: Index of the first row of each block; of all pairs the last unit needs no row.
+        self._blocks = range(0, len(self._left) - pairs.complete, _BLOCK_ROWS)
 
-def add_points(sums: GroupSums, draw: int, linear_map: Tensor, hessians: Tensor, members: Tensor) -> None:
-    """Add ``|W^T H W|``, and its squares by group, of each of n points to the sums of a draw.
+    def add(self, values: Tensor, hessian: Tensor) -> None:
+        """Add W^T H W of one Hessian (d, d), or of a sum of Hessians, to the ``values`` (P,) of the pairs, in place."""
+        if self._of_all is not None:
+            all_values = values.new_zeros(count_pairs(self._pairs.n_units))
+            self._of_all.add(all_values, hessian)
+            values += all_values[self._pairs.positions]
+            return
+        half = self._left @ hessian[None]
+        for first in self._blocks:
+            for _, part in self._products(half, first):
+                self._add_pairs(values, first, part[0])
 
-    Parameters
-    ----------
-    sums
-        Sums of all draws. ``absolute`` is changed, and ``squares`` and ``visited`` where they have this draw.
-    draw
-        Index of the draw.
-    linear_map
-        The map W (d, D) from the units to the narrow layer.
-    hessians
-        Hessians (n, d, d) at the narrow layer.
-    members
-        Group membership (M, n) of the points.
-    """
-    squared = sums.squares is not None and draw < len(sums.squares)
-    by_group = [part[draw] for part in (sums.squares, sums.visited) if squared and part is not None]
-    n_units, n_groups = linear_map.shape[1], len(members)
-    # For each block of rows the sums (M, rows, columns) by group, of all points: to pick the pairs takes some time.
-    totals: dict[int, list[Tensor]] = {}
-    for start in range(0, len(hessians), _MAX_HESSIANS):
-        halves = linear_map.T @ hessians[start : start + _MAX_HESSIANS]
-        for first in range(0, n_units - 1, _BLOCK_ROWS):
-            absolute = linear_map.new_zeros(min(_BLOCK_ROWS, n_units - first), n_units - first)
-            if start == 0:
-                totals[first] = [absolute.new_zeros(n_groups, *absolute.shape) for _ in by_group]
-            of_block = totals[first]
-            for points, part in _products(halves, linear_map, first):
-                groups = members[:, start + points.start : start + points.stop]
-                if len(of_block) > 1:
-                    add_by_group(of_block[1].flatten(1), part.flatten(1), groups)
-                absolute += part.abs_().sum(dim=0)
-                if of_block:
-                    add_by_group(of_block[0].flatten(1), part.square_().flatten(1), groups)
-            _add_triangle(sums.absolute[draw], first, absolute)
-            if start + _MAX_HESSIANS >= len(hessians):
-                for pairs, total in zip(by_group, totals.pop(first), strict=True):
-                    _add_triangle(pairs, first, total)
+    def add_points(self, sums: GroupSums, draw: int, hessians: Tensor, members: Tensor) -> None:
+        """Add ``|W^T H W|``, and its squares by group, of each of n points to the sums of a draw.
 
+        Parameters
+        ----------
+        sums
+            Sums of all draws. ``absolute`` is changed, and ``squares`` and ``visited`` where they have this draw.
+        draw
+            Index of the draw.
+        hessians
+            Hessians (n, d, d) at the narrow layer.
+        members
+            Group membership (M, n) of the points.
+        """
+        squared = sums.squares is not None and draw < len(sums.squares)
+        if self._of_all is not None:
+            found = GroupSums.zeros(len(members), self._pairs.n_units, 1, int(squared))
+            if sums.visited is not None:
+                found.visit_sample()
+            self._of_all.add_points(found, 0, hessians, members)
+            sums.absolute[draw] += found.absolute[0, self._pairs.positions]
+            for total, added in ((sums.squares, found.squares), (sums.visited, found.visited)):
+                if total is not None and added is not None:
+                    total[draw] += added[0][:, self._pairs.positions]
+            return
+        by_group = [part[draw] for part in (sums.squares, sums.visited) if squared and part is not None]
+        # For each block of rows the sums (M, rows, columns) by group, of all points: to pick the pairs takes some time.
+        totals: dict[int, list[Tensor]] = {}
+        for start in range(0, len(hessians), _MAX_HESSIANS):
+            halves = self._left @ hessians[start : start + _MAX_HESSIANS]
+            for first in self._blocks:
+                n_rows = min(_BLOCK_ROWS, len(self._left) - first)
+                absolute = self._map.new_zeros(n_rows, self._map.shape[1] - self._first_column(first))
+                if start == 0:
+                    totals[first] = [absolute.new_zeros(len(members), *absolute.shape) for _ in by_group]
+                of_block = totals[first]
+                for points, part in self._products(halves, first):
+                    groups = members[:, start + points.start : start + points.stop]
+                    if len(of_block) > 1:
+                        add_by_group(of_block[1].flatten(1), part.flatten(1), groups)
+                    absolute += part.abs_().sum(dim=0)
+                    if of_block:
+                        add_by_group(of_block[0].flatten(1), part.square_().flatten(1), groups)
+                self._add_pairs(sums.absolute[draw], first, absolute)
+                if start + _MAX_HESSIANS >= len(hessians):
+                    for values, total in zip(by_group, totals.pop(first), strict=True):
+                        self._add_pairs(values, first, total)
 
-def _products(halves: Tensor, linear_map: Tensor, first: int) -> Iterator[tuple[slice, Tensor]]:
-    """Yield rows of W^T H W from row ``first`` on, columns ``first`` to D - 1, for a few of the points at a time.
+    def _first_column(self, first: int) -> int:
+        """Return the first column that a block from row ``first`` on needs."""
+        return first if self._pairs.complete else 0
 
-    ``halves`` are the products W^T H (n, D, d). Each item is a slice of the points and a new tensor (k, rows, columns).
-    """
-    rows = halves[:, first : first + _BLOCK_ROWS]
-    step = max(1, _MAX_NUMBERS // (rows.shape[1] * (linear_map.shape[1] - first)))
-    for start in range(0, len(halves), step):
-        part = rows[start : start + step] @ linear_map[:, first:]
-        yield slice(start, start + len(part)), part
+    def _products(self, halves: Tensor, first: int) -> Iterator[tuple[slice, Tensor]]:
+        """Yield a block of rows of W^T H W, from row ``first`` on, for a few of the points at a time.
 
+        ``halves`` are the products W^T H (n, r, d). Each item is a slice of the points and a new tensor (k, rows,
+        columns).
+        """
+        rows, right = halves[:, first : first + _BLOCK_ROWS], self._map[:, self._first_column(first) :]
+        step = max(1, _MAX_NUMBERS // (rows.shape[1] * right.shape[1]))
+        for start in range(0, len(halves), step):
+            part = rows[start : start + step] @ right
+            yield slice(start, start + len(part)), part
 
-def _add_triangle(pairs: Tensor, first: int, block: Tensor) -> None:
-    """Add the entries above the diagonal of a block to the sums (..., P) over pairs.
-
-    ``block`` (..., rows, columns) begins at row and column ``first`` of a (D, D) matrix, and ends at its last column.
-    """
-    n_rows, n_columns = block.shape[-2:]
-    above = torch.cat([block[..., row, row + 1 :] for row in range(n_rows)], dim=-1).cpu()
-    # Rows before ``first`` hold (D - 1) + (D - 2) + ... pairs, and D = first + columns.
-    start = first * (first + n_columns) - first * (first + 1) // 2
-    pairs[..., start : start + above.shape[-1]] += above
+    def _add_pairs(self, values: Tensor, first: int, block: Tensor) -> None:
+        """Add the entries of a block (..., rows, columns) that belong to pairs to their ``values`` (..., P)."""
+        rows = self._pairs.rows[first : first + _BLOCK_ROWS]
+        if self._pairs.complete:
+            above = torch.cat([block[..., row, row + 1 :] for row in range(block.shape[-2])], dim=-1).cpu()
+            start = rows[0].positions[0]
+            values[..., start : start + above.shape[-1]] += above
+            return
+        picked = torch.cat([block[..., place, row.others] for place, row in enumerate(rows)], dim=-1).cpu()
+        values[..., np.concatenate([row.positions for row in rows])] += picked

@@ -1,0 +1,385 @@
+"""Analyses beside an explanation: screening, posterior checks, ablation, sharpness, surfaces and images."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from geh_explain._types import Floats
+from geh_explain._validation import check_int
+from geh_explain.analyses.ablation import AblationCheck, AblationRequest, baseline_values, check_pairs
+from geh_explain.analyses.diagnosis import Diagnosis, diagnose
+from geh_explain.analyses.screening import screen_units
+from geh_explain.analyses.sharpness import other_sharpnesses, sharpness_table
+from geh_explain.analyses.surface import Surface, SurfaceRequest, joint_effect
+from geh_explain.data.targets import Target
+from geh_explain.engines.smoothing.sharpness import Smooth
+from geh_explain.errors import GEHTypeError, GEHValueError, GEHWarning
+from geh_explain.explainer.explaining import Explaining
+from geh_explain.interpret.diversity import cluster_codes
+from geh_explain.interpret.exemplar_search import CandidateSearch
+from geh_explain.interpret.gallery import Gallery
+from geh_explain.interpret.gallery_building import ascent_options, build_gallery
+from geh_explain.interpret.pair_selection import choose_pairs
+from geh_explain.interpret.responses import HiddenUnits
+from geh_explain.model.layers import Layer
+from geh_explain.model.preserve import preserved
+from geh_explain.model.unit_values import unit_moments
+from geh_explain.posterior import PointEstimate
+from geh_explain.results.interactions import Interactions
+from geh_explain.run.options import AnalysisOptions, Scale
+from geh_explain.scores.ranking import find_unit
+from geh_explain.units.subset import Subset
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Analysing(Explaining):
+    """Methods of :class:`~geh_explain.GEHExplainer` that examine a model or a result further."""
+
+    def screen(
+        self,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        keep: int = 50,
+        draws: int = 10,
+        scale: Scale = "std",
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Subset:
+        """Return the ``keep`` units with the largest gradients, the largest first, to explain next.
+
+        Units are ranked by their mean absolute gradient over points and draws, times ``scale`` (their standard
+        deviation by default), or by the dropout rate that the model has learned for each input, where it has one. The
+        cost does not grow with the number of pairs. A unit that acts only where another one moves has a gradient too,
+        so that its interactions are not lost; a unit whose effect no point shows is.
+
+        Parameters
+        ----------
+        inputs, target, additional_forward_args, draws, scale, batch_size, seed, progress
+            As in :meth:`explain`.
+        keep
+            How many units to keep.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> model = lambda x: x[:, 3] * x[:, 70] + x[:, 5]
+        >>> x = torch.randn(50, 100)
+        >>> explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
+        >>> sorted(explainer.screen(x, keep=3, progress=False).indices)
+        [3, 5, 70]
+        """
+        check_int("keep", keep, 1)
+        options = AnalysisOptions(draws, batch_size, seed, progress)
+        with preserved(self.model):
+            points, cut = self._setup.read(inputs, target, additional_forward_args)
+            posterior = self._setup.posterior_for(cut, points)
+            importance = screen_units(cut, points, posterior, scale, options)
+        strongest = np.argsort(-importance, kind="stable")[:keep]
+        return Subset(strongest, cut.units, importance[strongest])
+
+    def diagnose(
+        self,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        y: Any,
+        draws: int = 100,
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Diagnosis:
+        """Measure how well each draw of the posterior fits known targets ``y``, and whether it is calibrated.
+
+        A posterior whose draws do not fit the data says nothing about the network.
+
+        Parameters
+        ----------
+        inputs, target, additional_forward_args, draws, batch_size, seed, progress
+            As in :meth:`explain`.
+        y
+            One target per row: numbers for regression, class indices for classification.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Dropout(0.1), torch.nn.Linear(8, 1))
+        >>> x, y = torch.randn(60, 3), torch.randn(60, 1)
+        >>> geh.GEHExplainer(net).diagnose(x, y=y, draws=10, progress=False).errors.shape
+        (10,)
+        """
+        options = AnalysisOptions(draws, batch_size, seed, progress)
+        with preserved(self.model):
+            points, cut = self._setup.read(inputs, target, additional_forward_args)
+            return diagnose(cut, points, self._setup.posterior_for(cut, points), y, options)
+
+    def check(
+        self,
+        result: Interactions,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        measure: str = "geh",
+        pairs: int = 100,
+        baseline: Any = "mean",
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> AblationCheck:
+        """Check whether pairs with high scores act jointly, at inputs that ``result`` was not computed from.
+
+        Units are switched off, alone and in pairs. The effect of both beyond the sum of the single effects should be
+        larger where scores are. The network is used without dropout.
+
+        Parameters
+        ----------
+        result
+            What :meth:`explain` returned.
+        inputs, target, additional_forward_args, batch_size, seed, progress
+            As in :meth:`explain`; other points than those.
+        measure
+            The scores to check: ``"geh"``, ``"aeh"`` or ``"eah"``.
+        pairs
+            How many pairs: half of them the strongest, the others drawn from the rest.
+        baseline
+            Value of a unit that is switched off: its ``"mean"`` over the inputs, a number, or one number per unit.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> net = lambda x: x[:, 0] * x[:, 1] + x[:, 1] * x[:, 2] / 9 + x[:, 3]
+        >>> explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
+        >>> result = explainer.explain(torch.randn(100, 4), groups=1, progress=False)
+        >>> explainer.check(result, torch.randn(100, 4), progress=False).correlation > 0.9
+        True
+        """
+        self._check_result(result)
+        check_int("pairs", pairs, 3)
+        options = AnalysisOptions(1, batch_size, seed, progress)
+        with preserved(self.model):
+            points, cut = self._setup.read(inputs, target, additional_forward_args)
+            if cut.n_units != len(result.names):
+                raise GEHValueError(
+                    f"inputs: there are {cut.n_units} units, and result is about {len(result.names)}; give the same "
+                    "kind."
+                )
+            off = baseline_values(baseline, unit_moments(cut, points, batch_size).mean)
+            request = AblationRequest(result.names, result.pairs, result.scores(measure).pair_mean, pairs, off)
+            return check_pairs(cut, points, request, options)
+
+    def stability(
+        self,
+        result: Interactions,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        pairs: int = 10,
+        batch_size: int | None = None,
+        progress: bool = True,
+    ) -> pd.DataFrame:
+        """Show whether the strongest pairs depend on how sharply kinked functions are smoothed.
+
+        The network without draws is explained at twice and at half the sharpness, in the groups of ``result``. A pair
+        that keeps its place is a property of the network; one that does not belongs to a step size.
+
+        Parameters
+        ----------
+        result
+            What :meth:`explain` returned.
+        inputs, target, additional_forward_args, batch_size, progress
+            As in the call that returned it.
+        pairs
+            How many of the strongest pairs by GEH.
+
+        Returns
+        -------
+        DataFrame
+            One row per pair, strongest first: ``unit_i``, ``unit_j``, ``score``, ``rank``, the same with ``_sharper``
+            and ``_softer``, and ``keeps_place``: whether the pair is among the strongest at all three.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> from torch import nn
+        >>> net = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 1))
+        >>> explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
+        >>> x = torch.randn(200, 4)
+        >>> result = explainer.explain(x, groups=1, progress=False)
+        >>> explainer.stability(result, x, pairs=3, progress=False)[["rank", "rank_sharper"]].shape
+        (3, 2)
+        """
+        self._check_result(result)
+        check_int("pairs", pairs, 1)
+        sharper, softer = other_sharpnesses(self._setup.smooth, result.record.smoothed)
+        groups = np.asarray(result.group_names, dtype=object)[result.labels]
+
+        def scores(smooth: Smooth) -> Floats:
+            explainer = Explaining.__new__(Explaining)
+            explainer._setup = replace(self._setup, smooth=smooth, posterior=PointEstimate())
+            options = {"groups": groups, "scale": result.record.scale, "batch_size": batch_size, "progress": progress}
+            if not result.pairs.complete:
+                options["pairs"] = list(zip(*result.pairs.ends, strict=True))
+            with warnings.catch_warnings():
+                # The user has seen them; that a softer network differs more is the point.
+                warnings.simplefilter("ignore", GEHWarning)
+                return explainer.explain(inputs, target, additional_forward_args, **options).geh.pair_mean
+
+        by_sharpness = scores(self._setup.smooth), scores(sharper), scores(softer)
+        return sharpness_table(result.names, result.pairs, by_sharpness, pairs)
+
+    def surface(
+        self,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        pair: tuple[int | str, int | str],
+        result: Interactions | None = None,
+        grid: int = 25,
+        background: int = 50,
+        draws: int = 20,
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Surface:
+        """Measure the joint effect of two units on a grid of their values, without their main effects.
+
+        Parameters
+        ----------
+        inputs, target, additional_forward_args, draws, batch_size, seed, progress
+            As in :meth:`explain`.
+        pair
+            The two units, by name or index.
+        result
+            What :meth:`explain` returned for the same inputs: its groups and their signed effects are drawn too.
+        grid
+            Number of grid values per unit, or all its values where there are fewer.
+        background
+            How many of the inputs, evenly spaced, the values of the other units are taken from; the response is their
+            mean.
+
+        Returns
+        -------
+        Surface
+            It has ``values`` and ``plot()``.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> model = lambda x: x[:, 0] * x[:, 1] + x[:, 0] ** 2
+        >>> explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
+        >>> surface = explainer.surface(torch.rand(200, 3), pair=(0, 1), grid=5, progress=False)
+        >>> twist = surface.values[-1, -1] - surface.values[-1, 0] - surface.values[0, -1] + surface.values[0, 0]
+        >>> round(float(twist / (surface.first[-1] - surface.first[0]) / (surface.second[-1] - surface.second[0])), 3)
+        1.0
+        """
+        check_int("grid", grid, 2)
+        check_int("background", background, 1)
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise GEHTypeError(f"pair={pair!r} must be two units, by name or index, such as pair=(0, 1).")
+        options = AnalysisOptions(draws, batch_size, seed, progress)
+        with preserved(self.model):
+            points, cut = self._setup.read(inputs, target, additional_forward_args)
+            names = cut.unit_names(None if result is None else result.names)
+            first, second = (find_unit(unit, names) for unit in pair)
+            if first == second:
+                raise GEHValueError(f"pair={tuple(pair)!r} names the same unit twice; a surface needs two.")
+            posterior = self._setup.posterior_for(cut, points)
+            surface = joint_effect(cut, points, posterior, SurfaceRequest((first, second), grid, background), options)
+        if result is None:
+            return surface
+        effects = result.regions(first, second)["mean"].to_numpy()
+        return surface.with_groups((names[first], names[second]), result.labels, effects)
+
+    def interpret(
+        self,
+        result: Interactions,
+        candidates: Any,
+        pairs: int | Sequence[tuple[int | str, int | str]] = 2,
+        *,
+        joint: Any = None,
+        k: int = 9,
+        measure: str | None = None,
+        reduce: str = "max",
+        diverse: bool | None = None,
+        clusters: Any = None,
+        ascent: bool | dict[str, Any] = True,
+        batch_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Gallery:
+        """Show what the hidden units of the strongest pairs respond to.
+
+        Parameters
+        ----------
+        result
+            What :meth:`explain` returned.
+        candidates
+            Inputs among which those with the largest activations are searched: tensor, ndarray, Dataset or DataLoader.
+        pairs
+            How many of the strongest pairs, or a list of pairs of units, by name or index.
+        joint
+            Inputs among which those that activate both units of a pair are searched; None for ``candidates``.
+        k
+            How many of them to show.
+        measure
+            By which the strongest pairs are chosen, as in ``result.table``; None for ``"supported"`` where there is
+            evidence, else ``"geh"``.
+        reduce
+            How the map of a unit becomes one number: its ``"max"`` or its ``"mean"``.
+        diverse
+            Whether to show inputs that differ, chosen among the 4 k best, instead of the k best, which may be parts
+            of one photograph. None: for images.
+        clusters
+            One label per candidate, such as the photograph it was cut from: the best candidate of each cluster is
+            shown, then the second best, and so on.
+        ascent
+            Also synthesise an input for each unit, and for both, by gradient ascent; a dict holds options of
+            :func:`geh_explain.interpret.maximise`. Candidates give the range and the statistics of images.
+        batch_size, seed, progress
+            Candidates at a time, the seed of the ascent, and whether to show progress bars.
+
+        Returns
+        -------
+        Gallery
+            It has ``plot()`` and ``readings()``.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> from torch import nn
+        >>> net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+        >>> explainer = geh.GEHExplainer(net, "1", posterior=geh.posterior.PointEstimate())
+        >>> x = torch.randn(200, 3)
+        >>> result = explainer.explain(x, groups=2, progress=False)
+        >>> gallery = explainer.interpret(result, x, pairs=1, ascent=False, progress=False)
+        >>> gallery.pairs[0].exemplars.inputs.shape
+        torch.Size([2, 9, 3])
+        """
+        self._check_result(result)
+        search = CandidateSearch(
+            check_int("k", k, 1),
+            reduce,
+            batch_size=batch_size,
+            progress=progress,
+            diverse=diverse,
+            clusters=cluster_codes(clusters),
+        )
+        options = ascent_options(ascent, {"seed": check_int("seed", seed, 0), "progress": progress})
+        selection = choose_pairs(result, pairs, measure)
+        ref = self._setup.layer_ref
+        layer = None if ref.module is None else Layer(ref.module, ref.pick, ref.call)
+        hidden = HiddenUnits(self.model, layer, self._setup.units)
+        return build_gallery(hidden, selection, candidates, joint, search, options)

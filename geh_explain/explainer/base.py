@@ -1,0 +1,102 @@
+"""The arguments of an explainer, and checks that its methods share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from geh_explain._types import Ints
+from geh_explain.engines.base import Engine
+from geh_explain.engines.selection import check_engine
+from geh_explain.engines.smoothing.sharpness import Smooth, check_smooth
+from geh_explain.errors import GEHTypeError, GEHValueError, warn
+from geh_explain.evidence.held_out import HeldOutRows, HeldOutTest
+from geh_explain.model.layers import Layer, find_layer
+from geh_explain.model.outputs import Output, check_output
+from geh_explain.model.preserve import as_module
+from geh_explain.posterior import Posterior
+from geh_explain.posterior.default import check_posterior
+from geh_explain.results.interactions import Interactions
+from geh_explain.run.options import AnalysisOptions, RunOptions
+from geh_explain.run.record import describe, digest_parameters
+from geh_explain.run.setup import ModelSetup
+from geh_explain.units.base import Units
+
+
+class ExplainerBase:
+    """Base class of :class:`~geh_explain.GEHExplainer`: the model, its layer, units, output, posterior and engine."""
+
+    def __init__(
+        self,
+        model: nn.Module | Callable[..., Any],
+        layer: str | nn.Module | Layer | None = None,
+        *,
+        units: Units | None = None,
+        output: Output = "raw",
+        posterior: Posterior | None = None,
+        smooth: Smooth = "auto",
+        engine: str | Engine = "auto",
+    ) -> None:
+        module = as_module(model)
+        layer_ref = find_layer(module, layer)
+        if units is not None and not isinstance(units, Units):
+            raise GEHTypeError(
+                f"units={units!r} is not a unit set; use an instance of one of geh_explain.units, such as Channels()."
+            )
+        check_output(output)
+        check_smooth(smooth)
+        check_engine(engine)
+        check_posterior(posterior, layer_ref)
+        self._setup = ModelSetup(module, layer_ref, units, output, posterior, smooth, engine)
+
+    @property
+    def model(self) -> nn.Module:
+        """The network that is explained; a plain callable is wrapped into a module."""
+        return self._setup.model
+
+    @property
+    def place(self) -> str:
+        """Where the units are: ``"the inputs"`` or ``"layer 'conv2'"``."""
+        return self._setup.layer_ref.place
+
+    def __repr__(self) -> str:
+        setup = self._setup
+        options = {"units": setup.units, "posterior": setup.posterior}
+        shown = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
+        return f"GEHExplainer({type(setup.model).__name__}, {self.place}{shown})"
+
+    def _held_out(self, rows: HeldOutRows, options: AnalysisOptions | RunOptions) -> HeldOutTest:
+        """Read and check held-out rows."""
+        reading = AnalysisOptions(1, options.batch_size, options.seed, options.progress)
+        return HeldOutTest.prepare(self._setup, rows, reading)
+
+    def _check_result(self, result: Any) -> None:
+        """Raise unless ``result`` is about the layer of this explainer; warn if it is about another network."""
+        if not isinstance(result, Interactions):
+            raise GEHTypeError(f"result is a {type(result).__name__}, no result of explain().")
+        layer = self._setup.layer_ref.name or None
+        if layer != result.record.layer:
+            raise GEHValueError(
+                f"result: it is about {result.record.layer or 'the inputs'}, and this explainer about "
+                f"{layer or 'the inputs'}; use the explainer that made it."
+            )
+        output = describe(self._setup.output)
+        if output != result.record.output:
+            raise GEHValueError(
+                f"result: it is about output={result.record.output!r}, and this explainer about output={output!r}; use "
+                "the explainer that made it."
+            )
+        recorded = result.record.parameters
+        if recorded and recorded != digest_parameters(self.model):
+            warn(
+                "result: it is about a network with other parameters than this explainer's; use the explainer that "
+                "made it, or explain again."
+            )
+
+
+def strongest_pairs(result: Interactions, pairs: int) -> Ints:
+    """Return the indices of the strongest pairs by GEH."""
+    return np.argsort(-result.geh.pair_mean, kind="stable")[:pairs]
