@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from geh_explain.scores.decisions import SUPPORTED, Decisions, percent
 from geh_explain.scores.pair_names import describe_known, join_names
 from geh_explain.scores.protocol import PairResult
