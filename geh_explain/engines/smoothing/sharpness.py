@@ -56,8 +56,16 @@ class Step:
         check_positive("Step: size", self.size, "a positive number of standard deviations")
 
 
+@dataclass(frozen=True)
+class Sharpened:
+    """The sharpnesses that ``smooth`` sets, all times ``factor``; analyses of an explainer use it."""
+
+    smooth: str | float | Step
+    factor: float
+
+
 #: The argument ``smooth`` of an explainer.
-Smooth = str | float | Step | None
+Smooth = str | float | Step | Sharpened | None
 
 
 def check_smooth(smooth: Any) -> None:
@@ -69,8 +77,8 @@ def check_smooth(smooth: Any) -> None:
         For any other value or type.
     """
     number = isinstance(smooth, numbers.Real) and not isinstance(smooth, bool)
-    word = smooth is None or isinstance(smooth, Step) or (isinstance(smooth, str) and smooth == "auto")
-    if not word and not (number and 0 < smooth < sys.float_info.max):
+    word = smooth is None or isinstance(smooth, (Step, Sharpened)) or (isinstance(smooth, str) and smooth == "auto")
+    if not word and not (number and 0 < float(smooth) < sys.float_info.max):
         raise GEHValueError(
             f"smooth={smooth!r} is unknown; use 'auto', None (never), geh_explain.engines.Step(size) for a step of the "
             "units, or a positive number, the beta of the softplus that replaces ReLU."

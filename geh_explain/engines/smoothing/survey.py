@@ -13,7 +13,7 @@ from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.engines.smoothing.movement import KinkMovements, entering_values, measure_movements, plain_values
-from geh_explain.engines.smoothing.sharpness import BETA_TIMES_BANDWIDTH, Smooth, Step, min_beta, step_of
+from geh_explain.engines.smoothing.sharpness import BETA_TIMES_BANDWIDTH, Sharpened, Smooth, Step, min_beta, step_of
 from geh_explain.engines.smoothing.view import Beta, KinkedCallView, Smoothing
 from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
@@ -130,18 +130,23 @@ class KinkSurvey(KinkedCallView):
         for call in self.calls:
             call.reset_statistics()
 
-    def smoothing(self, smooth: str | float | Step, cut: Cut, points: Points, std: Floats) -> Smoothing | None:
+    def smoothing(
+        self, smooth: str | float | Step | Sharpened, cut: Cut, points: Points, std: Floats
+    ) -> Smoothing | None:
         """Return the view that smooths by the argument ``smooth``; None where no call is to be smoothed.
 
         Parameters
         ----------
         smooth
-            ``"auto"``, a step, or a sharpness beta.
+            ``"auto"``, a step, a sharpness beta, or a multiple of what these set.
         cut, points
             The model as a function of the units' shifts, and all points; some of them are shifted for a step.
         std
             Standard deviations (D,) of the units.
         """
+        if isinstance(smooth, Sharpened):
+            found = self.smoothing(smooth.smooth, cut, points, std)
+            return None if found is None else found.times(smooth.factor)
         step = step_of(smooth)
         if not any(call.is_smoothed for call in self.calls):
             return None
@@ -162,7 +167,7 @@ class KinkSurvey(KinkedCallView):
         if not call.is_smoothed:
             return None
         if movements is None:
-            assert isinstance(smooth, (int, float))
+            assert not isinstance(smooth, (str, Step))
             return float(smooth)
         lowest = min_beta(smooth, call.std)
         squared = movements.squared_bandwidth(number)
@@ -171,7 +176,7 @@ class KinkSurvey(KinkedCallView):
             return lowest or None
         bandwidth = squared.sqrt().clamp_min(_MIN_BANDWIDTH * float(squared.mean().sqrt()))
         beta = (BETA_TIMES_BANDWIDTH / bandwidth).clamp_min(lowest)
-        return beta if beta.ndim else float(beta)
+        return beta.to(movements.dtypes[number]) if beta.ndim else float(beta)
 
 
 def survey_kinks(cut: Cut, rows: Rows) -> KinkSurvey | None:
