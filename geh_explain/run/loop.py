@@ -227,7 +227,7 @@ class _DrawLoop:
 
     def _is_settled(self) -> bool:
         """Return whether no further draws are needed; the same on all ranks, as all have the same draws."""
-        return self.plan.options.stops_when_settled and self.accumulator.is_settled()
+        return self.accumulator.is_settled()
 
     def _check_engine(self) -> None:
         """End the loop on all ranks if a check refuted the engine of one of them."""

@@ -104,3 +104,35 @@ def test_with_moments_instead_of_draws() -> None:
 def test_other_words_and_numbers_are_refused(draws: Any) -> None:
     with pytest.raises(geh.GEHError, match="draws="):
         explain(spread=0.1, gap=0.5, draws=draws)
+
+
+def dropout_network(n_features: int) -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(n_features, 32), nn.Tanh(), nn.Dropout(0.1), nn.Linear(32, 1)).double()
+
+
+def test_the_number_of_draws_does_not_depend_on_how_many_are_computed_at_once() -> None:
+    # Draws of few points are computed in blocks, which skipped looks at the order, or all of them.
+    net, x = dropout_network(3), random_points(20, 3)
+    results = [
+        geh.GEHExplainer(net).explain(x, groups=1, draws="auto", progress=False, batch_size=size)
+        for size in (20, 140, 2000, None)
+    ]
+    counts = {result.settings["draws"] for result in results}
+    assert len(counts) == 1
+    assert 20 < counts.pop() < 400
+    for result in results[1:]:
+        np.testing.assert_allclose(result.geh.draws, results[0].geh.draws, rtol=1e-9)
+
+
+def test_a_single_pair_has_no_order_to_settle() -> None:
+    net, x = dropout_network(2), random_points(20, 2)
+    assert geh.GEHExplainer(net).explain(x, groups=1, draws="auto", progress=False).settings["draws"] == 20
+
+
+def test_pairs_that_are_all_zero_are_settled() -> None:
+    net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.1), nn.Linear(8, 1))
+    with pytest.warns(geh.GEHWarning, match="exactly 0") as caught:
+        result = geh.GEHExplainer(net).explain(random_points(20, 4).float(), groups=1, draws="auto", progress=False)
+    assert result.settings["draws"] == 20
+    assert not any("not settled" in str(warning.message) for warning in caught)
