@@ -1,5 +1,7 @@
 """``explainer.estimate``: what a run would cost."""
 
+import time
+
 import pytest
 import torch
 from explaining import point_explainer, random_points
@@ -7,6 +9,7 @@ from networks import mlp
 from torch import Tensor, nn
 
 import geh_explain as geh
+from geh_explain.engines.base import EngineRun
 
 
 class Slow(nn.Module):
@@ -58,3 +61,11 @@ def test_the_network_and_the_random_numbers_are_unchanged() -> None:
 def test_wrong_arguments_are_refused_as_by_explain() -> None:
     with pytest.raises(geh.GEHError, match="draws=0"):
         point_explainer(lambda x: x[:, 0] * x[:, 1]).estimate(random_points(10, 2), draws=0)
+
+
+def test_what_engines_do_at_the_end_of_a_draw_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The structured engine maps sums over narrow layers back to the inputs once per draw: most of the time for many
+    # inputs and few points.
+    monkeypatch.setattr(EngineRun, "end_draw", lambda self, sums: time.sleep(0.01))
+    explainer = geh.GEHExplainer(nn.Sequential(nn.Dropout(0.1), mlp(3, 8, 1)), engine="exact")
+    assert explainer.estimate(random_points(20, 3), draws=300, groups=1).seconds > 3
