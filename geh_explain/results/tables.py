@@ -127,13 +127,14 @@ def monte_carlo_table(table: pd.DataFrame, draws: int) -> pd.DataFrame:
 def variance_table(decisions: Decisions, names: list[str], draws: Floats, points: Floats) -> pd.DataFrame:
     """Return the pairs in the order of ``decisions`` with the variances (P,) of their score over draws and points.
 
-    NaN is an unknown variance, which does not count in ``total``; ``share`` is that of the points in the total.
+    NaN is an unknown variance, which does not count in ``total``; ``share`` is that of the points in the total, NaN
+    where their variance is unknown.
     """
     import pandas as pd
 
     first, second = np.triu_indices(len(names), 1)
     total = np.where(np.isnan(draws) & np.isnan(points), np.nan, np.nan_to_num(draws) + np.nan_to_num(points))
-    share = np.divide(np.nan_to_num(points), total, out=np.full_like(total, np.nan), where=total > 0)
+    share = np.divide(points, total, out=np.full_like(total, np.nan), where=total > 0)
     columns: dict[str, Any] = {
         "unit_i": [names[i] for i in first],
         "unit_j": [names[j] for j in second],
