@@ -103,7 +103,7 @@ def _is_missing(label: Any) -> bool:
     if label is None or isinstance(label, float):
         return label is None or not math.isfinite(label)
     try:
-        return bool(label != label)  # noqa: PLR0124
+        return bool(label != label)
     except TypeError:
         return True  # NA has no truth value
     except (ValueError, RuntimeError):

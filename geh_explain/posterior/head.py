@@ -19,6 +19,7 @@ from geh_explain.posterior.by_draw import LayerDraws
 _LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 #: Functions that a model may apply to the logits of its head.
 _LINKS: dict[str, Callable[[Tensor], Tensor]] = {
+    "identity": lambda z: z,
     "softmax": lambda z: z.softmax(1),
     "log_softmax": lambda z: z.log_softmax(1),
     "sigmoid": torch.sigmoid,
@@ -46,6 +47,8 @@ class Head:
         the function of z that the model returns: ``"softmax"``, ``"log_softmax"`` or ``"sigmoid"``.
     slope
         Factor (C,) of the identity link.
+    is_direct
+        Whether the output is the link of z itself, without other factors or terms.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Head:
     has_bias: bool
     link: str
     slope: Tensor
+    is_direct: bool
 
     def features(self, x: Tensor) -> Tensor:
         """Return the layer's input as features (n, F) in double precision, with a last column of ones for the bias."""
@@ -109,15 +113,47 @@ def find_head(model: nn.Module, layer: str | nn.Module | None, call: Callable[[]
         )
     fitting = [name for name in reversed(names) if calls[name].z[0].numel() == output[0].numel()]
     for name in fitting:
-        for link, function in {"identity": lambda z: z, **_LINKS}.items():
-            if _close(function(calls[name].z.flatten(1)), output.flatten(1)):
-                return _make_head(model, name, calls[name], link, torch.ones(output[0].numel()))
-    slopes = {name: _slope(model.get_submodule(_path(name)), calls[name], call, output) for name in fitting}
+        for link, function in _LINKS.items():
+            if _close(function(calls[name].z.flatten(1)), by_row(output)):
+                return _make_head(model, name, calls[name], link, None)
+    slopes = {name: _slope(model.get_submodule(_path(name)), calls[name].z, call, output) for name in fitting}
     affine = {name: slope for name, slope in slopes.items() if slope is not None}
     if len(affine) == 1:
         ((name, slope),) = affine.items()
         return _make_head(model, name, calls[name], "identity", slope)
     raise GEHValueError(_no_head(model, chosen is not None, names, list(affine), output))
+
+
+def by_row(output: Tensor) -> Tensor:
+    """Return outputs (n, ...) or (n,) as a matrix (n, C)."""
+    return output.reshape(len(output), -1)
+
+
+def check_link(head: Head, module: nn.Module, z: Tensor, output: Tensor, call: Callable[[], Tensor]) -> None:
+    """Raise if the output of these rows is another function of z than that of the rows on which the head was found.
+
+    Rows of a ReLU or of a clamp, say, may be on one side of its kink.
+
+    Parameters
+    ----------
+    head, module
+        The head, and its module.
+    z, output
+        Outputs of the head and of the model, in the same rows.
+    call
+        Runs the model on these rows.
+    """
+    if head.is_direct:
+        agrees = _close(_LINKS[head.link](z.flatten(1)), by_row(output))
+    else:
+        slope = _slope(module, z, call, output)
+        agrees = slope is not None and _close(slope[None], head.slope[None])
+    if not agrees:
+        what = "itself" if head.link == "identity" else f"its {head.link}"
+        raise GEHValueError(
+            f"LastLayerLaplace: the output of the model is that of layer {head.name!r} ({what}) in the first rows, but "
+            "not in others, as behind a ReLU or a clamp; pass a model that returns the output of its last linear layer."
+        )
 
 
 def _path(name: str) -> str:
@@ -159,24 +195,27 @@ def _close(one: Tensor, other: Tensor) -> bool:
 
 
 @torch.no_grad()
-def _slope(module: nn.Module, recorded: _Call, call: Callable[[], Tensor], output: Tensor) -> Tensor | None:
-    """Return the factor (C,) of the layer's output in the model's output; None if that is no constant.
+def _slope(module: nn.Module, z: Tensor, call: Callable[[], Tensor], output: Tensor) -> Tensor | None:
+    """Return the factor (C,) of the layer's output z in the model's output; None if that is no constant.
 
     The layer's output is shifted by random numbers: the model's output must move by the same multiple of them in all
     rows.
     """
     generator = torch.Generator().manual_seed(0)
-    shift = torch.randn(recorded.z.shape, generator=generator).to(recorded.z)
+    shift = torch.randn(z.shape, generator=generator).to(z)
     with forward_hook(module, lambda module, args, out: out + shift):
-        moved = (call() - output).flatten(1).double()
+        moved = by_row(call() - output).double()
     flat = shift.flatten(1).double()
     slope = (moved * flat).sum(0) / flat.square().sum(0)
     scale = output.abs().max() + slope.abs().max()
     return slope.cpu() if bool(((moved - slope * flat).abs() <= _ROUNDING * scale).all()) and slope.all() else None
 
 
-def _make_head(model: nn.Module, name: str, recorded: _Call, link: str, slope: Tensor) -> Head:
-    """Return a head, unless it is called several times, at several positions, or has weights that cannot be drawn."""
+def _make_head(model: nn.Module, name: str, recorded: _Call, link: str, slope: Tensor | None) -> Head:
+    """Return a head, unless it is called several times, at several positions, or has weights that cannot be drawn.
+
+    ``slope`` is None where the output is the link of z itself.
+    """
     module: Any = model.get_submodule(_path(name))
     weight, bias = module.weight, module.bias
     if recorded.count > 1:
@@ -196,7 +235,8 @@ def _make_head(model: nn.Module, name: str, recorded: _Call, link: str, slope: T
     matrix = weight.detach().flatten(1).double().cpu()
     if bias is not None:
         matrix = torch.cat([matrix, bias.detach().double().cpu()[:, None]], dim=1)
-    return Head(name, matrix, bias is not None, link, slope.double())
+    factors = torch.ones(len(matrix)) if slope is None else slope
+    return Head(name, matrix, bias is not None, link, factors.double(), slope is None)
 
 
 def _list_candidates(model: nn.Module) -> str:

@@ -23,7 +23,7 @@ from geh_explain.model.preserve import as_module, device_and_dtype, preserved
 from geh_explain.model.view import forward_hook
 from geh_explain.posterior.by_draw import MAX_NUMBERS, replace_layers
 from geh_explain.posterior.curvature import Curvature
-from geh_explain.posterior.head import Head, find_head
+from geh_explain.posterior.head import Head, by_row, check_link, find_head
 from geh_explain.posterior.head_data import (
     STRUCTURES,
     TASKS,
@@ -302,6 +302,12 @@ class LastLayerLaplace:
     def _start(self, head: Head, task: str) -> RegressionStatistics | ClassificationStatistics:
         """Return empty sums for a task."""
         structure = choose_structure(self.structure, task, head)
+        if task == "classification" and head.link == "sigmoid" and len(head.weight) > 1:
+            raise GEHValueError(
+                f"LastLayerLaplace: the model returns the sigmoid of each of the {len(head.weight)} outputs of its head, "
+                "labels that do not exclude each other; a classification has one logit, or a softmax over classes. "
+                "Pass a model that returns the logit of one label."
+            )
         if task == "classification":
             return ClassificationStatistics(head, structure)
         if head.link != "identity":
@@ -347,11 +353,13 @@ class LastLayerLaplace:
 
 def _run(cut: Cut, head: Head, rows: Rows) -> tuple[Tensor, Tensor]:
     """Return the features (n, F) and outputs (n, C) of rows, in double precision on the CPU."""
-    found: list[Tensor] = []
+    found: list[tuple[Tensor, Tensor]] = []
     module = cut.model.get_submodule("" if head.name == "(model)" else head.name)
-    with forward_hook(module, lambda module, args, out: found.append(args[0])):
-        outputs = cut.raw_outputs(rows)
-    return head.features(found[0]), outputs.detach().flatten(1).double().cpu()
+    with forward_hook(module, lambda module, args, out: found.append((args[0].detach(), out.detach()))):
+        outputs = cut.raw_outputs(rows).detach()
+    ((features, z),) = found
+    check_link(head, module, z, outputs, lambda: cut.raw_outputs(rows))
+    return head.features(features), by_row(outputs).double().cpu()
 
 
 def _as_tensor(labels: Any) -> Tensor:

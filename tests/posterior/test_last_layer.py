@@ -573,3 +573,51 @@ def test_refused_arguments(options, message):
 def test_the_class_of_a_fit_is_public():
     net, x, y = trained()
     assert isinstance(LastLayerLaplace(x, y).fit(net), FittedLastLayer)
+
+
+class _Then(nn.Module):
+    """A network followed by a function."""
+
+    def __init__(self, net, function):
+        super().__init__()
+        self.net, self.function = net, function
+
+    def forward(self, x):
+        return self.function(self.net(x))
+
+
+def test_outputs_without_a_dimension_of_their_own_have_the_same_gaussian():
+    net, x, y = fitted_network(1)
+    expected = LastLayerLaplace(x, y).fit(net)
+    squeezed = LastLayerLaplace(x, y[:, 0]).fit(_Then(net, lambda z: z.squeeze(-1)))
+    torch.testing.assert_close(squeezed.covariance(), expected.covariance())
+    result = geh.GEHExplainer(_Then(net, lambda z: z.squeeze(-1)), posterior=LastLayerLaplace(x, y)).explain(
+        x, groups=1, draws=5, progress=False
+    )
+    assert (result.geh.std[0, 1:] > 0).all()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [F.relu, F.leaky_relu, lambda z: z.clamp(min=0), lambda z: 2 * F.relu(z) + 1],
+    ids=["relu", "leaky relu", "clamp", "relu times 2 plus 1"],
+)
+def test_a_kink_behind_the_head_is_found_where_only_later_rows_meet_it(function):
+    # The head is looked for with the first rows, where all of these are linear.
+    net, x, _ = fitted_network(1)
+    order = net(x)[:, 0].argsort(descending=True)
+    model, x = _Then(net, function), x[order]
+    assert (net(x)[:4] > 0).all()
+    assert (net(x)[-20:] < 0).all()
+    y = (model(x) + 0.1 * torch.randn(len(x), 1)).detach()
+    for size in (4, 200):
+        with pytest.raises(
+            geh.GEHError, match=r"is that of layer 'net.2' \(itself\) in the first rows, but not in oth"
+        ):
+            LastLayerLaplace(x, y, batch_size=size).fit(model)
+
+
+def test_several_sigmoids_are_not_taken_for_a_softmax():
+    net, x, y = fitted_network(3, classes=True)
+    with pytest.raises(geh.GEHError, match="the sigmoid of each of the 3 outputs"):
+        LastLayerLaplace(x, y).fit(_Then(net, torch.sigmoid))
