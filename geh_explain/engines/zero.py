@@ -33,7 +33,7 @@ class _KinkNames(View):
         return func(*args, **kwargs)
 
 
-def explain_zero(cut: Cut, rows: Rows) -> str:
+def explain_zero(cut: Cut, rows: Rows, smoothed: bool) -> str:
     """Return a warning that says why all local interactions of ``cut`` are exactly 0.
 
     The causes are checked in this order: the output does not depend on the units; the network above the cut is
@@ -46,6 +46,8 @@ def explain_zero(cut: Cut, rows: Rows) -> str:
         The model as a function of the units' shifts. It runs without the view of the run, so as it is.
     rows
         A few rows.
+    smoothed
+        Whether kinked functions were smoothed in the run.
     """
     n_pairs = cut.n_units * (cut.n_units - 1) // 2
     zero = f"all {n_pairs} pairs are exactly 0" if n_pairs > 1 else "the only pair is exactly 0"
@@ -55,7 +57,7 @@ def explain_zero(cut: Cut, rows: Rows) -> str:
         value = cut.outputs(rows, t)
     if not value.requires_grad or torch.autograd.grad(value.sum(), t, allow_unused=True)[0] is None:
         return f"{zero}: the output does not depend on {cut.place}; choose a layer that leads to the explained output."
-    if kinks.names:
+    if kinks.names and not smoothed:
         # dict.fromkeys drops repeated names and keeps the order of the calls.
         names = ", ".join(dict.fromkeys(kinks.names))
         return (

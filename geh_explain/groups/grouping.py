@@ -76,7 +76,7 @@ def from_labels(labels: Any, points: int, argument: str = "groups") -> Grouping:
         raise GEHTypeError(f"{argument}: {entries!r} are no labels; give one for each of the {points} points.")
     entries = list(entries)
     # Checked before the conversion, as NumPy turns NaN among text into the text 'nan'.
-    if any(map(_is_missing, entries)):
+    if any(map(is_missing, entries)):
         raise GEHValueError(
             f"{argument} has missing labels (None, NaN, NaT or NA); give every point a {argument.removesuffix('s')}."
         )
@@ -98,7 +98,7 @@ def from_labels(labels: Any, points: int, argument: str = "groups") -> Grouping:
     return Grouping(index.reshape(-1).astype(np.int64), [str(name) for name in names])
 
 
-def _is_missing(label: Any) -> bool:
+def is_missing(label: Any) -> bool:
     """Return whether a label is None, NaN, infinite, or NaT or NA of pandas."""
     if label is None or isinstance(label, float):
         return label is None or not math.isfinite(label)

@@ -26,6 +26,8 @@ _LINKS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 #: Rounding of outputs that are compared, as a part of their largest value.
 _ROUNDING = 1e-4
+#: Rounding of products that may be computed in TensorFloat-32.
+_PRODUCT_ROUNDING = 2e-3
 #: Number of layers that an error message names.
 _MAX_NAMED = 6
 
@@ -236,7 +238,23 @@ def _make_head(model: nn.Module, name: str, recorded: _Call, link: str, slope: T
     if bias is not None:
         matrix = torch.cat([matrix, bias.detach().double().cpu()[:, None]], dim=1)
     factors = torch.ones(len(matrix)) if slope is None else slope
-    return Head(name, matrix, bias is not None, link, factors.double(), slope is None)
+    head = Head(name, matrix, bias is not None, link, factors.double(), slope is None)
+    _check_product(head, module, recorded)
+    return head
+
+
+def _check_product(head: Head, module: nn.Module, recorded: _Call) -> None:
+    """Raise if the layer returns something else than W h + b: draws of W and b would leave that out."""
+    features, z = head.features(recorded.x), recorded.z.flatten(1).double().cpu()
+    # Rounding is that of the terms of the sum, in half precision several times.
+    rounding = max(_PRODUCT_ROUNDING, 8 * torch.finfo(recorded.z.dtype).eps)
+    allowed = rounding * (features.abs() @ head.weight.abs().T).max()
+    if bool(((features @ head.weight.T - z).abs() > allowed).any()):
+        raise GEHTypeError(
+            f"LastLayerLaplace: layer {head.name!r}, a {type(module).__name__}, does not return its weights times its "
+            "inputs plus its bias, as layers with adapters (LoRA), hooks or a forward of their own do; merge the "
+            "adapter into the weights, or pass another posterior, such as SWAG or WeightSamples."
+        )
 
 
 def _list_candidates(model: nn.Module) -> str:

@@ -304,9 +304,9 @@ class LastLayerLaplace:
         structure = choose_structure(self.structure, task, head)
         if task == "classification" and head.link == "sigmoid" and len(head.weight) > 1:
             raise GEHValueError(
-                f"LastLayerLaplace: the model returns the sigmoid of each of the {len(head.weight)} outputs of its head, "
-                "labels that do not exclude each other; a classification has one logit, or a softmax over classes. "
-                "Pass a model that returns the logit of one label."
+                f"LastLayerLaplace: the model returns the sigmoid of each of the {len(head.weight)} outputs of its "
+                "head, for labels that do not exclude each other; a classification has one logit, or a softmax over "
+                "classes. Pass a model that returns the logit of one label."
             )
         if task == "classification":
             return ClassificationStatistics(head, structure)

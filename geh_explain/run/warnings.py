@@ -263,7 +263,7 @@ def _no_scores_or_spread(plan: RunPlan, done: DrawsDone) -> str | None:
     """Warn that all scores are exactly 0, or all draws are equal."""
     largest, spread = done.spread
     if largest == 0:
-        return explain_zero(plan.cut, plan.points.first)
+        return explain_zero(plan.cut, plan.points.first, plan.smoothed is not None)
     if done.accumulator.n_draws < 2 or spread > 0:
         return None
     return (

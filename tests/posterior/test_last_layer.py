@@ -611,9 +611,7 @@ def test_a_kink_behind_the_head_is_found_where_only_later_rows_meet_it(function)
     assert (net(x)[-20:] < 0).all()
     y = (model(x) + 0.1 * torch.randn(len(x), 1)).detach()
     for size in (4, 200):
-        with pytest.raises(
-            geh.GEHError, match=r"is that of layer 'net.2' \(itself\) in the first rows, but not in oth"
-        ):
+        with pytest.raises(geh.GEHError, match=r"is that of layer 'net.2' \(itself\) in the first rows, but not"):
             LastLayerLaplace(x, y, batch_size=size).fit(model)
 
 
@@ -621,3 +619,29 @@ def test_several_sigmoids_are_not_taken_for_a_softmax():
     net, x, y = fitted_network(3, classes=True)
     with pytest.raises(geh.GEHError, match="the sigmoid of each of the 3 outputs"):
         LastLayerLaplace(x, y).fit(_Then(net, torch.sigmoid))
+
+
+class _Adapted(nn.Linear):
+    """A linear layer with an adapter of rank 1 beside its weights."""
+
+    def __init__(self, n_features, n_outputs):
+        super().__init__(n_features, n_outputs)
+        self.down, self.up = nn.Linear(n_features, 1, bias=False), nn.Linear(1, n_outputs, bias=False)
+
+    def forward(self, x):
+        return super().forward(x) + self.up(self.down(x))
+
+
+def test_a_head_that_computes_more_than_its_weights_is_refused():
+    # Draws of its weights would leave the adapter out.
+    net, x, y = fitted_network(1)
+    adapted = _Adapted(8, 1).double()
+    adapted.load_state_dict(net[2].state_dict(), strict=False)
+    for head in (adapted, net[2]):
+        model = nn.Sequential(net[0], net[1], head)
+        handle = None if head is adapted else head.register_forward_hook(lambda module, args, out: 2 * out)
+        with pytest.raises(TypeError, match="does not return its weights times its inputs"):
+            LastLayerLaplace(x, (model(x) + 0.1 * torch.randn(len(x), 1)).detach()).fit(model)
+        if handle is not None:
+            handle.remove()
+    assert LastLayerLaplace(x, y).fit(net).head.name == "2"
