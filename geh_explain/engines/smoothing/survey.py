@@ -21,8 +21,8 @@ from geh_explain.model.unit_values import unit_moments
 
 #: Functions that may never act: a clamp for safety, say before a logarithm.
 _CLAMPS = ("clamp", "clip", "clamp_min", "clamp_max")
-#: Shift of all units that shows which calls depend on them.
-_TEST_SHIFT = 0.01
+#: Shift of the units that shows which calls depend on them, as a share of their values, or in their unit if that is more.
+_TEST_SHIFT = 0.02
 #: Smallest bandwidth of an entry, relative to the root mean square of its call: entries that hardly move.
 _MIN_BANDWIDTH = 1e-3
 
@@ -191,9 +191,17 @@ def survey_kinks(cut: Cut, rows: Rows) -> KinkSurvey | None:
         if not survey.calls:
             return None
         # Kinks of what does not depend on the units, such as a bias by position, stay as they are.
-        cut.outputs(rows, cut.zeros(rows) + _TEST_SHIFT)
+        cut.outputs(rows, _test_shift(cut, rows))
     survey.start_statistics()
     return survey
+
+
+@torch.no_grad()
+def _test_shift(cut: Cut, rows: Rows) -> Tensor:
+    """Return shifts (n, D) of the units that no rounding absorbs, and that no difference of units cancels."""
+    sizes = cut.units.values(cut.activations(rows).abs()).abs().to(cut.dtype).clamp_min(1)
+    factors = 0.5 + torch.rand(cut.n_units, generator=torch.Generator().manual_seed(0))
+    return _TEST_SHIFT * sizes * factors.to(sizes)
 
 
 def smoothing_for(cut: Cut, points: Points, smooth: Smooth, batch_size: int | None) -> Smoothing | None:
