@@ -60,6 +60,13 @@ class Head:
     slope: Tensor
     is_direct: bool
 
+    @property
+    def shrunk(self) -> Tensor:
+        """The distance (C, F) of the trained weights from the mean of their prior, which is 0, or the trained bias."""
+        if not self.has_bias:
+            return self.weight
+        return torch.cat([self.weight[:, :-1], torch.zeros_like(self.weight[:, -1:])], dim=1)
+
     def features(self, x: Tensor) -> Tensor:
         """Return the layer's input as features (n, F) in double precision, with a last column of ones for the bias."""
         flat = x.detach().flatten(1).double().cpu()

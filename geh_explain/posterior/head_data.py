@@ -21,6 +21,8 @@ TASKS = ("auto", "regression", "classification")
 STRUCTURES = ("auto", "full", "kron", "diag")
 #: Weights of a head up to which all covariances are kept: the eigenvectors take 32 MB, and a few seconds.
 _MAX_FULL = 2048
+#: Rounding of labels and outputs in single precision.
+_ROUNDING = 1.2e-7
 #: Features or outputs up to which their eigenvectors are computed.
 _MAX_FACTOR = 5000
 
@@ -135,7 +137,8 @@ class RegressionStatistics(HeadStatistics):
 
     def noise_is_measurable(self) -> bool:
         """Return whether the residuals are more than rounding errors."""
-        return bool((self.residuals > 1e-10 * self._squares).all())
+        variation = (self._squares - self._sum.square() / self.n_rows).clamp_min(0)
+        return bool((self.residuals > 1e-10 * variation + _ROUNDING**2 * self._squares).all())
 
     def curvature(self, noise: Tensor) -> Curvature:
         """Return the curvature for noise variances (C,); outputs are independent, so that it is not approximated."""

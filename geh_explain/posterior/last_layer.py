@@ -159,8 +159,9 @@ class LastLayerLaplace:
         w ~ N(w0, (sum_n L_n (x) h_n h_n^T + precision I)^-1),
 
     around the trained weights w0. L_n = 1 / noise^2 for a regression with Gaussian noise, and diag(p) - p p^T for a
-    classification with probabilities p. Precision and noise maximise the marginal likelihood of the data. One forward
-    pass over the data gives the features. For a linear layer, draws of the weights and of the linearised network are
+    classification with probabilities p. The prior of a weight has the mean 0 and that of a bias its trained value, so
+    that the origin of the labels does not matter. Precision and noise maximise the marginal likelihood of the data. One
+    forward pass over the data gives the features. For a linear layer, draws of the weights and of the linearised network are
     the same.
 
     What it covers: the uncertainty of the head for given features. The layers below are fixed in all draws, as if they
@@ -320,7 +321,7 @@ class LastLayerLaplace:
     def _fit(self, statistics: RegressionStatistics | ClassificationStatistics) -> FittedLastLayer:
         """Determine precision and noise, and return the Gaussian."""
         head = statistics.head
-        squared_norm = float(head.weight.square().sum())
+        squared_norm = float(head.shrunk.square().sum())
         noise: Tensor | None = None
         gradient = statistics.gradient
         if isinstance(statistics, RegressionStatistics):
@@ -331,7 +332,7 @@ class LastLayerLaplace:
             curvature = statistics.curvature()
         precision = self.precision or best_precision(curvature.eigenvalues, squared_norm)
         n_determined = float(determined(curvature.eigenvalues, precision).sum())
-        step = curvature.distance(gradient + precision * head.weight, precision)
+        step = curvature.distance(gradient + precision * head.shrunk, precision)
         distance = (step / max(n_determined, 1e-300)) ** 0.5
         return FittedLastLayer(head, statistics.task, curvature, precision, noise, n_determined, distance)
 

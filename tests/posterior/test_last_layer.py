@@ -161,12 +161,26 @@ def test_the_marginal_likelihood_of_laplace_torch_is_stationary_at_our_optimum(n
     net, x, y = fitted_network(n_outputs, classes)
     fit = LastLayerLaplace(x, y).fit(net)
     la = laplace_torch(net, x, y)
+    # The prior of a bias is centred at its trained value; theirs come last.
+    la.prior_mean = torch.where(torch.arange(len(la.mean)) < 8 * n_outputs, 0.0, la.mean)
     logs = [torch.tensor([np.log(fit.precision)], requires_grad=True)]
     if fit.noise is not None:
         logs.append(fit.noise.log().requires_grad_())
     gradients = torch.autograd.grad(la.log_marginal_likelihood(*(value.exp() for value in logs)), logs)
     # In units of the log-likelihood per factor e, where the rows have about 200.
     assert max(float(gradient.abs().max()) for gradient in gradients) < 1e-4
+
+
+@pytest.mark.parametrize("origin", [100.0, 1e6])
+def test_the_origin_of_the_labels_does_not_matter(origin):
+    # The bias holds the origin; a prior around 0 made the precision small, and draws of all other weights wide.
+    net, x, y = fitted_network(1)
+    expected = LastLayerLaplace(x, y).fit(net)
+    net[2].bias.data += origin
+    fit = LastLayerLaplace(x, y + origin).fit(net)
+    assert fit.precision == pytest.approx(expected.precision, rel=1e-6)
+    assert float(fit.noise) == pytest.approx(float(expected.noise), rel=1e-6)
+    torch.testing.assert_close(fit.covariance(), expected.covariance(), rtol=1e-6, atol=1e-9)
 
 
 # Calibration
@@ -473,7 +487,8 @@ def test_the_distance_is_the_length_of_the_step_to_the_mode():
     fit = LastLayerLaplace(x, y, precision=2.0, noise=0.3).fit(net)
     h = torch.cat([net[:-1](x), torch.ones(len(x), 1, dtype=x.dtype)], dim=1).detach()
     precision = h.T @ h / 0.09 + 2 * torch.eye(9, dtype=torch.double)
-    step = torch.linalg.solve(precision, h.T @ y / 0.09)[:, 0] - fit.head.weight[0]
+    prior_mean = torch.cat([torch.zeros(8, dtype=torch.double), net[2].bias.detach()])
+    step = torch.linalg.solve(precision, (h.T @ y / 0.09)[:, 0] + 2 * prior_mean) - fit.head.weight[0]
     assert fit.distance == pytest.approx(float((step @ precision @ step / fit.determined).sqrt()), rel=1e-8)
 
 

@@ -21,7 +21,7 @@ from geh_explain.model.unit_values import unit_moments
 
 #: Functions that may never act: a clamp for safety, say before a logarithm.
 _CLAMPS = ("clamp", "clip", "clamp_min", "clamp_max")
-#: Shift of the units that shows which calls depend on them, as a share of their values, or in their unit if that is more.
+#: Shift of the units that shows which calls depend on them: a share of their values, or this number if that is more.
 _TEST_SHIFT = 0.02
 #: Smallest bandwidth of an entry, relative to the root mean square of its call: entries that hardly move.
 _MIN_BANDWIDTH = 1e-3
