@@ -161,8 +161,8 @@ class LastLayerLaplace:
     around the trained weights w0. L_n = 1 / noise^2 for a regression with Gaussian noise, and diag(p) - p p^T for a
     classification with probabilities p. The prior of a weight has the mean 0 and that of a bias its trained value, so
     that the origin of the labels does not matter. Precision and noise maximise the marginal likelihood of the data. One
-    forward pass over the data gives the features. For a linear layer, draws of the weights and of the linearised network are
-    the same.
+    forward pass over the data gives the features. For a linear layer, draws of the weights and of the linearised
+    network are the same.
 
     What it covers: the uncertainty of the head for given features. The layers below are fixed in all draws, as if they
     were known, so that intervals are too narrow where these matter. The noise is that of the given rows, which is too
