@@ -372,7 +372,8 @@ class _DrawLoop:
         sums = found[0] if found else None
         if not plan.ranks.broadcast(sums is not None):
             return False
-        sums = plan.ranks.collect(sums, 0, 1).first(self.accumulator.expected - start)
+        # A run with another number of draws may have stored blocks that end elsewhere.
+        sums = plan.ranks.collect(sums, 0, 1).first(self.accumulator.next_stop() - start)
         with defer_interrupt():
             self._outputs.pop(start, None)
             self.accumulator.take(sums)

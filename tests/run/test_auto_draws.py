@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -136,3 +137,16 @@ def test_pairs_that_are_all_zero_are_settled() -> None:
         result = geh.GEHExplainer(net).explain(random_points(20, 4).float(), groups=1, draws="auto", progress=False)
     assert result.settings["draws"] == 20
     assert not any("not settled" in str(warning.message) for warning in caught)
+
+
+@pytest.mark.parametrize("size", [140, None])
+def test_draws_of_a_checkpoint_do_not_change_their_number(tmp_path: Path, size: int | None) -> None:
+    # The blocks of the first run end after other draws than those at which the order is looked at.
+    explainer, x = geh.GEHExplainer(dropout_network(3)), random_points(20, 3)
+    options = {"groups": 1, "progress": False, "batch_size": size}
+    expected = explainer.explain(x, draws="auto", **options)
+    explainer.explain(x, draws=200, checkpoint=tmp_path, **options)
+    result = explainer.explain(x, draws="auto", checkpoint=tmp_path, **options)
+    np.testing.assert_allclose(result.geh.draws, expected.geh.draws, rtol=1e-9)
+    again = explainer.explain(x, draws=200, checkpoint=tmp_path, **options)
+    np.testing.assert_allclose(again.geh.draws[: len(result.geh.draws)], result.geh.draws, rtol=1e-9)
