@@ -14,6 +14,7 @@ from geh_explain.posterior.curvature import (
     full_curvature,
     kronecker_curvature,
 )
+from geh_explain.posterior.draw_fit import KeptRows
 from geh_explain.posterior.head import Head
 
 #: Values of ``task`` and ``structure``.
@@ -165,6 +166,8 @@ class ClassificationStatistics(HeadStatistics):
             "diag": tuple(head.weight.shape),
         }
         self._hessian = torch.zeros(shapes[structure], dtype=torch.double)
+        #: Some of the rows, on which draws are compared with the network.
+        self.kept = KeptRows()
 
     def _check_labels(self, labels: Tensor, n_rows: int) -> Tensor:
         values = labels.reshape(-1) if labels.numel() == n_rows else labels
@@ -185,6 +188,7 @@ class ClassificationStatistics(HeadStatistics):
 
     def _slopes(self, features: Tensor, outputs: Tensor, labels: Tensor) -> Tensor:
         logits = features @ self.head.weight.T if self.head.link != "identity" else outputs
+        self.kept.add(features, logits, labels)
         both = torch.cat([torch.zeros_like(logits), logits], dim=1) if self.n_outputs == 1 else logits
         log_p = both.log_softmax(1)
         self._counts += torch.bincount(labels, minlength=len(self._counts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -23,6 +23,7 @@ from geh_explain.model.preserve import as_module, device_and_dtype, preserved
 from geh_explain.model.view import forward_hook
 from geh_explain.posterior.by_draw import MAX_NUMBERS, replace_layers
 from geh_explain.posterior.curvature import Curvature
+from geh_explain.posterior.draw_fit import DrawFit, KeptRows, measure_draw_fit
 from geh_explain.posterior.head import Head, by_row, check_link, find_head
 from geh_explain.posterior.head_data import (
     STRUCTURES,
@@ -37,6 +38,9 @@ from geh_explain.posterior.protocols import seed_of_draw
 
 #: Distance from the mode above which users are warned. Intervals of nominal 95 % have about 62 % there, 83 % at 1.
 _MAX_DISTANCE = 2.0
+#: Draws that are compared with the network, fewer for heads of many weights.
+_COMPARED_DRAWS = 16
+_MANY_WEIGHTS = 2**18
 #: Rows on which the head is searched.
 _PROBE_ROWS = 4
 
@@ -63,6 +67,8 @@ class FittedLastLayer:
         Distance of w0 from the mode of the head given its features, in posterior standard deviations: the length of a
         Newton step, divided by the root of ``determined``. Draws are about 1 from w0. Large values mean that the
         network was not trained to a minimum on these data.
+    draw_fit
+        How well draws of a classification fit the data; None for a regression, whose draws fit them by construction.
 
     Examples
     --------
@@ -81,6 +87,7 @@ class FittedLastLayer:
     noise: Tensor | None
     determined: float
     distance: float
+    draw_fit: DrawFit | None = None
 
     #: What is below the head is the same in all draws; a draw of a head that is below the layer shows in its output.
     keeps_below: ClassVar[bool] = True
@@ -115,6 +122,15 @@ class FittedLastLayer:
     @property
     def concern(self) -> str | None:
         """What a user should know about the fit, in words; None where nothing is suspicious."""
+        if self.draw_fit is not None and self.draw_fit.is_poor:
+            fit = self.draw_fit
+            return (
+                f"LastLayerLaplace: draws of layer {self.head.name!r} do not fit these data: {fit.draws_accuracy:.0%} "
+                f"of their predictions are right, cross-entropy {fit.draws:.3g}, and {fit.network_accuracy:.0%} and "
+                f"{fit.network:.3g} of the network. A network that is sure of all labels leaves its head undetermined, "
+                "and scores of draws say little about it. Pass rows that were not used for training, or a larger "
+                f"precision= than {self.precision:.3g}; or take another posterior, such as an ensemble."
+            )
         if self.distance <= _MAX_DISTANCE:
             return None
         return (
@@ -334,7 +350,8 @@ class LastLayerLaplace:
         n_determined = float(determined(curvature.eigenvalues, precision).sum())
         step = curvature.distance(gradient + precision * head.shrunk, precision)
         distance = (step / max(n_determined, 1e-300)) ** 0.5
-        return FittedLastLayer(head, statistics.task, curvature, precision, noise, n_determined, distance)
+        fitted = FittedLastLayer(head, statistics.task, curvature, precision, noise, n_determined, distance)
+        return fitted if isinstance(statistics, RegressionStatistics) else _compared(fitted, statistics.kept)
 
     def _noise_variance(self, statistics: RegressionStatistics, squared_norm: float) -> Tensor:
         """Return the noise variances (C,) of a regression, given or by marginal likelihood."""
@@ -350,6 +367,14 @@ class LastLayerLaplace:
 
     def __repr__(self) -> str:
         return f"LastLayerLaplace({type(self.data).__name__}, structure={self.structure!r})"
+
+
+def _compared(fitted: FittedLastLayer, rows: KeptRows) -> FittedLastLayer:
+    """Return a fit with how well some of its draws fit the rows."""
+    head = fitted.head
+    count = _COMPARED_DRAWS if head.weight.numel() <= _MANY_WEIGHTS else 2
+    changes = [head.slope[:, None] * (fitted.sample(draw) - head.weight) for draw in range(count)]
+    return replace(fitted, draw_fit=measure_draw_fit(rows, changes))
 
 
 def _run(cut: Cut, head: Head, rows: Rows) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ from geh_explain.vision import torchvision
 
 pytestmark = pytest.mark.usefixtures("seeded")
 #: A given precision is not that of the training, and the mode of the Gaussian is elsewhere.
-given_precision = pytest.mark.filterwarnings("ignore:.*from the mode")
+given_precision = pytest.mark.filterwarnings("ignore:.*(from the mode|do not fit these data)")
 
 
 def fitted_network(n_outputs, classes=False, rows=200):
@@ -478,6 +478,40 @@ def test_a_head_that_is_not_at_its_mode_is_reported():
     with pytest.warns(geh.GEHWarning, match="from the mode"):
         result = geh.GEHExplainer(net, posterior=LastLayerLaplace(x, y)).explain(x, groups=1, draws=3, progress=False)
     assert any("from the mode" in message for message in result.settings["warnings"])
+
+
+def test_draws_that_do_not_fit_the_data_are_reported():
+    """A head that is sure of all labels has no curvature: its weights are left to a wide prior."""
+    x = torch.randn(150, 2, dtype=torch.double)
+    y = (x[:, 0] > 0).long()
+    net = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 2)).double()
+    optimiser = torch.optim.Adam(net.parameters(), 0.05)
+    for _ in range(1500):
+        optimiser.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        optimiser.step()
+    with pytest.warns(geh.GEHWarning, match=r"do not fit these data: \d+% of their predictions are right"):
+        fit = LastLayerLaplace(x, y).fit(net)
+    # The losses of the draws themselves, by the network with their weights.
+    losses = []
+    for draw in fit.draws(net, 16, seed=0):
+        with draw, torch.no_grad():
+            losses.append(float(F.cross_entropy(net(x), y)))
+    assert fit.draw_fit.draws == pytest.approx(np.mean(losses), rel=1e-9)
+    assert fit.draw_fit.draws > fit.draw_fit.constant
+    assert fit.draw_fit.network == pytest.approx(float(F.cross_entropy(net(x), y).detach()), rel=1e-9)
+    with pytest.warns(geh.GEHWarning, match="do not fit these data"):
+        geh.GEHExplainer(net, posterior=LastLayerLaplace(x, y)).explain(x, 1, groups=1, draws=3, progress=False)
+    assert not LastLayerLaplace(x, y, precision=20.0).prepared(net).draw_fit.is_poor
+
+
+def test_draws_of_a_calibrated_network_fit_the_data():
+    net, x, y = fitted_network(3, classes=True)
+    fit = LastLayerLaplace(x, y, batch_size=7).fit(net)
+    assert fit.draw_fit.network < fit.draw_fit.draws < fit.draw_fit.constant
+    assert fit.concern is None
+    regression, x, y = fitted_network(1)
+    assert LastLayerLaplace(x, y).fit(regression).draw_fit is None
 
 
 @given_precision
