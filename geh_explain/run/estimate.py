@@ -8,12 +8,16 @@ from functools import partial
 from time import perf_counter
 
 from geh_explain._memory import reuse_heap
+from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
 from geh_explain.model.kept_points import output_of_row
 from geh_explain.posterior.protocols import enter_draws, seed_of_draw
 from geh_explain.run.plan import RunPlan
+
+#: Reading is timed for so many seconds, about.
+_READING_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ def estimate_cost(plan: RunPlan, spent: float) -> CostEstimate:
     available = plan.posterior.__len__() if hasattr(plan.posterior, "__len__") else options.max_draws
     n_draws, n_pairs = min(options.max_draws, available), n_units * (n_units - 1) // 2
     once, per_draw, per_row = _time_first_chunk(plan)
+    per_row += _seconds_to_read(plan.points)
     return CostEstimate(
         seconds=spent + once + n_draws * (per_draw + per_row * n_points),
         result_bytes=8 * n_draws * n_pairs * (len(plan.grouping.names) + 1),
@@ -85,6 +90,16 @@ def estimate_cost(plan: RunPlan, spent: float) -> CostEstimate:
         pairs=n_pairs,
         engine=plan.engine.engine.name,
     )
+
+
+def _seconds_to_read(points: Points) -> float:
+    """Return the seconds per row of reading the points, which every draw does anew if they do not fit into memory."""
+    start, n_rows = perf_counter(), 0
+    for rows in points.batches():
+        n_rows += len(rows)
+        if perf_counter() - start > _READING_SECONDS:
+            break
+    return (perf_counter() - start) / n_rows
 
 
 def _time_first_chunk(plan: RunPlan) -> tuple[float, float, float]:
