@@ -155,8 +155,7 @@ def check_link(head: Head, module: nn.Module, z: Tensor, output: Tensor, call: C
     if head.is_direct:
         agrees = _close(_LINKS[head.link](z.flatten(1)), by_row(output))
     else:
-        slope = _slope(module, z, call, output)
-        agrees = slope is not None and _close(slope[None], head.slope[None])
+        agrees = _fits_slope(head.slope, *_moves(module, z, call, output))
     if not agrees:
         what = "itself" if head.link == "identity" else f"its {head.link}"
         raise GEHValueError(
@@ -204,20 +203,32 @@ def _close(one: Tensor, other: Tensor) -> bool:
 
 
 @torch.no_grad()
-def _slope(module: nn.Module, z: Tensor, call: Callable[[], Tensor], output: Tensor) -> Tensor | None:
-    """Return the factor (C,) of the layer's output z in the model's output; None if that is no constant.
+def _moves(module: nn.Module, z: Tensor, call: Callable[[], Tensor], output: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Shift the layer's output z by random numbers.
 
-    The layer's output is shifted by random numbers: the model's output must move by the same multiple of them in all
-    rows.
+    Returns
+    -------
+    tuple
+        How far the model's output moved (n, C), the shifts (n, C), and the rounding errors of the former.
     """
     generator = torch.Generator().manual_seed(0)
     shift = torch.randn(z.shape, generator=generator).to(z)
     with forward_hook(module, lambda module, args, out: out + shift):
-        moved = by_row(call() - output).double()
-    flat = shift.flatten(1).double()
-    slope = (moved * flat).sum(0) / flat.square().sum(0)
-    scale = output.abs().max() + slope.abs().max()
-    return slope.cpu() if bool(((moved - slope * flat).abs() <= _ROUNDING * scale).all()) and slope.all() else None
+        moved = by_row(call()).double() - by_row(output).double()
+    rounding = 4 * torch.finfo(output.dtype).eps * float(output.abs().max())
+    return moved.cpu(), shift.flatten(1).double().cpu(), rounding
+
+
+def _slope(module: nn.Module, z: Tensor, call: Callable[[], Tensor], output: Tensor) -> Tensor | None:
+    """Return the factor (C,) of the layer's output z in the model's output; None if that is no constant."""
+    moved, shift, rounding = _moves(module, z, call, output)
+    slope = (moved * shift).sum(0) / shift.square().sum(0)
+    return slope if _fits_slope(slope, moved, shift, rounding) and slope.all() else None
+
+
+def _fits_slope(slope: Tensor, moved: Tensor, shift: Tensor, rounding: float) -> bool:
+    """Return whether outputs moved (n, C) by ``slope`` (C,) times the shift (n, C) in all rows."""
+    return bool(((moved - slope * shift).abs() <= _ROUNDING * moved.abs().max() + rounding).all())
 
 
 def _make_head(model: nn.Module, name: str, recorded: _Call, link: str, slope: Tensor | None) -> Head:

@@ -694,3 +694,19 @@ def test_a_head_that_computes_more_than_its_weights_is_refused():
         if handle is not None:
             handle.remove()
     assert LastLayerLaplace(x, y).fit(net).head.name == "2"
+
+
+@pytest.mark.parametrize("dtype", [torch.float, torch.double])
+@pytest.mark.parametrize("origin", [0.0, 1e3, 1e5])
+def test_outputs_on_a_scale_far_from_zero_are_affine_or_not(origin, dtype):
+    # Rounding is that of the outputs, how far a function bends is measured by how far it moves.
+    net, x, _ = fitted_network(1)
+    for bends, function in ((False, lambda z: origin + 5 * z), (True, lambda z: origin + 5 * F.softplus(z))):
+        model, inputs = _Then(net, function).to(dtype), x.to(dtype)
+        y = (model(inputs) + 0.1 * torch.randn(len(x), 1).to(dtype)).detach()
+        if bends:
+            with pytest.raises(geh.GEHError, match="is not the output of"):
+                LastLayerLaplace(inputs, y, noise=0.1, batch_size=50).fit(model)
+        else:
+            fit = LastLayerLaplace(inputs, y, noise=0.1, batch_size=50).fit(model)
+            assert float(fit.head.slope) == pytest.approx(5, rel=0.01)
