@@ -13,6 +13,7 @@ from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.engines.smoothing.movement import KinkMovements, entering_values, measure_movements, plain_values
+from geh_explain.engines.smoothing.outliers import EnteringValues, limited_unit_std
 from geh_explain.engines.smoothing.sharpness import BETA_TIMES_BANDWIDTH, Sharpened, Smooth, Step, min_beta, step_of
 from geh_explain.engines.smoothing.view import Beta, KinkedCallView, Smoothing
 from geh_explain.errors import GEHValueError
@@ -150,26 +151,35 @@ class KinkSurvey(KinkedCallView):
         step = step_of(smooth)
         if not any(call.is_smoothed for call in self.calls):
             return None
+        spreads = [call.std for call in self.calls]
+        if isinstance(smooth, str):
+            entering = EnteringValues(len(self.calls))
+            entering.collect(cut, points.spread)
+            spreads = [entering.limited_std(number, spread) for number, spread in enumerate(spreads)]
+            std = limited_unit_std(std, cut, points.spread)
         movements = None if step is None else measure_movements(cut, points.spread, std, step.size, len(self.calls))
         if isinstance(smooth, Step) and not std.any():
             raise GEHValueError(
                 f"smooth={smooth!r}: a step is measured in standard deviations of the units, and these have one value "
                 "each over the points; give more points, or a number, the beta of the softplus that replaces ReLU."
             )
-        betas = [self._beta(number, smooth, movements) for number in range(len(self.calls))]
+        betas = [self._beta(number, smooth, spread, movements) for number, spread in enumerate(spreads)]
         if all(beta is None for beta in betas):
             return None
         return Smoothing([call.name for call in self.calls], betas, None if step is None else step.size)
 
-    def _beta(self, number: int, smooth: str | float | Step, movements: KinkMovements | None) -> Beta:
-        """Return the sharpness of one call; None to leave it unchanged."""
+    def _beta(self, number: int, smooth: str | float | Step, spread: float, movements: KinkMovements | None) -> Beta:
+        """Return the sharpness of one call; None to leave it unchanged.
+
+        ``spread`` is the standard deviation of what enters it, without outliers.
+        """
         call = self.calls[number]
         if not call.is_smoothed:
             return None
         if movements is None:
             assert not isinstance(smooth, (str, Step))
             return float(smooth)
-        lowest = min_beta(smooth, call.std)
+        lowest = min_beta(smooth, spread)
         squared = movements.squared_bandwidth(number)
         if squared is None:
             # Nothing moves, as at one point: the spread of what enters is all that is known.

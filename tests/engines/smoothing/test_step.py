@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import geh_explain as geh
 from geh_explain.engines import Step
+from geh_explain.engines.smoothing.outliers import limited_std
 
 
 class Residual(nn.Module):
@@ -195,3 +196,34 @@ def test_a_maximum_of_two_is_smoothed_by_the_step_of_their_difference(function: 
         np.testing.assert_array_equal(other.geh.pair_mean, one.geh.pair_mean)
     else:
         assert other.settings["smoothed"]["beta"][0] == pytest.approx(np.pi / np.sqrt(3) / float(bandwidth), rel=1e-6)
+
+
+def test_one_outlier_does_not_set_the_sharpness_of_all_rows() -> None:
+    # With one of 300 rows a thousand times larger, "auto" was a hundred times softer, and all scores were near 0.
+    net, x = mlp(5, 32, 32, 1, activation=nn.ReLU, gain=2.0), random_points(300, 5)
+    expected = explain_point_quietly(net, x, groups=1)
+    x[7] *= 1000
+    result = explain_point_quietly(net, x, groups=1)
+    ratio = np.array(result.settings["smoothed"]["beta"]) / expected.settings["smoothed"]["beta"]
+    assert (ratio > 0.4).all()
+    assert np.abs(result.geh.pair_mean - expected.geh.pair_mean).max() < 0.3 * expected.geh.pair_mean.max()
+
+
+@pytest.mark.parametrize("sample", ["normal", "uniform", "exponential", "lognormal"])
+def test_standard_deviations_of_usual_variables_are_not_limited(sample: str) -> None:
+    values = getattr(np.random.default_rng(0), sample)(size=(64, 20))
+    std = values.std(axis=0)
+    np.testing.assert_array_equal(limited_std(std, values), std)
+
+
+def test_standard_deviations_are_limited_by_most_of_the_values() -> None:
+    values = np.random.default_rng(0).standard_normal((1000, 3))
+    values[:5] += [0.0, 1e4, -1e4]
+    std = values.std(axis=0)
+    limited = limited_std(std, values)
+    assert limited[0] == std[0]
+    np.testing.assert_allclose(limited[1:], 2, rtol=0.15)
+    # Constant or few values say nothing.
+    rare = np.append(np.zeros(99), 1.0)
+    assert limited_std(rare.std(), rare) == rare.std()
+    np.testing.assert_array_equal(limited_std(std, values[:10]), std)
