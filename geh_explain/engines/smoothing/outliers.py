@@ -1,12 +1,4 @@
-"""Standard deviations that a few outliers do not dominate.
-
-With the quantiles q of a sample of values, the standard deviation of most of them is ::
-
-    r = (q(0.975) - q(0.025)) / 3.92,
-
-that of all of them if they are normal. A standard deviation s counts as min(s, 2 r). Up to moderately heavy tails, such
-as those of exponential and log-normal variables, that is s itself.
-"""
+"""Spread of what enters kinked functions, without a few outliers."""
 
 from __future__ import annotations
 
@@ -21,36 +13,10 @@ from geh_explain.data.rows import Rows
 from geh_explain.engines.smoothing.movement import entering_values
 from geh_explain.engines.smoothing.view import KinkedCallView
 from geh_explain.model.cut import Cut
+from geh_explain.model.unit_values import limited_std
 
-#: Quantiles between which most values are, and their distance for a normal variable of standard deviation 1.
-_QUANTILES = (0.025, 0.975)
-_NORMAL_DISTANCE = 3.92
-#: How many times the standard deviation of most values that of all values may be.
-_MAX_RATIO = 2.0
-#: With fewer values the quantiles are not known.
-_MIN_VALUES = 40
 #: Values of a call that are kept per row.
 _VALUES_PER_ROW = 1000
-
-
-def limited_std(std: Floats, values: Floats) -> Floats:
-    """Return min(s, 2 r) for standard deviations s (...) and a sample of values (n, ...); s if r is 0 or n is small.
-
-    >>> values = np.append(np.linspace(-1, 1, 99), 1e6)
-    >>> round(float(limited_std(values.std(), values)), 2)
-    0.98
-    """
-    if len(values) < _MIN_VALUES:
-        return std
-    low, high = np.quantile(values, _QUANTILES, axis=0)
-    most = (high - low) / _NORMAL_DISTANCE
-    return np.asarray(np.where(most > 0, np.minimum(std, _MAX_RATIO * most), std))[()]
-
-
-def limited_unit_std(std: Floats, cut: Cut, parts: list[Rows]) -> Floats:
-    """Return the standard deviations (D,) of the units, limited by their values in some rows."""
-    values = [cut.units.values(cut.activations(rows)).double().cpu().numpy() for rows in parts]
-    return limited_std(std, np.concatenate(values))
 
 
 class EnteringValues(KinkedCallView):

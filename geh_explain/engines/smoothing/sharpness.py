@@ -29,7 +29,7 @@ class Step:
     With s_i the standard deviation of unit i over the points, and z the input of a kinked function at one entry of a
     layer, the bandwidth at this entry is ::
 
-        b^2 = 2 size^2 mean over points and units i of (s_i dz / du_i)^2.
+        b^2 = 2 size^2 mean over points and units i that vary of (s_i dz / du_i)^2.
 
     The smoothed Hessian then agrees with mixed differences of the network itself in which units move by ``size``
     standard deviations. The bandwidth follows the network from layer to layer, so that deep networks are smoothed no
@@ -38,7 +38,8 @@ class Step:
     Parameters
     ----------
     size
-        Length of a step, in standard deviations of the units.
+        Length of a step, in standard deviations of the units; at most twice that of most points counts, if a few are
+        far from the others.
 
     Examples
     --------

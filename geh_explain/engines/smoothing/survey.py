@@ -13,7 +13,7 @@ from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.engines.smoothing.movement import KinkMovements, entering_values, measure_movements, plain_values
-from geh_explain.engines.smoothing.outliers import EnteringValues, limited_unit_std
+from geh_explain.engines.smoothing.outliers import EnteringValues
 from geh_explain.engines.smoothing.sharpness import BETA_TIMES_BANDWIDTH, Sharpened, Smooth, Step, min_beta, step_of
 from geh_explain.engines.smoothing.view import Beta, KinkedCallView, Smoothing
 from geh_explain.errors import GEHValueError
@@ -143,7 +143,7 @@ class KinkSurvey(KinkedCallView):
         cut, points
             The model as a function of the units' shifts, and all points; some of them are shifted for a step.
         std
-            Standard deviations (D,) of the units.
+            Standard deviations (D,) of the units, without outliers.
         """
         if isinstance(smooth, Sharpened):
             found = self.smoothing(smooth.smooth, cut, points, std)
@@ -156,7 +156,6 @@ class KinkSurvey(KinkedCallView):
             entering = EnteringValues(len(self.calls))
             entering.collect(cut, points.spread)
             spreads = [entering.limited_std(number, spread) for number, spread in enumerate(spreads)]
-            std = limited_unit_std(std, cut, points.spread)
         movements = None if step is None else measure_movements(cut, points.spread, std, step.size, len(self.calls))
         if isinstance(smooth, Step) and not std.any():
             raise GEHValueError(
@@ -239,4 +238,4 @@ def smoothing_for(cut: Cut, points: Points, smooth: Smooth, batch_size: int | No
     with cut.viewed(survey):
         for rows in points.split(batch_size):
             cut.outputs(rows, cut.zeros(rows))
-    return survey.smoothing(smooth, cut, points, unit_moments(cut, points, batch_size).std)
+    return survey.smoothing(smooth, cut, points, unit_moments(cut, points, batch_size).limited_std)

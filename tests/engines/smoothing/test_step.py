@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import geh_explain as geh
 from geh_explain.engines import Step
-from geh_explain.engines.smoothing.outliers import limited_std
+from geh_explain.model.unit_values import UnitMoments, limited_std
 
 
 class Residual(nn.Module):
@@ -198,12 +198,13 @@ def test_a_maximum_of_two_is_smoothed_by_the_step_of_their_difference(function: 
         assert other.settings["smoothed"]["beta"][0] == pytest.approx(np.pi / np.sqrt(3) / float(bandwidth), rel=1e-6)
 
 
-def test_one_outlier_does_not_set_the_sharpness_of_all_rows() -> None:
-    # With one of 300 rows a thousand times larger, "auto" was a hundred times softer, and all scores were near 0.
+@pytest.mark.parametrize("smooth", ["auto", Step(0.5)])
+def test_one_outlier_does_not_set_the_sharpness_of_all_rows(smooth: str | Step) -> None:
+    # With one of 300 rows a thousand times larger, kinks were a hundred times softer, and all scores near 0.
     net, x = mlp(5, 32, 32, 1, activation=nn.ReLU, gain=2.0), random_points(300, 5)
-    expected = explain_point_quietly(net, x, groups=1)
+    expected = explain_point_quietly(net, x, groups=1, smooth=smooth)
     x[7] *= 1000
-    result = explain_point_quietly(net, x, groups=1)
+    result = explain_point_quietly(net, x, groups=1, smooth=smooth)
     ratio = np.array(result.settings["smoothed"]["beta"]) / expected.settings["smoothed"]["beta"]
     assert (ratio > 0.4).all()
     assert np.abs(result.geh.pair_mean - expected.geh.pair_mean).max() < 0.3 * expected.geh.pair_mean.max()
@@ -227,3 +228,18 @@ def test_standard_deviations_are_limited_by_most_of_the_values() -> None:
     rare = np.append(np.zeros(99), 1.0)
     assert limited_std(rare.std(), rare) == rare.std()
     np.testing.assert_array_equal(limited_std(std, values[:10]), std)
+
+
+def test_limits_do_not_depend_on_the_batches() -> None:
+    values = random_points(3000, 4)
+    values[::500] *= 1e5
+    limits = []
+    for size in (7, 100, 3000):
+        moments = UnitMoments(4)
+        for part in values.split(size):
+            moments.add(part)
+        limits.append(moments.limited_std)
+    np.testing.assert_array_equal(limits[0], limits[1])
+    np.testing.assert_array_equal(limits[0], limits[2])
+    np.testing.assert_allclose(limits[0], 2, rtol=0.2)
+    assert (moments.std > 1000).all()
