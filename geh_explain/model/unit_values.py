@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,8 @@ class UnitMoments:
         """Add the values (n, D) of further rows."""
         batch = values.double().cpu().numpy()
         self._add_to_sample(batch)
+        for cached in ("limited_std", "centre"):
+            self.__dict__.pop(cached, None)
         total = self._count + len(batch)
         delta = batch.mean(axis=0) - self.mean
         spread = ((batch - batch.mean(axis=0)) ** 2).sum(axis=0)
@@ -108,12 +111,12 @@ class UnitMoments:
             self._sample = [np.concatenate(self._sample)[::2]]
             self._stride *= 2
 
-    @property
+    @cached_property
     def limited_std(self) -> Floats:
         """Standard deviation (D,) that a few outliers do not dominate, see :func:`limited_std`."""
         return limited_std(self.std, np.concatenate(self._sample)) if self._sample else self.std
 
-    @property
+    @cached_property
     def centre(self) -> Floats:
         """Mean (D,), or the median of a sample where a few outliers have moved the mean away from most values."""
         if not self._sample or sum(map(len, self._sample)) < _MIN_VALUES:

@@ -56,6 +56,8 @@ class DrawAccumulator:
         self._factors = plan.factors
         self._max_bytes = plan.budget / 4
         self._sampled = False
+        #: Whether the order of the strongest pairs was settled at the last look.
+        self.settled = False
         #: After which draw the order of the strongest pairs is looked at next; None where draws do not end early.
         self._next_look = _MIN_SETTLED_DRAWS if plan.options.stops_when_settled else None
         self._signed: list[Floats] = []
@@ -180,7 +182,9 @@ class DrawAccumulator:
             return False
         while self._next_look <= self.n_draws:
             self._next_look += _DRAWS_BETWEEN_LOOKS
-        return order_is_settled(*(self._strongest_moments() if self.moments is not None else self._strongest_draws()))
+        moments = self._strongest_moments() if self.moments is not None else self._strongest_draws()
+        self.settled = order_is_settled(*moments)
+        return self.settled
 
     def _strongest_moments(self) -> tuple[Floats, Floats]:
         """Return the mean scores of the strongest pairs, and the errors of differences, as if they were independent."""

@@ -280,7 +280,7 @@ class _DrawLoop:
         """
         plan, ranks, accumulator = self.plan, self.plan.ranks, self.accumulator
         assert isinstance(plan.posterior, BatchedPosterior)
-        while (done := accumulator.n_draws) < accumulator.expected and not self._is_settled():
+        while not self._is_settled() and (done := accumulator.n_draws) < accumulator.expected:
             if self._take_stored(done, self._of_block, None):
                 self._advance()
                 continue

@@ -170,7 +170,7 @@ def _half_precision_inside(plan: RunPlan) -> str | None:
 def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> str | None:
     """Warn that more draws would give another ranking."""
     if plan.options.stops_when_settled:
-        if done.accumulator.n_draws < plan.options.max_draws:
+        if done.accumulator.settled or done.accumulator.n_draws < plan.options.max_draws:
             return None
         return (
             f"draws='auto': after {done.accumulator.n_draws} draws the order of the strongest pairs is not settled; "

@@ -150,3 +150,13 @@ def test_draws_of_a_checkpoint_do_not_change_their_number(tmp_path: Path, size: 
     np.testing.assert_allclose(result.geh.draws, expected.geh.draws, rtol=1e-9)
     again = explainer.explain(x, draws=200, checkpoint=tmp_path, **options)
     np.testing.assert_allclose(again.geh.draws[: len(result.geh.draws)], result.geh.draws, rtol=1e-9)
+
+
+def test_an_order_that_settles_with_the_last_draw_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geh_explain.run.options.MAX_AUTO_DRAWS", 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", geh.GEHWarning)
+        assert explain(spread=0.1, gap=0.5, draws="auto").settings["draws"] == 20
+    net, x = dropout_network(2), random_points(20, 2)
+    result = geh.GEHExplainer(net).explain(x, groups=1, draws="auto", progress=False)
+    assert not any("not settled" in message for message in result.settings["warnings"])

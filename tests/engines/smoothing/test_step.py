@@ -238,6 +238,7 @@ def test_limits_do_not_depend_on_the_batches() -> None:
         moments = UnitMoments(4)
         for part in values.split(size):
             moments.add(part)
+            assert moments.limited_std.shape == moments.centre.shape == (4,)
         limits.append(moments.limited_std)
     np.testing.assert_array_equal(limits[0], limits[1])
     np.testing.assert_array_equal(limits[0], limits[2])
