@@ -7,6 +7,6 @@ kink, with bandwidth 1 / beta. By default the bandwidth is how far the input of 
 change by half a standard deviation. The model itself is not changed.
 
 ``smooth_functions`` and ``pooling`` hold the smooth forms, ``sharpness`` the rule for beta, ``survey`` measures what
-enters the kinked functions, ``movement`` how far that moves in a step, ``outliers`` limits standard deviations,
-``view`` replaces the functions, ``change`` compares the outputs before and after.
+enters the kinked functions, ``movement`` how far that moves in a step, ``view`` replaces the functions, ``change``
+compares the outputs before and after.
 """

@@ -64,16 +64,15 @@ class _FirstDimensions(KinkedCallView):
 def rows_come_first(cut: Cut, rows: Rows) -> list[bool]:
     """Return for each kinked call whether the first dimension of what enters it is that of the rows.
 
-    It has n entries for n rows and 2 n for 2 n rows. Positions of a sequence, say, may be as many as the rows.
+    It has as many entries as rows for two numbers of rows. Positions of a sequence, say, may be as many as the rows.
     """
-    once, twice = _FirstDimensions(), _FirstDimensions()
-    for view, repeated in ((once, rows), (twice, rows.repeat(2))):
+    lengths = []
+    for some in (rows[:1], rows[:2] if len(rows) > 1 else rows.repeat(2)):
+        view = _FirstDimensions()
         with cut.viewed(view):
-            cut.all_outputs(repeated, cut.zeros(repeated))
-    n_rows = len(rows)
-    return [
-        first == n_rows and second == 2 * n_rows for first, second in zip(once.lengths, twice.lengths, strict=False)
-    ]
+            cut.all_outputs(some, cut.zeros(some))
+        lengths.append(view.lengths)
+    return [one == 1 and two == 2 for one, two in zip(*lengths, strict=False)]
 
 
 class KinkMovements(KinkedCallView):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,17 +14,20 @@ from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.engines.smoothing.movement import KinkMovements, entering_values, measure_movements, plain_values
-from geh_explain.engines.smoothing.outliers import EnteringValues
 from geh_explain.engines.smoothing.sharpness import BETA_TIMES_BANDWIDTH, Sharpened, Smooth, Step, min_beta, step_of
 from geh_explain.engines.smoothing.view import Beta, KinkedCallView, Smoothing
 from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
-from geh_explain.model.unit_values import unit_moments
+from geh_explain.model.unit_values import limited_std, unit_moments
 
 #: Functions that may never act: a clamp for safety, say before a logarithm.
 _CLAMPS = ("clamp", "clip", "clamp_min", "clamp_max")
 #: Shift of the units that shows which calls depend on them: a share of their values, or this number if that is more.
 _TEST_SHIFT = 0.02
+#: Values of a call whose quantiles are taken, and the factor by which they are thinned beyond: one that does not divide
+#: usual widths of layers, so that all entries are in the sample.
+_MAX_SAMPLE = 2**14
+_THINNING = 11
 #: Smallest bandwidth of an entry, relative to the root mean square of its call: entries that hardly move.
 _MIN_BANDWIDTH = 1e-3
 
@@ -47,9 +51,7 @@ class KinkedCall:
         self.name = name
         self.meets_kink = False
         self.depends_on_units = False
-        self._count = 0
-        self._mean = 0.0
-        self._squares = 0.0
+        self.reset_statistics()
 
     def add(self, x: Tensor) -> None:
         """Add values that enter the call; infinite ones, such as those of masked positions, do not count."""
@@ -57,6 +59,7 @@ class KinkedCall:
         x = x[torch.isfinite(x)]
         if not x.numel():
             return
+        self._add_to_sample(x)
         count = x.numel()
         mean = float(x.mean())
         total = self._count + count
@@ -65,16 +68,31 @@ class KinkedCall:
         self._mean += delta * count / total
         self._count = total
 
+    def _add_to_sample(self, x: Tensor) -> None:
+        """Keep values at equal distances, at most ``_MAX_SAMPLE``."""
+        self._sample.append(x[-self._count % self._stride :: self._stride].cpu().numpy())
+        while -(-(self._count + x.numel()) // self._stride) > _MAX_SAMPLE:
+            self._sample = [np.concatenate(self._sample)[::_THINNING]]
+            self._stride *= _THINNING
+
     def reset_statistics(self) -> None:
         """Discard the values added so far."""
         self._count = 0
         self._mean = 0.0
         self._squares = 0.0
+        self._stride = 1
+        self._sample: list[Floats] = []
 
     @property
     def std(self) -> float:
         """Standard deviation of what enters, over rows and positions."""
         return math.sqrt(self._squares / max(self._count, 1))
+
+    @property
+    def limited_std(self) -> float:
+        """The same, not dominated by a few outliers, see :func:`~geh_explain.model.unit_values.limited_std`."""
+        values = np.concatenate([*self._sample, np.zeros(0)])
+        return float(limited_std(np.asarray(self.std), values))
 
     @property
     def is_smoothed(self) -> bool:
@@ -151,34 +169,26 @@ class KinkSurvey(KinkedCallView):
         step = step_of(smooth)
         if not any(call.is_smoothed for call in self.calls):
             return None
-        spreads = [call.std for call in self.calls]
-        if isinstance(smooth, str):
-            entering = EnteringValues(len(self.calls))
-            entering.collect(cut, points.spread)
-            spreads = [entering.limited_std(number, spread) for number, spread in enumerate(spreads)]
         movements = None if step is None else measure_movements(cut, points.spread, std, step.size, len(self.calls))
         if isinstance(smooth, Step) and not std.any():
             raise GEHValueError(
                 f"smooth={smooth!r}: a step is measured in standard deviations of the units, and these have one value "
                 "each over the points; give more points, or a number, the beta of the softplus that replaces ReLU."
             )
-        betas = [self._beta(number, smooth, spread, movements) for number, spread in enumerate(spreads)]
+        betas = [self._beta(number, smooth, movements) for number in range(len(self.calls))]
         if all(beta is None for beta in betas):
             return None
         return Smoothing([call.name for call in self.calls], betas, None if step is None else step.size)
 
-    def _beta(self, number: int, smooth: str | float | Step, spread: float, movements: KinkMovements | None) -> Beta:
-        """Return the sharpness of one call; None to leave it unchanged.
-
-        ``spread`` is the standard deviation of what enters it, without outliers.
-        """
+    def _beta(self, number: int, smooth: str | float | Step, movements: KinkMovements | None) -> Beta:
+        """Return the sharpness of one call; None to leave it unchanged."""
         call = self.calls[number]
         if not call.is_smoothed:
             return None
         if movements is None:
             assert not isinstance(smooth, (str, Step))
             return float(smooth)
-        lowest = min_beta(smooth, spread)
+        lowest = min_beta(smooth, call.limited_std)
         squared = movements.squared_bandwidth(number)
         if squared is None:
             # Nothing moves, as at one point: the spread of what enters is all that is known.
