@@ -51,7 +51,12 @@ class KinkedCall:
         self.name = name
         self.meets_kink = False
         self.depends_on_units = False
-        self.reset_statistics()
+        self._count = 0
+        self._mean = 0.0
+        self._squares = 0.0
+        #: Every so many values one is in the sample.
+        self._stride = 1
+        self._sample: list[Floats] = []
 
     def add(self, x: Tensor) -> None:
         """Add values that enter the call; infinite ones, such as those of masked positions, do not count."""
@@ -81,7 +86,7 @@ class KinkedCall:
         self._mean = 0.0
         self._squares = 0.0
         self._stride = 1
-        self._sample: list[Floats] = []
+        self._sample = []
 
     @property
     def std(self) -> float:
