@@ -106,9 +106,10 @@ class UnitMoments:
         most = min(_MAX_SAMPLE_ROWS, _MAX_SAMPLE_NUMBERS // max(1, batch.shape[1]))
         if most < _MIN_VALUES:
             return
-        self._sample.append(batch[-self._count % self._stride :: self._stride])
+        # A copy: a view would keep all rows in memory.
+        self._sample.append(batch[-self._count % self._stride :: self._stride].copy())
         while -(-(self._count + len(batch)) // self._stride) > most:
-            self._sample = [np.concatenate(self._sample)[::2]]
+            self._sample = [np.concatenate(self._sample)[::2].copy()]
             self._stride *= 2
 
     @cached_property

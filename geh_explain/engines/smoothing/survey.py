@@ -75,9 +75,10 @@ class KinkedCall:
 
     def _add_to_sample(self, x: Tensor) -> None:
         """Keep values at equal distances, at most ``_MAX_SAMPLE``."""
-        self._sample.append(x[-self._count % self._stride :: self._stride].cpu().numpy())
+        # A copy: a view would keep all values in memory.
+        self._sample.append(x[-self._count % self._stride :: self._stride].clone().cpu().numpy())
         while -(-(self._count + x.numel()) // self._stride) > _MAX_SAMPLE:
-            self._sample = [np.concatenate(self._sample)[::_THINNING]]
+            self._sample = [np.concatenate(self._sample)[::_THINNING].copy()]
             self._stride *= _THINNING
 
     def reset_statistics(self) -> None:
