@@ -31,9 +31,9 @@ class KeptRows:
     def add(self, features: Tensor, logits: Tensor, labels: Tensor) -> None:
         """Add the next rows."""
         start = -self._seen % self._stride
-        self._parts.append(
-            (features[start :: self._stride], logits[start :: self._stride], labels[start :: self._stride])
-        )
+        chosen = slice(start, None, self._stride)
+        # Copies: views would keep all rows in memory.
+        self._parts.append((features[chosen].clone(), logits[chosen].clone(), labels[chosen].clone()))
         self._seen += len(labels)
         while -(-self._seen // self._stride) > _MAX_ROWS:
             features, logits, labels = (torch.cat(parts) for parts in zip(*self._parts, strict=True))
