@@ -7,39 +7,52 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geh_explain._types import Floats
-from geh_explain.engines.smoothing.sharpness import Smooth, Step
+from geh_explain.engines.smoothing.sharpness import Sharpened, Smooth, Step
 from geh_explain.errors import GEHValueError
+from geh_explain.run.record import describe
 from geh_explain.units.pair_set import PairSet
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def other_sharpnesses(smooth: Smooth, smoothed: dict[str, Any] | None) -> tuple[Smooth, Smooth]:
-    """Return arguments ``smooth`` for twice and for half the sharpness of a run.
+def other_sharpnesses(smooth: Smooth, recorded: Any, smoothed: dict[str, Any] | None) -> tuple[Smooth, Smooth]:
+    """Return arguments ``smooth`` for twice and for half the sharpness of a run, or half and twice its step.
 
     Parameters
     ----------
     smooth
-        The argument of that run.
+        The argument of the explainer.
+    recorded
+        The argument of that run, as its record describes it.
     smoothed
         What its record says about smoothing, None where nothing was smoothed.
 
+    Raises
+    ------
+    GEHValueError
+        If nothing was smoothed, or the run had another ``smooth``.
+
     Examples
     --------
-    >>> other_sharpnesses("auto", {"step": 0.5}), other_sharpnesses(10.0, {"step": None})
-    ((Step(size=0.25), Step(size=1.0)), (20.0, 5.0))
+    >>> other_sharpnesses("auto", "auto", {"step": 0.5})
+    (Sharpened(smooth='auto', factor=2.0), Sharpened(smooth='auto', factor=0.5))
     """
-    if smoothed is None:
+    if smooth is None or smoothed is None:
         raise GEHValueError(
-            "result: nothing was smoothed, because no kinked function acts above the layer; its scores do not depend "
-            "on a sharpness."
+            "result: nothing was smoothed, because no kinked function acts above the layer, because of smooth=None, or "
+            "because the engine takes differences; its scores do not depend on a sharpness."
         )
-    step = smoothed["step"]
-    if step is not None:
-        return Step(step / 2), Step(2 * step)
-    assert isinstance(smooth, (int, float))
-    return 2.0 * smooth, smooth / 2.0
+    if describe(smooth) != recorded:
+        raise GEHValueError(
+            f"result: it was smoothed by smooth={recorded!r}, and this explainer has smooth={smooth!r}; use the "
+            "explainer that made it."
+        )
+    assert not isinstance(smooth, Sharpened)
+    if isinstance(smooth, Step):
+        return Step(smooth.size / 2), Step(2 * smooth.size)
+    # Not steps for "auto": where its lower bound acts, it may be sharper than half a step.
+    return Sharpened(smooth, 2.0), Sharpened(smooth, 0.5)
 
 
 def sharpness_table(

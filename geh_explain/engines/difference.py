@@ -52,7 +52,8 @@ class Difference(Engine):
     Parameters
     ----------
     step
-        Length of a step, in standard deviations of the unit over the points.
+        Length of a step, in standard deviations of the unit over the points; at most twice that of most points counts,
+        if a few are far from the others.
     baseline
         None for steps of that length; else where each unit is moved to: a number, ``"mean"``, or one number per unit.
     discrete
@@ -208,8 +209,8 @@ class DifferenceRun(EngineRun):
         values = self.cut.units.values(self.cut.activations(rows))
         if self._baseline is not None:
             return torch.as_tensor(self._baseline).to(values) - values
-        centre = torch.as_tensor(self._moments.mean).to(values)
-        width = torch.as_tensor(self._moments.std).to(values)
+        centre = torch.as_tensor(self._moments.centre).to(values)
+        width = torch.as_tensor(self._moments.limited_std).to(values)
         # Towards the centre: the moved points stay where data are, and the error of first order cancels on average.
         steps = torch.where(values > centre, -width, width) * self.engine.step
         for unit, sorted_levels in self.jumps.items():

@@ -51,7 +51,8 @@ class Stein(Engine):
     Parameters
     ----------
     noise
-        Scale of the noise, in standard deviations of the units: the bandwidth of the smoothing.
+        Scale of the noise, in standard deviations of the units: the bandwidth of the smoothing. At most twice that of
+        most points counts, if a few are far from the others.
     samples
         Antithetic pairs per point and draw, at least 2.
 
@@ -106,7 +107,7 @@ class SteinRun(EngineRun):
     @cached_property
     def _scale(self) -> Floats:
         """Scale (D,) of the noise of each unit; a constant unit is taken to have standard deviation 1."""
-        std = self._moments.std
+        std = self._moments.limited_std
         return np.where(std > 0, std, 1.0) * self.engine.noise
 
     def begin_draw(self, seed: int) -> None:

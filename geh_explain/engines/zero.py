@@ -34,7 +34,7 @@ class _KinkNames(View):
         return func(*args, **kwargs)
 
 
-def explain_zero(cut: Cut, rows: Rows, pairs: PairSet) -> str:
+def explain_zero(cut: Cut, rows: Rows, pairs: PairSet, smoothed: bool) -> str:
     """Return a warning that says why all local interactions of ``cut`` are exactly 0.
 
     The causes are checked in this order: the output does not depend on the units; the network above the cut is
@@ -49,6 +49,8 @@ def explain_zero(cut: Cut, rows: Rows, pairs: PairSet) -> str:
         A few rows.
     pairs
         The pairs that were computed.
+    smoothed
+        Whether kinked functions were smoothed in the run.
     """
     zero = f"all {len(pairs)} pairs are exactly 0" if len(pairs) > 1 else "the only pair is exactly 0"
     if not pairs.complete:
@@ -59,7 +61,7 @@ def explain_zero(cut: Cut, rows: Rows, pairs: PairSet) -> str:
         value = cut.outputs(rows, t)
     if not value.requires_grad or torch.autograd.grad(value.sum(), t, allow_unused=True)[0] is None:
         return f"{zero}: the output does not depend on {cut.place}; choose a layer that leads to the explained output."
-    if kinks.names:
+    if kinks.names and not smoothed:
         # dict.fromkeys drops repeated names and keeps the order of the calls.
         names = ", ".join(dict.fromkeys(kinks.names))
         return (

@@ -222,7 +222,7 @@ class Analysing(Explaining):
         """
         self._check_result(result)
         check_int("pairs", pairs, 1)
-        sharper, softer = other_sharpnesses(self._setup.smooth, result.record.smoothed)
+        sharper, softer = other_sharpnesses(self._setup.smooth, result.record.smooth, result.record.smoothed)
         groups = np.asarray(result.group_names, dtype=object)[result.labels]
 
         def scores(smooth: Smooth) -> Floats:

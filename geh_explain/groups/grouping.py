@@ -72,13 +72,13 @@ def from_labels(labels: Any, points: int, argument: str = "groups") -> Grouping:
     (['a', 'b'], [1, 0, 1], [1, 2])
     """
     entries = labels.tolist() if hasattr(labels, "tolist") else labels
-    if not isinstance(entries, Iterable):
+    if not isinstance(entries, Iterable) or isinstance(entries, (set, frozenset)):
         raise GEHTypeError(f"{argument}: {entries!r} are no labels; give one for each of the {points} points.")
     entries = list(entries)
     # Checked before the conversion, as NumPy turns NaN among text into the text 'nan'.
-    if any(label is None or (isinstance(label, float) and not math.isfinite(label)) for label in entries):
+    if any(map(is_missing, entries)):
         raise GEHValueError(
-            f"{argument} has missing labels (None or NaN); give every point a {argument.removesuffix('s')}."
+            f"{argument} has missing labels (None, NaN, NaT or NA); give every point a {argument.removesuffix('s')}."
         )
     try:
         array = np.asarray(entries)
@@ -88,8 +88,26 @@ def from_labels(labels: Any, points: int, argument: str = "groups") -> Grouping:
         ) from error
     if array.shape != (points,):
         raise GEHValueError(f"{argument} has shape {array.shape}; give one label for each of the {points} points.")
-    names, index = np.unique(array, return_inverse=True)
+    try:
+        names, index = np.unique(array, return_inverse=True)
+    except TypeError as error:
+        kinds = sorted({type(label).__name__ for label in entries})
+        raise GEHTypeError(
+            f"{argument}: labels of type {', '.join(kinds)} cannot be sorted; give numbers or text."
+        ) from error
     return Grouping(index.reshape(-1).astype(np.int64), [str(name) for name in names])
+
+
+def is_missing(label: Any) -> bool:
+    """Return whether a label is None, NaN, infinite, or NaT or NA of pandas."""
+    if label is None or isinstance(label, float):
+        return label is None or not math.isfinite(label)
+    try:
+        return bool(label != label)
+    except TypeError:
+        return True  # NA has no truth value
+    except (ValueError, RuntimeError):
+        return False  # an array is no label, which its shape shows
 
 
 def from_clusterer(clusterer: Any, positions: Floats) -> Grouping:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.groups.grouping import is_missing
 
 #: Candidates with the highest scores among which diverse ones are chosen, per chosen one.
 POOL_FACTOR = 4
@@ -24,8 +25,8 @@ def cluster_codes(clusters: Any, argument: str = "clusters") -> Tensor | None:
 
     Raises
     ------
-    GEHTypeError
-        If ``clusters`` is not a list or array of labels.
+    GEHTypeError, GEHValueError
+        If ``clusters`` is not a list or array of labels, or some are missing.
     """
     if clusters is None:
         return None
@@ -35,6 +36,8 @@ def cluster_codes(clusters: Any, argument: str = "clusters") -> Tensor | None:
             f"{argument}={clusters!r} is not supported; give one label for each candidate, such as the name of its "
             "photograph."
         )
+    if any(map(is_missing, labels.tolist())):
+        raise GEHValueError(f"{argument} has missing labels; give every candidate one, such as its own name.")
     return torch.from_numpy(np.unique(labels.astype(str), return_inverse=True)[1].astype(np.int64))
 
 

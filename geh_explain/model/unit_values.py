@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,37 @@ from geh_explain.model.cut import Cut
 
 #: Standard deviations up to this, relative to the largest absolute value, are rounding.
 _ROUNDING = 10 * np.finfo(np.float64).eps
+#: Quantiles between which most values are, and their distance for a normal variable of standard deviation 1.
+_QUANTILES = (0.025, 0.975)
+_NORMAL_DISTANCE = 3.92
+#: How many times the standard deviation of most values that of all values may be.
+_MAX_RATIO = 2.0
+#: With fewer values the quantiles are not known.
+_MIN_VALUES = 40
+#: Rows, and numbers, of the sample that gives the quantiles.
+_MAX_SAMPLE_ROWS = 256
+_MAX_SAMPLE_NUMBERS = 2**22
+
+
+def limited_std(std: Floats, values: Floats) -> Floats:
+    """Return standard deviations (...) that a few outliers in a sample of values (n, ...) do not dominate.
+
+    With the quantiles q of the sample, the standard deviation of most values is ::
+
+        r = (q(0.975) - q(0.025)) / 3.92,
+
+    that of all of them if they are normal. A standard deviation s counts as min(s, 2 r). Up to moderately heavy tails,
+    such as those of exponential and log-normal variables, that is s itself. It is s also if r is 0 or n below 40.
+
+    >>> values = np.append(np.linspace(-1, 1, 99), 1e6)
+    >>> round(float(limited_std(values.std(), values)), 2)
+    0.98
+    """
+    if len(values) < _MIN_VALUES:
+        return std
+    low, high = np.quantile(values, _QUANTILES, axis=0)
+    most = (high - low) / _NORMAL_DISTANCE
+    return np.asarray(np.where(most > 0, np.minimum(std, _MAX_RATIO * most), std))[()]
 
 
 class UnitMoments:
@@ -50,10 +82,16 @@ class UnitMoments:
         self._low: Floats = np.full(n_units, np.inf)
         self._high: Floats = np.full(n_units, -np.inf)
         self._count = 0
+        #: Every so many rows one is in the sample.
+        self._stride = 1
+        self._sample: list[Floats] = []
 
     def add(self, values: Tensor) -> None:
         """Add the values (n, D) of further rows."""
         batch = values.double().cpu().numpy()
+        self._add_to_sample(batch)
+        for cached in ("limited_std", "centre"):
+            self.__dict__.pop(cached, None)
         total = self._count + len(batch)
         delta = batch.mean(axis=0) - self.mean
         spread = ((batch - batch.mean(axis=0)) ** 2).sum(axis=0)
@@ -62,6 +100,31 @@ class UnitMoments:
         self._count = total
         self._low = np.minimum(self._low, batch.min(axis=0))
         self._high = np.maximum(self._high, batch.max(axis=0))
+
+    def _add_to_sample(self, batch: Floats) -> None:
+        """Keep rows at equal distances, whatever the batches."""
+        most = min(_MAX_SAMPLE_ROWS, _MAX_SAMPLE_NUMBERS // max(1, batch.shape[1]))
+        if most < _MIN_VALUES:
+            return
+        # A copy: a view would keep all rows in memory.
+        self._sample.append(batch[-self._count % self._stride :: self._stride].copy())
+        while -(-(self._count + len(batch)) // self._stride) > most:
+            self._sample = [np.concatenate(self._sample)[::2].copy()]
+            self._stride *= 2
+
+    @cached_property
+    def limited_std(self) -> Floats:
+        """Standard deviation (D,) that a few outliers do not dominate, see :func:`limited_std`."""
+        return limited_std(self.std, np.concatenate(self._sample)) if self._sample else self.std
+
+    @cached_property
+    def centre(self) -> Floats:
+        """Mean (D,), or the median of a sample where a few outliers have moved the mean away from most values."""
+        if not self._sample or sum(map(len, self._sample)) < _MIN_VALUES:
+            return self.mean
+        low, median, high = np.quantile(np.concatenate(self._sample), (0.1, 0.5, 0.9), axis=0)
+        outside = (high > low) & ((self.mean < low) | (self.mean > high))
+        return np.where(outside, median, self.mean)
 
     @property
     def std(self) -> Floats:

@@ -19,12 +19,15 @@ from geh_explain.posterior.by_draw import LayerDraws
 _LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 #: Functions that a model may apply to the logits of its head.
 _LINKS: dict[str, Callable[[Tensor], Tensor]] = {
+    "identity": lambda z: z,
     "softmax": lambda z: z.softmax(1),
     "log_softmax": lambda z: z.log_softmax(1),
     "sigmoid": torch.sigmoid,
 }
 #: Rounding of outputs that are compared, as a part of their largest value.
 _ROUNDING = 1e-4
+#: Rounding of products that may be computed in TensorFloat-32.
+_PRODUCT_ROUNDING = 2e-3
 #: Number of layers that an error message names.
 _MAX_NAMED = 6
 
@@ -46,6 +49,8 @@ class Head:
         the function of z that the model returns: ``"softmax"``, ``"log_softmax"`` or ``"sigmoid"``.
     slope
         Factor (C,) of the identity link.
+    is_direct
+        Whether the output is the link of z itself, without other factors or terms.
     """
 
     name: str
@@ -53,6 +58,14 @@ class Head:
     has_bias: bool
     link: str
     slope: Tensor
+    is_direct: bool
+
+    @property
+    def shrunk(self) -> Tensor:
+        """The distance (C, F) of the trained weights from the mean of their prior, which is 0, or the trained bias."""
+        if not self.has_bias:
+            return self.weight
+        return torch.cat([self.weight[:, :-1], torch.zeros_like(self.weight[:, -1:])], dim=1)
 
     def features(self, x: Tensor) -> Tensor:
         """Return the layer's input as features (n, F) in double precision, with a last column of ones for the bias."""
@@ -109,15 +122,46 @@ def find_head(model: nn.Module, layer: str | nn.Module | None, call: Callable[[]
         )
     fitting = [name for name in reversed(names) if calls[name].z[0].numel() == output[0].numel()]
     for name in fitting:
-        for link, function in {"identity": lambda z: z, **_LINKS}.items():
-            if _close(function(calls[name].z.flatten(1)), output.flatten(1)):
-                return _make_head(model, name, calls[name], link, torch.ones(output[0].numel()))
-    slopes = {name: _slope(model.get_submodule(_path(name)), calls[name], call, output) for name in fitting}
+        for link, function in _LINKS.items():
+            if _close(function(calls[name].z.flatten(1)), by_row(output)):
+                return _make_head(model, name, calls[name], link, None)
+    slopes = {name: _slope(model.get_submodule(_path(name)), calls[name].z, call, output) for name in fitting}
     affine = {name: slope for name, slope in slopes.items() if slope is not None}
     if len(affine) == 1:
         ((name, slope),) = affine.items()
         return _make_head(model, name, calls[name], "identity", slope)
     raise GEHValueError(_no_head(model, chosen is not None, names, list(affine), output))
+
+
+def by_row(output: Tensor) -> Tensor:
+    """Return outputs (n, ...) or (n,) as a matrix (n, C)."""
+    return output.reshape(len(output), -1)
+
+
+def check_link(head: Head, module: nn.Module, z: Tensor, output: Tensor, call: Callable[[], Tensor]) -> None:
+    """Raise if the output of these rows is another function of z than that of the rows on which the head was found.
+
+    Rows of a ReLU or of a clamp, say, may be on one side of its kink.
+
+    Parameters
+    ----------
+    head, module
+        The head, and its module.
+    z, output
+        Outputs of the head and of the model, in the same rows.
+    call
+        Runs the model on these rows.
+    """
+    if head.is_direct:
+        agrees = _close(_LINKS[head.link](z.flatten(1)), by_row(output))
+    else:
+        agrees = _fits_slope(head.slope, *_moves(module, z, call, output))
+    if not agrees:
+        what = "itself" if head.link == "identity" else f"its {head.link}"
+        raise GEHValueError(
+            f"LastLayerLaplace: the output of the model is that of layer {head.name!r} ({what}) in the first rows, but "
+            "not in others, as behind a ReLU or a clamp; pass a model that returns the output of its last linear layer."
+        )
 
 
 def _path(name: str) -> str:
@@ -159,24 +203,39 @@ def _close(one: Tensor, other: Tensor) -> bool:
 
 
 @torch.no_grad()
-def _slope(module: nn.Module, recorded: _Call, call: Callable[[], Tensor], output: Tensor) -> Tensor | None:
-    """Return the factor (C,) of the layer's output in the model's output; None if that is no constant.
+def _moves(module: nn.Module, z: Tensor, call: Callable[[], Tensor], output: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Shift the layer's output z by random numbers.
 
-    The layer's output is shifted by random numbers: the model's output must move by the same multiple of them in all
-    rows.
+    Returns
+    -------
+    tuple
+        How far the model's output moved (n, C), the shifts (n, C), and the rounding errors of the former.
     """
     generator = torch.Generator().manual_seed(0)
-    shift = torch.randn(recorded.z.shape, generator=generator).to(recorded.z)
+    shift = torch.randn(z.shape, generator=generator).to(z)
     with forward_hook(module, lambda module, args, out: out + shift):
-        moved = (call() - output).flatten(1).double()
-    flat = shift.flatten(1).double()
-    slope = (moved * flat).sum(0) / flat.square().sum(0)
-    scale = output.abs().max() + slope.abs().max()
-    return slope.cpu() if bool(((moved - slope * flat).abs() <= _ROUNDING * scale).all()) and slope.all() else None
+        moved = by_row(call()).double() - by_row(output).double()
+    rounding = 4 * torch.finfo(output.dtype).eps * float(output.abs().max())
+    return moved.cpu(), shift.flatten(1).double().cpu(), rounding
 
 
-def _make_head(model: nn.Module, name: str, recorded: _Call, link: str, slope: Tensor) -> Head:
-    """Return a head, unless it is called several times, at several positions, or has weights that cannot be drawn."""
+def _slope(module: nn.Module, z: Tensor, call: Callable[[], Tensor], output: Tensor) -> Tensor | None:
+    """Return the factor (C,) of the layer's output z in the model's output; None if that is no constant."""
+    moved, shift, rounding = _moves(module, z, call, output)
+    slope = (moved * shift).sum(0) / shift.square().sum(0)
+    return slope if _fits_slope(slope, moved, shift, rounding) and slope.all() else None
+
+
+def _fits_slope(slope: Tensor, moved: Tensor, shift: Tensor, rounding: float) -> bool:
+    """Return whether outputs moved (n, C) by ``slope`` (C,) times the shift (n, C) in all rows."""
+    return bool(((moved - slope * shift).abs() <= _ROUNDING * moved.abs().max() + rounding).all())
+
+
+def _make_head(model: nn.Module, name: str, recorded: _Call, link: str, slope: Tensor | None) -> Head:
+    """Return a head, unless it is called several times, at several positions, or has weights that cannot be drawn.
+
+    ``slope`` is None where the output is the link of z itself.
+    """
     module: Any = model.get_submodule(_path(name))
     weight, bias = module.weight, module.bias
     if recorded.count > 1:
@@ -196,7 +255,24 @@ def _make_head(model: nn.Module, name: str, recorded: _Call, link: str, slope: T
     matrix = weight.detach().flatten(1).double().cpu()
     if bias is not None:
         matrix = torch.cat([matrix, bias.detach().double().cpu()[:, None]], dim=1)
-    return Head(name, matrix, bias is not None, link, slope.double())
+    factors = torch.ones(len(matrix)) if slope is None else slope
+    head = Head(name, matrix, bias is not None, link, factors.double(), slope is None)
+    _check_product(head, module, recorded)
+    return head
+
+
+def _check_product(head: Head, module: nn.Module, recorded: _Call) -> None:
+    """Raise if the layer returns something else than W h + b: draws of W and b would leave that out."""
+    features, z = head.features(recorded.x), recorded.z.flatten(1).double().cpu()
+    # Rounding is that of the terms of the sum, in half precision several times.
+    rounding = max(_PRODUCT_ROUNDING, 8 * torch.finfo(recorded.z.dtype).eps)
+    allowed = rounding * (features.abs() @ head.weight.abs().T).max()
+    if bool(((features @ head.weight.T - z).abs() > allowed).any()):
+        raise GEHTypeError(
+            f"LastLayerLaplace: layer {head.name!r}, a {type(module).__name__}, does not return its weights times its "
+            "inputs plus its bias, as layers with adapters (LoRA), hooks or a forward of their own do; merge the "
+            "adapter into the weights, or pass another posterior, such as SWAG or WeightSamples."
+        )
 
 
 def _list_candidates(model: nn.Module) -> str:

@@ -14,6 +14,7 @@ from geh_explain.posterior.curvature import (
     full_curvature,
     kronecker_curvature,
 )
+from geh_explain.posterior.draw_fit import KeptRows
 from geh_explain.posterior.head import Head
 
 #: Values of ``task`` and ``structure``.
@@ -21,6 +22,8 @@ TASKS = ("auto", "regression", "classification")
 STRUCTURES = ("auto", "full", "kron", "diag")
 #: Weights of a head up to which all covariances are kept: the eigenvectors take 32 MB, and a few seconds.
 _MAX_FULL = 2048
+#: Rounding of labels and outputs in single precision.
+_ROUNDING = 1.2e-7
 #: Features or outputs up to which their eigenvectors are computed.
 _MAX_FACTOR = 5000
 
@@ -135,7 +138,8 @@ class RegressionStatistics(HeadStatistics):
 
     def noise_is_measurable(self) -> bool:
         """Return whether the residuals are more than rounding errors."""
-        return bool((self.residuals > 1e-10 * self._squares).all())
+        variation = (self._squares - self._sum.square() / self.n_rows).clamp_min(0)
+        return bool((self.residuals > 1e-10 * variation + _ROUNDING**2 * self._squares).all())
 
     def curvature(self, noise: Tensor) -> Curvature:
         """Return the curvature for noise variances (C,); outputs are independent, so that it is not approximated."""
@@ -162,6 +166,8 @@ class ClassificationStatistics(HeadStatistics):
             "diag": tuple(head.weight.shape),
         }
         self._hessian = torch.zeros(shapes[structure], dtype=torch.double)
+        #: Some of the rows, on which draws are compared with the network.
+        self.kept = KeptRows()
 
     def _check_labels(self, labels: Tensor, n_rows: int) -> Tensor:
         values = labels.reshape(-1) if labels.numel() == n_rows else labels
@@ -182,6 +188,7 @@ class ClassificationStatistics(HeadStatistics):
 
     def _slopes(self, features: Tensor, outputs: Tensor, labels: Tensor) -> Tensor:
         logits = features @ self.head.weight.T if self.head.link != "identity" else outputs
+        self.kept.add(features, logits, labels)
         both = torch.cat([torch.zeros_like(logits), logits], dim=1) if self.n_outputs == 1 else logits
         log_p = both.log_softmax(1)
         self._counts += torch.bincount(labels, minlength=len(self._counts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -23,7 +23,8 @@ from geh_explain.model.preserve import as_module, device_and_dtype, preserved
 from geh_explain.model.view import forward_hook
 from geh_explain.posterior.by_draw import MAX_NUMBERS, replace_layers
 from geh_explain.posterior.curvature import Curvature
-from geh_explain.posterior.head import Head, find_head
+from geh_explain.posterior.draw_fit import DrawFit, KeptRows, measure_draw_fit
+from geh_explain.posterior.head import Head, by_row, check_link, find_head
 from geh_explain.posterior.head_data import (
     STRUCTURES,
     TASKS,
@@ -37,6 +38,9 @@ from geh_explain.posterior.protocols import seed_of_draw
 
 #: Distance from the mode above which users are warned. Intervals of nominal 95 % have about 62 % there, 83 % at 1.
 _MAX_DISTANCE = 2.0
+#: Draws that are compared with the network, fewer for heads of many weights.
+_COMPARED_DRAWS = 16
+_MANY_WEIGHTS = 2**18
 #: Rows on which the head is searched.
 _PROBE_ROWS = 4
 
@@ -63,6 +67,8 @@ class FittedLastLayer:
         Distance of w0 from the mode of the head given its features, in posterior standard deviations: the length of a
         Newton step, divided by the root of ``determined``. Draws are about 1 from w0. Large values mean that the
         network was not trained to a minimum on these data.
+    draw_fit
+        How well draws of a classification fit the data; None for a regression, whose draws fit them by construction.
 
     Examples
     --------
@@ -81,6 +87,7 @@ class FittedLastLayer:
     noise: Tensor | None
     determined: float
     distance: float
+    draw_fit: DrawFit | None = None
 
     #: What is below the head is the same in all draws; a draw of a head that is below the layer shows in its output.
     keeps_below: ClassVar[bool] = True
@@ -115,6 +122,15 @@ class FittedLastLayer:
     @property
     def concern(self) -> str | None:
         """What a user should know about the fit, in words; None where nothing is suspicious."""
+        if self.draw_fit is not None and self.draw_fit.is_poor:
+            fit = self.draw_fit
+            return (
+                f"LastLayerLaplace: draws of layer {self.head.name!r} do not fit these data: {fit.draws_accuracy:.0%} "
+                f"of their predictions are right, cross-entropy {fit.draws:.3g}, and {fit.network_accuracy:.0%} and "
+                f"{fit.network:.3g} of the network. A network that is sure of all labels leaves its head undetermined, "
+                "and scores of draws say little about it. Pass rows that were not used for training, or a larger "
+                f"precision= than {self.precision:.3g}; or take another posterior, such as an ensemble."
+            )
         if self.distance <= _MAX_DISTANCE:
             return None
         return (
@@ -159,9 +175,10 @@ class LastLayerLaplace:
         w ~ N(w0, (sum_n L_n (x) h_n h_n^T + precision I)^-1),
 
     around the trained weights w0. L_n = 1 / noise^2 for a regression with Gaussian noise, and diag(p) - p p^T for a
-    classification with probabilities p. Precision and noise maximise the marginal likelihood of the data. One forward
-    pass over the data gives the features. For a linear layer, draws of the weights and of the linearised network are
-    the same.
+    classification with probabilities p. The prior of a weight has the mean 0 and that of a bias its trained value, so
+    that the origin of the labels does not matter. Precision and noise maximise the marginal likelihood of the data. One
+    forward pass over the data gives the features. For a linear layer, draws of the weights and of the linearised
+    network are the same.
 
     What it covers: the uncertainty of the head for given features. The layers below are fixed in all draws, as if they
     were known, so that intervals are too narrow where these matter. The noise is that of the given rows, which is too
@@ -302,6 +319,12 @@ class LastLayerLaplace:
     def _start(self, head: Head, task: str) -> RegressionStatistics | ClassificationStatistics:
         """Return empty sums for a task."""
         structure = choose_structure(self.structure, task, head)
+        if task == "classification" and head.link == "sigmoid" and len(head.weight) > 1:
+            raise GEHValueError(
+                f"LastLayerLaplace: the model returns the sigmoid of each of the {len(head.weight)} outputs of its "
+                "head, for labels that do not exclude each other; a classification has one logit, or a softmax over "
+                "classes. Pass a model that returns the logit of one label."
+            )
         if task == "classification":
             return ClassificationStatistics(head, structure)
         if head.link != "identity":
@@ -314,7 +337,7 @@ class LastLayerLaplace:
     def _fit(self, statistics: RegressionStatistics | ClassificationStatistics) -> FittedLastLayer:
         """Determine precision and noise, and return the Gaussian."""
         head = statistics.head
-        squared_norm = float(head.weight.square().sum())
+        squared_norm = float(head.shrunk.square().sum())
         noise: Tensor | None = None
         gradient = statistics.gradient
         if isinstance(statistics, RegressionStatistics):
@@ -325,9 +348,10 @@ class LastLayerLaplace:
             curvature = statistics.curvature()
         precision = self.precision or best_precision(curvature.eigenvalues, squared_norm)
         n_determined = float(determined(curvature.eigenvalues, precision).sum())
-        step = curvature.distance(gradient + precision * head.weight, precision)
+        step = curvature.distance(gradient + precision * head.shrunk, precision)
         distance = (step / max(n_determined, 1e-300)) ** 0.5
-        return FittedLastLayer(head, statistics.task, curvature, precision, noise, n_determined, distance)
+        fitted = FittedLastLayer(head, statistics.task, curvature, precision, noise, n_determined, distance)
+        return fitted if isinstance(statistics, RegressionStatistics) else _compared(fitted, statistics.kept)
 
     def _noise_variance(self, statistics: RegressionStatistics, squared_norm: float) -> Tensor:
         """Return the noise variances (C,) of a regression, given or by marginal likelihood."""
@@ -345,13 +369,23 @@ class LastLayerLaplace:
         return f"LastLayerLaplace({type(self.data).__name__}, structure={self.structure!r})"
 
 
+def _compared(fitted: FittedLastLayer, rows: KeptRows) -> FittedLastLayer:
+    """Return a fit with how well some of its draws fit the rows."""
+    head = fitted.head
+    count = _COMPARED_DRAWS if head.weight.numel() <= _MANY_WEIGHTS else 2
+    changes = [head.slope[:, None] * (fitted.sample(draw) - head.weight) for draw in range(count)]
+    return replace(fitted, draw_fit=measure_draw_fit(rows, changes))
+
+
 def _run(cut: Cut, head: Head, rows: Rows) -> tuple[Tensor, Tensor]:
     """Return the features (n, F) and outputs (n, C) of rows, in double precision on the CPU."""
-    found: list[Tensor] = []
+    found: list[tuple[Tensor, Tensor]] = []
     module = cut.model.get_submodule("" if head.name == "(model)" else head.name)
-    with forward_hook(module, lambda module, args, out: found.append(args[0])):
-        outputs = cut.raw_outputs(rows)
-    return head.features(found[0]), outputs.detach().flatten(1).double().cpu()
+    with forward_hook(module, lambda module, args, out: found.append((args[0].detach(), out.detach()))):
+        outputs = cut.raw_outputs(rows).detach()
+    ((features, z),) = found
+    check_link(head, module, z, outputs, lambda: cut.raw_outputs(rows))
+    return head.features(features), by_row(outputs).double().cpu()
 
 
 def _as_tensor(labels: Any) -> Tensor:

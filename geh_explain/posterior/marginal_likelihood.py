@@ -1,7 +1,8 @@
 """Prior precision and noise of a linear layer by the marginal likelihood of the data (MacKay, 1992).
 
-With weights w (d,), residual sum of squares R_c and noise s_c of each output, eigenvalues l_i of the curvature of all
-outputs, and prior precision t, the Laplace approximation of the log marginal likelihood is, up to a constant::
+With weights w (d,), as distances from the mean of their prior, residual sum of squares R_c and noise s_c of each
+output, eigenvalues l_i of the curvature of all outputs, and prior precision t, the Laplace approximation of the log
+marginal likelihood is, up to a constant::
 
     log p(y | w, s) + d/2 log t - t/2 |w|^2 - 1/2 sum_i log(l_i + t).
 

@@ -305,9 +305,8 @@ class Interactions(ResultOutput):
             ``source``), and the columns of the rule:
 
             - ``"evidence"``: supported, slope, slope_se, p_value, significant. ``supported`` is ``mean`` times
-              the share of it that the labels are expected to contain, 1/2 for pairs that were not tested. Those are not
-              significant. For numeric labels also true_low and true_high, the interval of the score that the labels
-              support.
+              the expected slope, 1/2 for pairs that were not tested. Those are not significant. For numeric labels also
+              true_low and true_high, the interval of the score that the labels support.
             - ``"sign"``: stable.
             - ``"interval"``: p_value, significant.
 

@@ -134,13 +134,14 @@ def variance_table(
 ) -> pd.DataFrame:
     """Return the pairs in the order of ``decisions`` with the variances (P,) of their score over draws and points.
 
-    NaN is an unknown variance, which does not count in ``total``; ``share`` is that of the points in the total.
+    NaN is an unknown variance, which does not count in ``total``; ``share`` is that of the points in the total, NaN
+    where their variance is unknown.
     """
     import pandas as pd
 
     first, second = pairs.ends
     total = np.where(np.isnan(draws) & np.isnan(points), np.nan, np.nan_to_num(draws) + np.nan_to_num(points))
-    share = np.divide(np.nan_to_num(points), total, out=np.full_like(total, np.nan), where=total > 0)
+    share = np.divide(points, total, out=np.full_like(total, np.nan), where=total > 0)
     columns: dict[str, Any] = {
         "unit_i": [names[i] for i in first],
         "unit_j": [names[j] for j in second],

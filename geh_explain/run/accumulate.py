@@ -57,7 +57,10 @@ class DrawAccumulator:
         self._pairs = plan.pairs
         self._max_bytes = plan.budget / 4
         self._sampled = False
-        self._next_look = _MIN_SETTLED_DRAWS
+        #: Whether the order of the strongest pairs was settled at the last look.
+        self.settled = False
+        #: After which draw the order of the strongest pairs is looked at next; None where draws do not end early.
+        self._next_look = _MIN_SETTLED_DRAWS if plan.options.stops_when_settled else None
         self._signed: list[Floats] = []
         self._absolute: list[Floats] = []
         self._variance: list[Floats] = []
@@ -72,8 +75,14 @@ class DrawAccumulator:
         self._cell_sums: list[Floats] = []
 
     def next_stop(self) -> int:
-        """Return up to which draw groups and cells stay as they are: the pilot draws decide on the number of groups."""
+        """Return up to which draw groups and cells stay as they are, and draws do not end.
+
+        The pilot draws decide on the number of groups. Looks at the order of the pairs come after the same draws
+        whatever number of draws is computed at once.
+        """
         stop = self.expected if self._tree is None else min(self.expected, self._pilot_draws)
+        if self._next_look is not None and self._next_look > self.n_draws:
+            stop = min(stop, self._next_look)
         return stop if self._cells is None or self.n_draws >= self._point_draws else min(stop, self._point_draws)
 
     def take(self, sums: GroupSums) -> None:
@@ -171,10 +180,13 @@ class DrawAccumulator:
 
         It is looked at after every tenth draw from the twentieth on, once the number of groups is decided.
         """
-        if self._tree is not None or self.n_draws < self._next_look:
+        if self._tree is not None or self._next_look is None or self.n_draws < self._next_look:
             return False
-        self._next_look = self.n_draws + _DRAWS_BETWEEN_LOOKS
-        return order_is_settled(*(self._strongest_moments() if self.moments is not None else self._strongest_draws()))
+        while self._next_look <= self.n_draws:
+            self._next_look += _DRAWS_BETWEEN_LOOKS
+        moments = self._strongest_moments() if self.moments is not None else self._strongest_draws()
+        self.settled = order_is_settled(*moments)
+        return self.settled
 
     def _strongest_moments(self) -> tuple[Floats, Floats]:
         """Return the mean scores of the strongest pairs, and the errors of differences, as if they were independent."""

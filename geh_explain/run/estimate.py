@@ -8,11 +8,16 @@ from functools import partial
 from time import perf_counter
 
 from geh_explain._memory import reuse_heap
+from geh_explain.data.points import Points
+from geh_explain.data.rows import Rows
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
 from geh_explain.model.kept_points import output_of_row
 from geh_explain.posterior.protocols import enter_draws, seed_of_draw
 from geh_explain.run.plan import RunPlan
+
+#: Reading is timed for so many seconds, about.
+_READING_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,8 @@ class CostEstimate:
     seconds
         Expected time of all draws, with what was spent before the first one.
     result_bytes
-        Bytes of the draws of all pairs, as :meth:`Interactions.save` writes them before compression.
+        Bytes of the draws of all pairs, as :meth:`Interactions.save` writes them before compression. With
+        ``groups="auto"`` for the largest number of groups that is tried.
     draws, points, pairs
         Numbers of posterior draws, points and pairs of units.
     engine
@@ -74,9 +80,10 @@ def estimate_cost(plan: RunPlan, spent: float) -> CostEstimate:
     options, n_points = plan.options, len(plan.points)
     available = plan.posterior.__len__() if hasattr(plan.posterior, "__len__") else options.max_draws
     n_draws, n_pairs = min(options.max_draws, available), len(plan.pairs)
-    once, per_row = _time_first_chunk(plan)
+    once, per_draw, per_row = _time_first_chunk(plan)
+    per_row += _seconds_to_read(plan.points)
     return CostEstimate(
-        seconds=spent + once + per_row * n_draws * n_points,
+        seconds=spent + once + n_draws * (per_draw + per_row * n_points),
         result_bytes=8 * n_draws * n_pairs * (len(plan.grouping.names) + 1),
         draws=n_draws,
         points=n_points,
@@ -85,23 +92,44 @@ def estimate_cost(plan: RunPlan, spent: float) -> CostEstimate:
     )
 
 
-def _time_first_chunk(plan: RunPlan) -> tuple[float, float]:
-    """Return the seconds of what comes once, and those per row, from a chunk that is computed twice."""
+def _seconds_to_read(points: Points) -> float:
+    """Return the seconds per row of reading the points, which every draw does anew if they do not fit into memory."""
+    start, n_rows = perf_counter(), 0
+    for rows in points.batches():
+        n_rows += len(rows)
+        if perf_counter() - start > _READING_SECONDS:
+            break
+    return (perf_counter() - start) / n_rows
+
+
+def _time_first_chunk(plan: RunPlan) -> tuple[float, float, float]:
+    """Return the seconds of what comes once, per draw and per row, from a chunk that is computed twice."""
     reuse_heap()
     start, cut, engine = perf_counter(), plan.cut, plan.engine
     rows = next(iter(plan.points.batches()))
     forward = partial(output_of_row, cut, rows[:1], plan.below)
     with cut.viewed(plan.view), enter_draws(plan.posterior, cut.model, 1, plan.options.seed, forward) as draws:
         for number in draws:
+            entered = perf_counter()
             with nullcontext() if plan.member_view is None else cut.viewed(plan.member_view()):
+                survey = perf_counter() - entered
                 engine.begin_draw(seed_of_draw(plan.options.seed, number))
                 engine.adapt(plan.points.first)
                 chunk = rows[: engine.chunk_rows(rows)]
-                n_pairs = len(plan.pairs) if engine.takes_pairs else None
-                sums = GroupSums.zeros(len(plan.grouping.names), cut.n_units, 1, 0, n_pairs)
-                times = [perf_counter()]
-                for _ in range(2):
-                    engine.add(sums, chunk, plan.grouping.labels[: len(chunk)])
-                    times.append(perf_counter())
-            return times[1] - start, (times[2] - times[1]) / len(chunk)
+                _time_chunk(plan, chunk)
+                once = perf_counter() - start
+                engine.begin_draw(seed_of_draw(plan.options.seed, number))
+                of_rows, of_draw = _time_chunk(plan, chunk)
+            return once, survey + of_draw, of_rows / len(chunk)
     raise GEHValueError(f"posterior={plan.posterior!r} gave no draws; it must yield at least one.")
+
+
+def _time_chunk(plan: RunPlan, chunk: Rows) -> tuple[float, float]:
+    """Return the seconds of the first chunk, and those of what engines leave for the end of a draw."""
+    n_pairs = len(plan.pairs) if plan.engine.takes_pairs else None
+    sums = GroupSums.zeros(len(plan.grouping.names), plan.cut.n_units, 1, 0, n_pairs)
+    start = perf_counter()
+    plan.engine.add(sums, chunk, plan.grouping.labels[: len(chunk)])
+    added = perf_counter()
+    plan.engine.end_draw(sums)
+    return added - start, perf_counter() - added

@@ -17,6 +17,8 @@ _CONFIGS = ("pretrained_cfg", "default_cfg")
 #: Part of the values that may lie outside, and by which part of the range: interpolation overshoots.
 _MAX_SHARE = 0.01
 _MARGIN = 0.05
+#: Rows and columns of pixels that are looked at: 64 images of a camera would take gigabytes in double precision.
+_MAX_SIDE = 256
 #: A channel is far from the running statistics if its mean is off by so many standard deviations, or its own standard
 #: deviation is so many times theirs.
 _MAX_OFFSET = 5.0
@@ -28,13 +30,21 @@ def input_range_warning(plan: RunPlan) -> str | None:
     inputs = [rows.inputs for rows in plan.points.spread]
     if len(inputs[0]) != 1 or not inputs[0][0].is_floating_point():
         return None
-    values = torch.cat([x for (x,) in inputs])
+    values = torch.cat([_thinned(x) for (x,) in inputs])
     found = _preprocessing(plan.cut.model)
     if found is not None and values.ndim == 4 and values.shape[1] == len(found[0]):
         return _normalisation_warning(values, *found)
     with fixed(plan.posterior, plan.cut.model, plan.options.seed):
         norm = _input_norm(plan)
     return None if norm is None else _statistics_warning(values, *norm)
+
+
+def _thinned(x: Tensor) -> Tensor:
+    """Return images (n, C, H, W) with at most about 256 rows and columns of pixels; other inputs as they are."""
+    if x.ndim != 4:
+        return x
+    height, width = (max(1, size // _MAX_SIDE) for size in x.shape[2:])
+    return x[:, :, ::height, ::width]
 
 
 def _preprocessing(model: nn.Module) -> tuple[Tensor, Tensor, str] | None:

@@ -227,7 +227,7 @@ class _DrawLoop:
 
     def _is_settled(self) -> bool:
         """Return whether no further draws are needed; the same on all ranks, as all have the same draws."""
-        return self.plan.options.stops_when_settled and self.accumulator.is_settled()
+        return self.accumulator.is_settled()
 
     def _check_engine(self) -> None:
         """End the loop on all ranks if a check refuted the engine of one of them."""
@@ -280,7 +280,7 @@ class _DrawLoop:
         """
         plan, ranks, accumulator = self.plan, self.plan.ranks, self.accumulator
         assert isinstance(plan.posterior, BatchedPosterior)
-        while (done := accumulator.n_draws) < accumulator.expected and not self._is_settled():
+        while not self._is_settled() and (done := accumulator.n_draws) < accumulator.expected:
             if self._take_stored(done, self._of_block, None):
                 self._advance()
                 continue
@@ -375,7 +375,8 @@ class _DrawLoop:
         sums = found[0] if found else None
         if not plan.ranks.broadcast(sums is not None):
             return False
-        sums = plan.ranks.collect(sums, 0, 1).first(self.accumulator.expected - start)
+        # A run with another number of draws may have stored blocks that end elsewhere.
+        sums = plan.ranks.collect(sums, 0, 1).first(self.accumulator.next_stop() - start)
         with defer_interrupt():
             self._outputs.pop(start, None)
             self.accumulator.take(sums)

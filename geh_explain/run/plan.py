@@ -327,7 +327,7 @@ def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPas
     """Choose the sharpness of smoothing and the engine."""
     smoothing = None
     if profile.kinks is not None and profile.moments is not None and setup.smooth is not None:
-        smoothing = profile.kinks.smoothing(setup.smooth, cut, points, profile.moments.std)
+        smoothing = profile.kinks.smoothing(setup.smooth, cut, points, profile.moments.limited_std)
     view = smoothing or DoubleBackwardView()
     check = partial(_check_unchanged, cut, points, count_writes(cut.model))
     with cut.viewed(view), explain_writes(check):

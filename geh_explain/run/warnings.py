@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from geh_explain._types import Floats, Ints
 from geh_explain.engines.difference import DifferenceRun
@@ -21,11 +21,16 @@ from geh_explain.engines.zero import explain_zero
 from geh_explain.groups.clusters import MIN_CLUSTERS
 from geh_explain.model.autograd_graph import ends_in_probabilities
 from geh_explain.model.row_independence import computing_dtype
-from geh_explain.posterior import MCDropout, PointEstimate
 from geh_explain.posterior.protocols import fixed
 from geh_explain.run.input_range import input_range_warning
 from geh_explain.run.loop import DrawsDone
 from geh_explain.run.plan import RunPlan
+from geh_explain.run.posterior_warnings import (
+    dropout_left_out_warning,
+    no_posterior_warning,
+    only_head_random_warning,
+    recurrent_dropout_warning,
+)
 from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.draws import DrawMoments, Draws
 from geh_explain.statistics.reliability import split_half_reliability
@@ -58,10 +63,10 @@ def collect_warnings(
         _refuted_engine(done),
         _doubtful_derivatives(plan),
         _jumping_units(plan),
-        _recurrent_dropout(plan, default_posterior),
-        _dropout_left_out(plan),
-        _only_head_random(plan) if default_posterior else None,
-        _no_posterior(plan) if default_posterior else None,
+        recurrent_dropout_warning(plan, default_posterior),
+        dropout_left_out_warning(plan),
+        only_head_random_warning(plan) if default_posterior else None,
+        no_posterior_warning(plan) if default_posterior else None,
         getattr(plan.posterior, "concern", None),
         _several_calls(plan),
         input_range_warning(plan),
@@ -131,21 +136,6 @@ def _jumping_units(plan: RunPlan) -> str | None:
     )
 
 
-def _recurrent_dropout(plan: RunPlan, default_posterior: bool) -> str | None:
-    """Warn that dropout inside torch's recurrent kernels cannot be fixed per draw."""
-    layers = [
-        name
-        for name, module in plan.cut.model.named_modules()
-        if isinstance(module, nn.RNNBase) and module.dropout > 0 and module.num_layers > 1
-    ]
-    if not layers or not (default_posterior or isinstance(plan.posterior, MCDropout)):
-        return None
-    return (
-        f"posterior={plan.posterior!r}: the dropout between the layers of {layers[0]!r} is inside torch's own kernel "
-        "and is not drawn; put layers and nn.Dropout one after the other instead."
-    )
-
-
 def _half_precision(dtype: torch.dtype | None) -> str | None:
     """Warn that second derivatives need more digits than half precision has."""
     return None if dtype is None else f"model: it is in {dtype}, and was explained in torch.float32."
@@ -171,7 +161,7 @@ def _half_precision_inside(plan: RunPlan) -> str | None:
 def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> str | None:
     """Warn that more draws would give another ranking."""
     if plan.options.stops_when_settled:
-        if done.accumulator.n_draws < plan.options.max_draws:
+        if done.accumulator.settled or done.accumulator.n_draws < plan.options.max_draws:
             return None
         return (
             f"draws='auto': after {done.accumulator.n_draws} draws the order of the strongest pairs is not settled; "
@@ -186,45 +176,6 @@ def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> st
     return (
         f"draws={len(scores)} do not settle the ranking (reliability {value:.2f} of 1): as many other draws would "
         "order the pairs differently. Ask for more draws, and see result.monte_carlo()."
-    )
-
-
-def _dropout_left_out(plan: RunPlan) -> str | None:
-    """Warn that some modules have dropout that cannot be separated from the rest of their train mode."""
-    found = plan.train_only
-    if not found.mixed_classes:
-        return None
-    more = f" and {len(found.changes) - 1} more" if len(found.changes) > 1 else ""
-    changes = f" (changes {found.changes[0]!r}{more})" if found.changes else ""
-    return (
-        f"posterior={plan.posterior!r}: {', '.join(found.mixed_classes)} drop in train mode only and do other things "
-        f"there too{changes}, so that their dropout is not drawn; call dropout in eval mode as well, with "
-        "training=self.training, or pass posterior=PointEstimate()."
-    )
-
-
-def _only_head_random(plan: RunPlan) -> str | None:
-    """Warn that dropout is in the last layers only, so that draws vary nothing below them."""
-    places = plan.dropout_places
-    if not isinstance(plan.posterior, MCDropout) or not places.only_head:
-        return None
-    return (
-        f"posterior={plan.posterior!r}: {places.describe()}. Intervals say nothing about these layers. "
-        "SWAG(checkpoints) and WeightSamples(...) draw them too; LastLayerLaplace(data) takes the uncertainty of the "
-        "last layer from labelled data instead of a dropout rate."
-    )
-
-
-def _no_posterior(plan: RunPlan) -> str | None:
-    """Warn that there is no source of uncertainty."""
-    if not isinstance(plan.posterior, PointEstimate):
-        return None
-    others = "Ensemble(...), " if plan.cut.layer is None else ""
-    others += "LastLayerLaplace(labelled data), WeightSamples(...)"
-    return (
-        "posterior=None and the model has no dropout that can be drawn: the scores are a point estimate, with "
-        f"intervals over points like these only. Pass posterior={others} or Stochastic() for intervals over draws of "
-        "the network."
     )
 
 
@@ -264,7 +215,7 @@ def _no_scores_or_spread(plan: RunPlan, done: DrawsDone) -> str | None:
     """Warn that all scores are exactly 0, or all draws are equal."""
     largest, spread = done.spread
     if largest == 0:
-        return explain_zero(plan.cut, plan.points.first, plan.pairs)
+        return explain_zero(plan.cut, plan.points.first, plan.pairs, plan.smoothed is not None)
     if done.accumulator.n_draws < 2 or spread > 0:
         return None
     return (

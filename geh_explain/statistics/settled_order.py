@@ -16,7 +16,7 @@ def order_is_settled(mean: Floats, difference_error: Floats) -> bool:
     """Return whether the order of pairs is settled, but for differences that do not matter.
 
     Two neighbours in the order are settled if their difference d exceeds 2 standard errors of it, or if
-    ``|d|`` + 2 standard errors are below 2 % of the strongest score.
+    ``|d|`` + 2 standard errors are at most 2 % of the strongest score.
 
     Parameters
     ----------
@@ -37,5 +37,6 @@ def order_is_settled(mean: Floats, difference_error: Floats) -> bool:
     """
     difference, error = -np.diff(mean), _Z * difference_error
     certain = difference > error
-    negligible = difference + error < _TOLERANCE * mean[0]
+    # Pairs that are all 0 in all draws have no order that could change.
+    negligible = difference + error <= _TOLERANCE * mean[0]
     return bool((certain | negligible).all())

@@ -9,6 +9,7 @@ from torch import nn
 
 import geh_explain as geh
 from geh_explain.engines import Step
+from geh_explain.engines.smoothing.sharpness import Sharpened
 
 
 def test_scores_at_three_sharpnesses_are_those_of_three_explanations() -> None:
@@ -52,3 +53,36 @@ def test_the_network_is_explained_without_draws() -> None:
     table = explainer.stability(result, x, pairs=6, progress=False)
     point = explain_point_quietly(net.eval(), x, groups=1)
     np.testing.assert_allclose(table["score"], np.sort(point.geh.pair_mean)[::-1], rtol=1e-12)
+
+
+def test_sharper_is_twice_the_sharpness_of_auto_also_where_its_lower_bound_acts() -> None:
+    # "auto" is sharper than a step of 0.5 here, so that a step of 0.25 was softer than "auto" itself.
+    net, x = mlp(2, 16, 16, 1, activation=nn.ReLU, gain=2.0), random_points(60, 2)
+    result = explain_point_quietly(net, x, groups=1)
+    softer = explain_point_quietly(net, x, groups=1, smooth=Step(0.5))
+    assert result.settings["smoothed"]["beta"][0] > 1.5 * softer.settings["smoothed"]["beta"][0]
+    table = point_explainer(net).stability(result, x, progress=False)
+    assert table["score"][0] == pytest.approx(result.geh.pair_mean[0], rel=1e-12)
+    for suffix, factor in (("_sharper", 2.0), ("_softer", 0.5)):
+        other = explain_point_quietly(net, x, groups=1, smooth=Sharpened("auto", factor))
+        np.testing.assert_allclose(
+            other.settings["smoothed"]["beta"], factor * np.array(result.settings["smoothed"]["beta"]), rtol=1e-12
+        )
+        assert table[f"score{suffix}"][0] == pytest.approx(other.geh.pair_mean[0], rel=1e-12)
+
+
+def test_a_result_of_another_sharpness_is_refused() -> None:
+    net, x = mlp(4, 16, 1, activation=nn.ReLU, gain=2.0), random_points(60, 4)
+    result = explain_point_quietly(net, x, groups=1, smooth=Step(2.0))
+    with pytest.raises(geh.GEHError, match=r"smoothed by smooth='Step\(size=2.0\)', and this explainer has"):
+        point_explainer(net).stability(result, x, progress=False)
+
+
+def test_a_number_of_numpy_is_a_sharpness() -> None:
+    net, x = mlp(4, 16, 1, activation=nn.ReLU, gain=2.0), random_points(60, 4)
+    expected = explain_point_quietly(net, x, groups=1, smooth=6.0)
+    for number in (np.float32(6), np.int64(6)):
+        explainer = point_explainer(net, smooth=number)
+        result = explainer.explain(x, groups=1, progress=False)
+        np.testing.assert_array_equal(result.geh.pair_mean, expected.geh.pair_mean)
+        assert len(explainer.stability(result, x, progress=False)) == 6

@@ -258,3 +258,16 @@ def test_an_engine_of_ones_own_is_a_description_and_a_run():
 def test_wrong_engines_are_refused(wrong):
     with pytest.raises(geh.GEHError):
         wrong()
+
+
+@pytest.mark.parametrize("engine", [Difference(), Stein(samples=64)])
+def test_one_outlier_does_not_set_the_steps_of_all_rows(engine: Difference | Stein) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 64), nn.ReLU(), nn.Linear(64, 1)).double()
+    with torch.no_grad():
+        net[0].weight.mul_(3)
+    x = random_points(300, 3)
+    expected = explain_point(net, x, groups=1, engine=engine).geh.pair_mean
+    x[7] *= 1000
+    scores = explain_point(net, x, groups=1, engine=engine).geh.pair_mean
+    assert np.abs(scores - expected).max() < 0.3 * expected.max()

@@ -91,5 +91,8 @@ def test_wrong_clusters_raise():
     x = torch.rand(10, 2)
     with pytest.raises(ValueError, match="clusters has 9 entries for 10 candidates"):
         exemplars(identity(), "0", 0, x, 3, clusters=[0] * 9)
+    for missing in (None, float("nan")):
+        with pytest.raises(ValueError, match="clusters has missing labels"):
+            exemplars(identity(), "0", 0, x, 3, clusters=[missing, *range(9)])
     with pytest.raises(TypeError, match="one label for each candidate"):
         exemplars(identity(), "0", 0, x, 3, clusters="photo")

@@ -20,7 +20,7 @@ from geh_explain.vision import torchvision
 
 pytestmark = pytest.mark.usefixtures("seeded")
 #: A given precision is not that of the training, and the mode of the Gaussian is elsewhere.
-given_precision = pytest.mark.filterwarnings("ignore:.*from the mode")
+given_precision = pytest.mark.filterwarnings("ignore:.*(from the mode|do not fit these data)")
 
 
 def fitted_network(n_outputs, classes=False, rows=200):
@@ -161,12 +161,26 @@ def test_the_marginal_likelihood_of_laplace_torch_is_stationary_at_our_optimum(n
     net, x, y = fitted_network(n_outputs, classes)
     fit = LastLayerLaplace(x, y).fit(net)
     la = laplace_torch(net, x, y)
+    # The prior of a bias is centred at its trained value; theirs come last.
+    la.prior_mean = torch.where(torch.arange(len(la.mean)) < 8 * n_outputs, 0.0, la.mean)
     logs = [torch.tensor([np.log(fit.precision)], requires_grad=True)]
     if fit.noise is not None:
         logs.append(fit.noise.log().requires_grad_())
     gradients = torch.autograd.grad(la.log_marginal_likelihood(*(value.exp() for value in logs)), logs)
     # In units of the log-likelihood per factor e, where the rows have about 200.
     assert max(float(gradient.abs().max()) for gradient in gradients) < 1e-4
+
+
+@pytest.mark.parametrize("origin", [100.0, 1e6])
+def test_the_origin_of_the_labels_does_not_matter(origin):
+    # The bias holds the origin; a prior around 0 made the precision small, and draws of all other weights wide.
+    net, x, y = fitted_network(1)
+    expected = LastLayerLaplace(x, y).fit(net)
+    net[2].bias.data += origin
+    fit = LastLayerLaplace(x, y + origin).fit(net)
+    assert fit.precision == pytest.approx(expected.precision, rel=1e-6)
+    assert float(fit.noise) == pytest.approx(float(expected.noise), rel=1e-6)
+    torch.testing.assert_close(fit.covariance(), expected.covariance(), rtol=1e-6, atol=1e-9)
 
 
 # Calibration
@@ -466,6 +480,40 @@ def test_a_head_that_is_not_at_its_mode_is_reported():
     assert any("from the mode" in message for message in result.settings["warnings"])
 
 
+def test_draws_that_do_not_fit_the_data_are_reported():
+    """A head that is sure of all labels has no curvature: its weights are left to a wide prior."""
+    x = torch.randn(150, 2, dtype=torch.double)
+    y = (x[:, 0] > 0).long()
+    net = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 2)).double()
+    optimiser = torch.optim.Adam(net.parameters(), 0.05)
+    for _ in range(1500):
+        optimiser.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        optimiser.step()
+    with pytest.warns(geh.GEHWarning, match=r"do not fit these data: \d+% of their predictions are right"):
+        fit = LastLayerLaplace(x, y).fit(net)
+    # The losses of the draws themselves, by the network with their weights.
+    losses = []
+    for draw in fit.draws(net, 16, seed=0):
+        with draw, torch.no_grad():
+            losses.append(float(F.cross_entropy(net(x), y)))
+    assert fit.draw_fit.draws == pytest.approx(np.mean(losses), rel=1e-9)
+    assert fit.draw_fit.draws > fit.draw_fit.constant
+    assert fit.draw_fit.network == pytest.approx(float(F.cross_entropy(net(x), y).detach()), rel=1e-9)
+    with pytest.warns(geh.GEHWarning, match="do not fit these data"):
+        geh.GEHExplainer(net, posterior=LastLayerLaplace(x, y)).explain(x, 1, groups=1, draws=3, progress=False)
+    assert not LastLayerLaplace(x, y, precision=20.0).prepared(net).draw_fit.is_poor
+
+
+def test_draws_of_a_calibrated_network_fit_the_data():
+    net, x, y = fitted_network(3, classes=True)
+    fit = LastLayerLaplace(x, y, batch_size=7).fit(net)
+    assert fit.draw_fit.network < fit.draw_fit.draws < fit.draw_fit.constant
+    assert fit.concern is None
+    regression, x, y = fitted_network(1)
+    assert LastLayerLaplace(x, y).fit(regression).draw_fit is None
+
+
 @given_precision
 def test_the_distance_is_the_length_of_the_step_to_the_mode():
     """For a linear regression the mode is known: the ridge solution."""
@@ -473,7 +521,8 @@ def test_the_distance_is_the_length_of_the_step_to_the_mode():
     fit = LastLayerLaplace(x, y, precision=2.0, noise=0.3).fit(net)
     h = torch.cat([net[:-1](x), torch.ones(len(x), 1, dtype=x.dtype)], dim=1).detach()
     precision = h.T @ h / 0.09 + 2 * torch.eye(9, dtype=torch.double)
-    step = torch.linalg.solve(precision, h.T @ y / 0.09)[:, 0] - fit.head.weight[0]
+    prior_mean = torch.cat([torch.zeros(8, dtype=torch.double), net[2].bias.detach()])
+    step = torch.linalg.solve(precision, (h.T @ y / 0.09)[:, 0] + 2 * prior_mean) - fit.head.weight[0]
     assert fit.distance == pytest.approx(float((step @ precision @ step / fit.determined).sqrt()), rel=1e-8)
 
 
@@ -573,3 +622,91 @@ def test_refused_arguments(options, message):
 def test_the_class_of_a_fit_is_public():
     net, x, y = trained()
     assert isinstance(LastLayerLaplace(x, y).fit(net), FittedLastLayer)
+
+
+class _Then(nn.Module):
+    """A network followed by a function."""
+
+    def __init__(self, net, function):
+        super().__init__()
+        self.net, self.function = net, function
+
+    def forward(self, x):
+        return self.function(self.net(x))
+
+
+def test_outputs_without_a_dimension_of_their_own_have_the_same_gaussian():
+    net, x, y = fitted_network(1)
+    expected = LastLayerLaplace(x, y).fit(net)
+    squeezed = LastLayerLaplace(x, y[:, 0]).fit(_Then(net, lambda z: z.squeeze(-1)))
+    torch.testing.assert_close(squeezed.covariance(), expected.covariance())
+    result = geh.GEHExplainer(_Then(net, lambda z: z.squeeze(-1)), posterior=LastLayerLaplace(x, y)).explain(
+        x, groups=1, draws=5, progress=False
+    )
+    assert (result.geh.std[0, 1:] > 0).all()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [F.relu, F.leaky_relu, lambda z: z.clamp(min=0), lambda z: 2 * F.relu(z) + 1],
+    ids=["relu", "leaky relu", "clamp", "relu times 2 plus 1"],
+)
+def test_a_kink_behind_the_head_is_found_where_only_later_rows_meet_it(function):
+    # The head is looked for with the first rows, where all of these are linear.
+    net, x, _ = fitted_network(1)
+    order = net(x)[:, 0].argsort(descending=True)
+    model, x = _Then(net, function), x[order]
+    assert (net(x)[:4] > 0).all()
+    assert (net(x)[-20:] < 0).all()
+    y = (model(x) + 0.1 * torch.randn(len(x), 1)).detach()
+    for size in (4, 200):
+        with pytest.raises(geh.GEHError, match=r"is that of layer 'net.2' \(itself\) in the first rows, but not"):
+            LastLayerLaplace(x, y, batch_size=size).fit(model)
+
+
+def test_several_sigmoids_are_not_taken_for_a_softmax():
+    net, x, y = fitted_network(3, classes=True)
+    with pytest.raises(geh.GEHError, match="the sigmoid of each of the 3 outputs"):
+        LastLayerLaplace(x, y).fit(_Then(net, torch.sigmoid))
+
+
+class _Adapted(nn.Linear):
+    """A linear layer with an adapter of rank 1 beside its weights."""
+
+    def __init__(self, n_features, n_outputs):
+        super().__init__(n_features, n_outputs)
+        self.down, self.up = nn.Linear(n_features, 1, bias=False), nn.Linear(1, n_outputs, bias=False)
+
+    def forward(self, x):
+        return super().forward(x) + self.up(self.down(x))
+
+
+def test_a_head_that_computes_more_than_its_weights_is_refused():
+    # Draws of its weights would leave the adapter out.
+    net, x, y = fitted_network(1)
+    adapted = _Adapted(8, 1).double()
+    adapted.load_state_dict(net[2].state_dict(), strict=False)
+    for head in (adapted, net[2]):
+        model = nn.Sequential(net[0], net[1], head)
+        handle = None if head is adapted else head.register_forward_hook(lambda module, args, out: 2 * out)
+        with pytest.raises(TypeError, match="does not return its weights times its inputs"):
+            LastLayerLaplace(x, (model(x) + 0.1 * torch.randn(len(x), 1)).detach()).fit(model)
+        if handle is not None:
+            handle.remove()
+    assert LastLayerLaplace(x, y).fit(net).head.name == "2"
+
+
+@pytest.mark.parametrize("dtype", [torch.float, torch.double])
+@pytest.mark.parametrize("origin", [0.0, 1e3, 1e5])
+def test_outputs_on_a_scale_far_from_zero_are_affine_or_not(origin, dtype):
+    # Rounding is that of the outputs, how far a function bends is measured by how far it moves.
+    net, x, _ = fitted_network(1)
+    for bends, function in ((False, lambda z: origin + 5 * z), (True, lambda z: origin + 5 * F.softplus(z))):
+        model, inputs = _Then(net, function).to(dtype), x.to(dtype)
+        y = (model(inputs) + 0.1 * torch.randn(len(x), 1).to(dtype)).detach()
+        if bends:
+            with pytest.raises(geh.GEHError, match="is not the output of"):
+                LastLayerLaplace(inputs, y, noise=0.1, batch_size=50).fit(model)
+        else:
+            fit = LastLayerLaplace(inputs, y, noise=0.1, batch_size=50).fit(model)
+            assert float(fit.head.slope) == pytest.approx(5, rel=0.01)

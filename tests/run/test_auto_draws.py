@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -104,3 +105,58 @@ def test_with_moments_instead_of_draws() -> None:
 def test_other_words_and_numbers_are_refused(draws: Any) -> None:
     with pytest.raises(geh.GEHError, match="draws="):
         explain(spread=0.1, gap=0.5, draws=draws)
+
+
+def dropout_network(n_features: int) -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(n_features, 32), nn.Tanh(), nn.Dropout(0.1), nn.Linear(32, 1)).double()
+
+
+def test_the_number_of_draws_does_not_depend_on_how_many_are_computed_at_once() -> None:
+    # Draws of few points are computed in blocks, which skipped looks at the order, or all of them.
+    net, x = dropout_network(3), random_points(20, 3)
+    results = [
+        geh.GEHExplainer(net).explain(x, groups=1, draws="auto", progress=False, batch_size=size)
+        for size in (20, 140, 2000, None)
+    ]
+    counts = {result.settings["draws"] for result in results}
+    assert len(counts) == 1
+    assert 20 < counts.pop() < 400
+    for result in results[1:]:
+        np.testing.assert_allclose(result.geh.draws, results[0].geh.draws, rtol=1e-9)
+
+
+def test_a_single_pair_has_no_order_to_settle() -> None:
+    net, x = dropout_network(2), random_points(20, 2)
+    assert geh.GEHExplainer(net).explain(x, groups=1, draws="auto", progress=False).settings["draws"] == 20
+
+
+def test_pairs_that_are_all_zero_are_settled() -> None:
+    net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.1), nn.Linear(8, 1))
+    with pytest.warns(geh.GEHWarning, match="exactly 0") as caught:
+        result = geh.GEHExplainer(net).explain(random_points(20, 4).float(), groups=1, draws="auto", progress=False)
+    assert result.settings["draws"] == 20
+    assert not any("not settled" in str(warning.message) for warning in caught)
+
+
+@pytest.mark.parametrize("size", [140, None])
+def test_draws_of_a_checkpoint_do_not_change_their_number(tmp_path: Path, size: int | None) -> None:
+    # The blocks of the first run end after other draws than those at which the order is looked at.
+    explainer, x = geh.GEHExplainer(dropout_network(3)), random_points(20, 3)
+    options = {"groups": 1, "progress": False, "batch_size": size}
+    expected = explainer.explain(x, draws="auto", **options)
+    explainer.explain(x, draws=200, checkpoint=tmp_path, **options)
+    result = explainer.explain(x, draws="auto", checkpoint=tmp_path, **options)
+    np.testing.assert_allclose(result.geh.draws, expected.geh.draws, rtol=1e-9)
+    again = explainer.explain(x, draws=200, checkpoint=tmp_path, **options)
+    np.testing.assert_allclose(again.geh.draws[: len(result.geh.draws)], result.geh.draws, rtol=1e-9)
+
+
+def test_an_order_that_settles_with_the_last_draw_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geh_explain.run.options.MAX_AUTO_DRAWS", 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", geh.GEHWarning)
+        assert explain(spread=0.1, gap=0.5, draws="auto").settings["draws"] == 20
+    net, x = dropout_network(2), random_points(20, 2)
+    result = geh.GEHExplainer(net).explain(x, groups=1, draws="auto", progress=False)
+    assert not any("not settled" in message for message in result.settings["warnings"])

@@ -151,3 +151,11 @@ def test_the_interval_and_the_words_are_those_of_clusters():
     assert "interval of the network's score over clusters of points like these" in repr(result)
     # EAH has no sums by cluster.
     assert result.table("eah")[["low", "high"]].isna().all(axis=None)
+
+
+def test_the_share_of_points_in_the_variance_of_eah_is_unknown():
+    # Absolute values are not summed by cluster, which does not mean that points contribute nothing.
+    result = explain_draws(mlp(4, 8, 1, dropout=0.2), random_points(90, 4), draws=5, clusters=CLUSTERS)
+    variance = result.variance("eah")
+    assert variance[["points", "share"]].isna().all(axis=None)
+    np.testing.assert_array_equal(variance["total"], variance["draws"])

@@ -1,12 +1,16 @@
 """``explainer.estimate``: what a run would cost."""
 
+import time
+
 import pytest
 import torch
 from explaining import point_explainer, random_points
 from networks import mlp
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
 import geh_explain as geh
+from geh_explain.engines.base import EngineRun
 
 
 class Slow(nn.Module):
@@ -58,3 +62,30 @@ def test_the_network_and_the_random_numbers_are_unchanged() -> None:
 def test_wrong_arguments_are_refused_as_by_explain() -> None:
     with pytest.raises(geh.GEHError, match="draws=0"):
         point_explainer(lambda x: x[:, 0] * x[:, 1]).estimate(random_points(10, 2), draws=0)
+
+
+def test_what_engines_do_at_the_end_of_a_draw_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The structured engine maps sums over narrow layers back to the inputs once per draw: most of the time for many
+    # inputs and few points.
+    monkeypatch.setattr(EngineRun, "end_draw", lambda self, sums: time.sleep(0.01))
+    explainer = geh.GEHExplainer(nn.Sequential(nn.Dropout(0.1), mlp(3, 8, 1)), engine="exact")
+    assert explainer.estimate(random_points(20, 3), draws=300, groups=1).seconds > 3
+
+
+class Images(Dataset[tuple[Tensor]]):
+    """Rows that take a millisecond to read."""
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: int) -> tuple[Tensor]:
+        time.sleep(0.001)
+        return (torch.full((3,), float(index)) / 100,)
+
+
+def test_reading_counts_for_each_draw_where_data_do_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    explainer = geh.GEHExplainer(nn.Sequential(nn.Dropout(0.1), mlp(3, 8, 1).float()), engine="exact")
+    loader = DataLoader(Images(), batch_size=10)
+    kept = explainer.estimate(loader, draws=50, groups=1).seconds
+    monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0.0)
+    assert explainer.estimate(loader, draws=50, groups=1).seconds > kept + 50 * 0.1

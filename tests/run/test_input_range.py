@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import geh_explain as geh
+from geh_explain.run.input_range import _thinned
 
 pytestmark = pytest.mark.usefixtures("seeded")
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -125,3 +126,10 @@ def test_one_image_has_the_scores_of_its_local_hessian():
 def test_an_image_without_a_batch_dimension_is_refused():
     with pytest.raises(geh.GEHError, match=r"inputs\[None\] for a single image"):
         explain(Pixel(), torch.randn(3, 8, 8))
+
+
+def test_large_images_are_looked_at_in_part():
+    # 64 images of a camera, in double precision, would take gigabytes.
+    assert _thinned(torch.zeros(2, 3, 1030, 600)).shape == (2, 3, 258, 300)
+    assert _thinned(torch.zeros(2, 3, 32, 40)).shape == (2, 3, 32, 40)
+    assert _thinned(torch.zeros(5, 7)).shape == (5, 7)

@@ -36,6 +36,12 @@ def test_before_the_last_activation_every_unit_bends_on_its_own(trainable):
         explain_point(Net().requires_grad_(trainable), valid_points(), layer="encoder", groups=2)
 
 
+def test_smoothing_is_not_advised_where_the_network_was_smoothed():
+    with warned("all 10 pairs are exactly 0: the path from 'encoder' to the output is linear, or a function of each"):
+        result = explain_point(Net(activation=nn.ReLU), valid_points(), layer="encoder", groups=2)
+    assert result.settings["smoothed"]["functions"] == {"relu": 1}
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -71,7 +71,7 @@ class Kink:
     def entering(self, x: Tensor) -> Tensor:
         """Return what meets the kink: the difference where two tensors are compared."""
         others = [value for value in (*self.args, *self.kwargs.values()) if isinstance(value, Tensor)]
-        return x - others[0] if others and self.name in ("max", "min", "maximum", "minimum") else x
+        return x - others[0] if others and self.name in ("max", "min", "maximum", "minimum", "fmax", "fmin") else x
 
     @property
     def reported(self) -> str:
@@ -149,6 +149,8 @@ ELEMENTWISE = [
     Kink("clamp_max", kwargs={"max": HIGH}),
     Kink("maximum", (OTHER,)),
     Kink("minimum", (OTHER,)),
+    Kink("fmax", (OTHER,)),
+    Kink("fmin", (OTHER,)),
 ]
 
 REDUCTIONS = [

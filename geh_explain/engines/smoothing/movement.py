@@ -27,7 +27,7 @@ from geh_explain.engines.smoothing.view import KinkedCallView
 from geh_explain.model.cut import Cut
 
 #: Functions that compare two tensors: their difference is what meets the kink.
-_COMPARISONS = ("maximum", "minimum", "max", "min")
+_COMPARISONS = ("maximum", "minimum", "fmax", "fmin", "max", "min")
 #: Rows times shifts whose mean is taken, at least; the order of a Hadamard matrix.
 _SAMPLES = 64
 
@@ -47,6 +47,34 @@ def plain_values(x: Tensor) -> Tensor:
     return x.detach()
 
 
+class _FirstDimensions(KinkedCallView):
+    """Records the length of the first dimension of what enters each kinked call, and changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lengths: list[int] = []
+
+    def handle_kinked(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return the result of one kinked call, unchanged."""
+        entering = entering_values(name, args, kwargs)
+        self.lengths.append(len(entering) if entering.ndim else 0)
+        return func(*args, **kwargs)
+
+
+def rows_come_first(cut: Cut, rows: Rows) -> list[bool]:
+    """Return for each kinked call whether the first dimension of what enters it is that of the rows.
+
+    It has as many entries as rows for two numbers of rows. Positions of a sequence, say, may be as many as the rows.
+    """
+    lengths = []
+    for some in (rows[:1], rows[:2] if len(rows) > 1 else rows.repeat(2)):
+        view = _FirstDimensions()
+        with cut.viewed(view):
+            cut.all_outputs(some, cut.zeros(some))
+        lengths.append(view.lengths)
+    return [one == 1 and two == 2 for one, two in zip(*lengths, strict=False)]
+
+
 class KinkMovements(KinkedCallView):
     """Sums the squared movements of what enters each kinked call, and changes nothing.
 
@@ -56,16 +84,21 @@ class KinkMovements(KinkedCallView):
     ----------
     n_calls
         Number of kinked calls of a forward pass.
+    rows_first
+        Whether the first dimension of what enters is that of the rows, for the calls for which it is known.
     """
 
-    def __init__(self, n_calls: int) -> None:
+    def __init__(self, n_calls: int, rows_first: Sequence[bool] = ()) -> None:
         super().__init__()
+        self._rows_first = tuple(rows_first)
         self._n_rows = 0
         self._before: list[Tensor] = []
         self._is_second = False
         #: Sum over rows of squared movements of each call: for each entry of a row, or one number; and their count.
         self._squares: list[Tensor | None] = [None] * n_calls
         self._counts = [0] * n_calls
+        #: Dtype of what enters each call.
+        self.dtypes: dict[int, torch.dtype] = {}
 
     def measure(self, cut: Cut, rows: Rows, shifts: Tensor) -> None:
         """Add the movements of ``rows`` between the shifts t (n, D) and -t."""
@@ -84,13 +117,16 @@ class KinkMovements(KinkedCallView):
             self._before.append(entering)
         # Rows that take another path may make other calls than were surveyed.
         elif number < min(len(self._before), len(self._squares)) and entering.shape == self._before[number].shape:
-            half = (self._before[number] - entering) / 2
+            # In double precision, as squares of small or large numbers have no value in others.
+            self.dtypes[number] = entering.dtype
+            half = (self._before[number].double() - entering.double()) / 2
             self._add(number, _squared_movement(name, half.nan_to_num(0.0, 0.0, 0.0), out, args, kwargs))
         return out
 
     def _add(self, number: int, squares: Tensor) -> None:
         """Add squared movements: (n, ...) of each entry, else their mean."""
-        by_entry = squares.ndim > 1 and len(squares) == self._n_rows
+        rows_first = number < len(self._rows_first) and self._rows_first[number]
+        by_entry = rows_first and squares.ndim > 1 and len(squares) == self._n_rows
         total = squares.sum(dim=0) if by_entry else self._n_rows * squares.mean()
         before = self._squares[number]
         if before is not None and before.shape != total.shape:
@@ -100,7 +136,10 @@ class KinkMovements(KinkedCallView):
         self._counts[number] += self._n_rows
 
     def squared_bandwidth(self, number: int) -> Tensor | None:
-        """Return the mean squared movement of a call: per entry ``(1, *shape)``, or one number; None if it is 0."""
+        """Return the mean squared movement of a call: per entry ``(1, *shape)``, or one number; None if it is 0.
+
+        It is in double precision; ``dtypes`` has that of what enters.
+        """
         total = self._squares[number]
         if total is None or not bool((total > 0).any()):
             return None
@@ -119,15 +158,23 @@ def _squared_movement(name: str, half: Tensor, out: Any, args: Sequence[Any], kw
         options = {key: value for key, value in kwargs.items() if key not in ("input", "return_indices", "ceil_mode")}
         like = out[0] if isinstance(out, tuple) else out
         windows = pool_windows(dimensions, half, plain_values(like), (args[1:5], options))
-        return 2 * windows.var(dim=0).mean()
+        return _squared_difference(windows, 0)
     if name.startswith("adaptive_max_pool"):
         dimensions = int(name.removesuffix("_with_indices").removesuffix("d")[-1])
-        return 2 * half.flatten(-dimensions).var(dim=-1, correction=0).mean()
+        return _squared_difference(half.flatten(-dimensions), -1)
     if name in ("amax", "amin", "max", "min") and not _compares_tensors(args, kwargs):
         dim = args[1] if len(args) > 1 else kwargs.get("dim")
-        dims = tuple(range(1, half.ndim)) if dim is None or dim == () else dim
-        return 2 * half.var(dim=dims, correction=0).mean()
+        return _squared_difference(half, tuple(range(1, half.ndim)) if dim is None or dim == () else dim)
     return half.square()
+
+
+def _squared_difference(x: Tensor, dims: Any) -> Tensor:
+    """Return the mean squared difference of two entries along ``dims``: twice their variance; 0 for a single entry.
+
+    >>> _squared_difference(torch.tensor([[1.0, 4.0]]), 1)
+    tensor(9.)
+    """
+    return 2 * x.var(dim=dims).mean() if x.numel() > x.sum(dim=dims).numel() else x.new_zeros(())
 
 
 def _compares_tensors(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
@@ -151,10 +198,10 @@ def measure_movements(cut: Cut, parts: list[Rows], std: Floats, size: float, n_c
     n_calls
         Number of kinked calls of a forward pass.
     """
-    movements = KinkMovements(n_calls)
     n_moving = int((std > 0).sum())
     if not n_moving:
-        return movements
+        return KinkMovements(n_calls)
+    movements = KinkMovements(n_calls, rows_come_first(cut, parts[0]))
     n_rows = sum(len(rows) for rows in parts)
     n_shifts = -(-_SAMPLES // n_rows)
     scale = size * math.sqrt(2 / n_moving) * std

@@ -29,7 +29,7 @@ class Step:
     With s_i the standard deviation of unit i over the points, and z the input of a kinked function at one entry of a
     layer, the bandwidth at this entry is ::
 
-        b^2 = 2 size^2 mean over points and units i of (s_i dz / du_i)^2.
+        b^2 = 2 size^2 mean over points and units i that vary of (s_i dz / du_i)^2.
 
     The smoothed Hessian then agrees with mixed differences of the network itself in which units move by ``size``
     standard deviations. The bandwidth follows the network from layer to layer, so that deep networks are smoothed no
@@ -38,7 +38,8 @@ class Step:
     Parameters
     ----------
     size
-        Length of a step, in standard deviations of the units.
+        Length of a step, in standard deviations of the units; at most twice that of most points counts, if a few are
+        far from the others.
 
     Examples
     --------
@@ -56,8 +57,16 @@ class Step:
         check_positive("Step: size", self.size, "a positive number of standard deviations")
 
 
+@dataclass(frozen=True)
+class Sharpened:
+    """The sharpnesses that ``smooth`` sets, all times ``factor``; analyses of an explainer use it."""
+
+    smooth: str | float | Step
+    factor: float
+
+
 #: The argument ``smooth`` of an explainer.
-Smooth = str | float | Step | None
+Smooth = str | float | Step | Sharpened | None
 
 
 def check_smooth(smooth: Any) -> None:
@@ -69,8 +78,8 @@ def check_smooth(smooth: Any) -> None:
         For any other value or type.
     """
     number = isinstance(smooth, numbers.Real) and not isinstance(smooth, bool)
-    word = smooth is None or isinstance(smooth, Step) or (isinstance(smooth, str) and smooth == "auto")
-    if not word and not (number and 0 < smooth < sys.float_info.max):
+    word = smooth is None or isinstance(smooth, (Step, Sharpened)) or (isinstance(smooth, str) and smooth == "auto")
+    if not word and not (number and 0 < float(smooth) < sys.float_info.max):
         raise GEHValueError(
             f"smooth={smooth!r} is unknown; use 'auto', None (never), geh_explain.engines.Step(size) for a step of the "
             "units, or a positive number, the beta of the softplus that replaces ReLU."

@@ -210,6 +210,8 @@ FORMS: dict[str, Callable[..., Any]] = {
     "clamp_max": clamp_max,
     "maximum": maximum,
     "minimum": minimum,
+    "fmax": maximum,
+    "fmin": minimum,
     "amax": amax,
     "amin": amin,
     "max": reduce_max,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,16 +14,20 @@ from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.engines.smoothing.movement import KinkMovements, entering_values, measure_movements, plain_values
-from geh_explain.engines.smoothing.sharpness import BETA_TIMES_BANDWIDTH, Smooth, Step, min_beta, step_of
+from geh_explain.engines.smoothing.sharpness import BETA_TIMES_BANDWIDTH, Sharpened, Smooth, Step, min_beta, step_of
 from geh_explain.engines.smoothing.view import Beta, KinkedCallView, Smoothing
 from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
-from geh_explain.model.unit_values import unit_moments
+from geh_explain.model.unit_values import limited_std, unit_moments
 
 #: Functions that may never act: a clamp for safety, say before a logarithm.
 _CLAMPS = ("clamp", "clip", "clamp_min", "clamp_max")
-#: Shift of all units that shows which calls depend on them.
-_TEST_SHIFT = 0.01
+#: Shift of the units that shows which calls depend on them: a share of their values, or this number if that is more.
+_TEST_SHIFT = 0.02
+#: Values of a call whose quantiles are taken, and the factor by which they are thinned beyond: one that does not divide
+#: usual widths of layers, so that all entries are in the sample.
+_MAX_SAMPLE = 2**14
+_THINNING = 11
 #: Smallest bandwidth of an entry, relative to the root mean square of its call: entries that hardly move.
 _MIN_BANDWIDTH = 1e-3
 
@@ -49,6 +54,9 @@ class KinkedCall:
         self._count = 0
         self._mean = 0.0
         self._squares = 0.0
+        #: Every so many values one is in the sample.
+        self._stride = 1
+        self._sample: list[Floats] = []
 
     def add(self, x: Tensor) -> None:
         """Add values that enter the call; infinite ones, such as those of masked positions, do not count."""
@@ -56,6 +64,7 @@ class KinkedCall:
         x = x[torch.isfinite(x)]
         if not x.numel():
             return
+        self._add_to_sample(x)
         count = x.numel()
         mean = float(x.mean())
         total = self._count + count
@@ -64,16 +73,32 @@ class KinkedCall:
         self._mean += delta * count / total
         self._count = total
 
+    def _add_to_sample(self, x: Tensor) -> None:
+        """Keep values at equal distances, at most ``_MAX_SAMPLE``."""
+        # A copy: a view would keep all values in memory.
+        self._sample.append(x[-self._count % self._stride :: self._stride].clone().cpu().numpy())
+        while -(-(self._count + x.numel()) // self._stride) > _MAX_SAMPLE:
+            self._sample = [np.concatenate(self._sample)[::_THINNING].copy()]
+            self._stride *= _THINNING
+
     def reset_statistics(self) -> None:
         """Discard the values added so far."""
         self._count = 0
         self._mean = 0.0
         self._squares = 0.0
+        self._stride = 1
+        self._sample = []
 
     @property
     def std(self) -> float:
         """Standard deviation of what enters, over rows and positions."""
         return math.sqrt(self._squares / max(self._count, 1))
+
+    @property
+    def limited_std(self) -> float:
+        """The same, not dominated by a few outliers, see :func:`~geh_explain.model.unit_values.limited_std`."""
+        values = np.concatenate([*self._sample, np.zeros(0)])
+        return float(limited_std(np.asarray(self.std), values))
 
     @property
     def is_smoothed(self) -> bool:
@@ -130,18 +155,23 @@ class KinkSurvey(KinkedCallView):
         for call in self.calls:
             call.reset_statistics()
 
-    def smoothing(self, smooth: str | float | Step, cut: Cut, points: Points, std: Floats) -> Smoothing | None:
+    def smoothing(
+        self, smooth: str | float | Step | Sharpened, cut: Cut, points: Points, std: Floats
+    ) -> Smoothing | None:
         """Return the view that smooths by the argument ``smooth``; None where no call is to be smoothed.
 
         Parameters
         ----------
         smooth
-            ``"auto"``, a step, or a sharpness beta.
+            ``"auto"``, a step, a sharpness beta, or a multiple of what these set.
         cut, points
             The model as a function of the units' shifts, and all points; some of them are shifted for a step.
         std
-            Standard deviations (D,) of the units.
+            Standard deviations (D,) of the units, without outliers.
         """
+        if isinstance(smooth, Sharpened):
+            found = self.smoothing(smooth.smooth, cut, points, std)
+            return None if found is None else found.times(smooth.factor)
         step = step_of(smooth)
         if not any(call.is_smoothed for call in self.calls):
             return None
@@ -162,16 +192,16 @@ class KinkSurvey(KinkedCallView):
         if not call.is_smoothed:
             return None
         if movements is None:
-            assert isinstance(smooth, (int, float))
+            assert not isinstance(smooth, (str, Step))
             return float(smooth)
-        lowest = min_beta(smooth, call.std)
+        lowest = min_beta(smooth, call.limited_std)
         squared = movements.squared_bandwidth(number)
         if squared is None:
             # Nothing moves, as at one point: the spread of what enters is all that is known.
             return lowest or None
         bandwidth = squared.sqrt().clamp_min(_MIN_BANDWIDTH * float(squared.mean().sqrt()))
         beta = (BETA_TIMES_BANDWIDTH / bandwidth).clamp_min(lowest)
-        return beta if beta.ndim else float(beta)
+        return beta.to(movements.dtypes[number]) if beta.ndim else float(beta)
 
 
 def survey_kinks(cut: Cut, rows: Rows) -> KinkSurvey | None:
@@ -186,9 +216,17 @@ def survey_kinks(cut: Cut, rows: Rows) -> KinkSurvey | None:
         if not survey.calls:
             return None
         # Kinks of what does not depend on the units, such as a bias by position, stay as they are.
-        cut.outputs(rows, cut.zeros(rows) + _TEST_SHIFT)
+        cut.outputs(rows, _test_shift(cut, rows))
     survey.start_statistics()
     return survey
+
+
+@torch.no_grad()
+def _test_shift(cut: Cut, rows: Rows) -> Tensor:
+    """Return shifts (n, D) of the units that no rounding absorbs, and that no difference of units cancels."""
+    sizes = cut.units.values(cut.activations(rows).abs()).abs().to(cut.dtype).clamp_min(1)
+    factors = 0.5 + torch.rand(cut.n_units, generator=torch.Generator().manual_seed(0))
+    return _TEST_SHIFT * sizes * factors.to(sizes)
 
 
 def smoothing_for(cut: Cut, points: Points, smooth: Smooth, batch_size: int | None) -> Smoothing | None:
@@ -216,4 +254,4 @@ def smoothing_for(cut: Cut, points: Points, smooth: Smooth, batch_size: int | No
     with cut.viewed(survey):
         for rows in points.split(batch_size):
             cut.outputs(rows, cut.zeros(rows))
-    return survey.smoothing(smooth, cut, points, unit_moments(cut, points, batch_size).std)
+    return survey.smoothing(smooth, cut, points, unit_moments(cut, points, batch_size).limited_std)

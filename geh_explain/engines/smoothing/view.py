@@ -12,6 +12,9 @@ from torch import Tensor
 from geh_explain.engines.smoothing.smooth_functions import FORMS, Sharpness
 from geh_explain.engines.twice_differentiable import DoubleBackwardView
 
+#: Names that NumPy gives to arguments, which torch takes too.
+_TORCH_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+
 #: Sharpness of one kinked call: of all entries, or of each entry of a row (1, *shape); None leaves the call unchanged.
 Beta = Sharpness | None
 
@@ -44,6 +47,7 @@ class KinkedCallView(DoubleBackwardView):
         if name not in FORMS or not isinstance(x, Tensor) or not x.is_floating_point():
             return super().handle(func, args, kwargs)
         self.n_calls += 1
+        kwargs = {_TORCH_NAMES.get(key, key): value for key, value in kwargs.items()}
         return self.handle_kinked(name, func, args, kwargs)
 
     @abstractmethod
@@ -70,6 +74,11 @@ class Smoothing(KinkedCallView):
         self.names = tuple(names)
         self.betas = tuple(betas)
         self.step = step
+
+    def times(self, factor: float) -> Smoothing:
+        """Return the same with all sharpnesses times ``factor``."""
+        betas = [None if beta is None else beta * factor for beta in self.betas]
+        return Smoothing(self.names, betas, None if self.step is None else self.step / factor)
 
     def next_beta(self, x: Tensor) -> Beta:
         """Return the sharpness of the next kinked call of this forward pass, which takes ``x``."""

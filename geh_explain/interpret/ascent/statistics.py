@@ -88,7 +88,8 @@ class ImageStatistics:
         power = frequency.pow(-2).expand(channels, -1, -1)
         waves = power * _multiplicity(width).to(template) * (frequencies(height, width) > 0).to(template)
         total = waves.sum(dim=(1, 2), keepdim=True)
-        amplitude = (power * height * width / total).sqrt()
+        # An image of one pixel has no waves.
+        amplitude = (power * height * width / torch.where(total > 0, total, torch.ones_like(total))).sqrt()
         mean, std = template + bounds.centre, torch.zeros_like(template) + contrast
         return cls(mean, std, (vectors * values.sqrt()) @ vectors.T, amplitude, (height, width))
 

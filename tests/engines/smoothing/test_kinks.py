@@ -207,3 +207,33 @@ def test_each_member_of_an_ensemble_is_smoothed_by_its_own_kinks():
     for draw, member in zip(together, members, strict=True):
         assert draw == pytest.approx(explain_point(member, x).signed[0], abs=1e-12)
         assert draw.any()
+
+
+class Differences(nn.Module):
+    """Kinks of differences of inputs, which do not change if all inputs change by the same number."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x[:, 0] - x[:, 1]) + torch.relu(x[:, 1] - x[:, 2])
+
+
+@pytest.mark.parametrize("dtype", [torch.float, torch.double])
+def test_kinks_of_differences_depend_on_the_inputs(dtype: torch.dtype) -> None:
+    # Differences of 0 and 1 are exact, so that no rounding shows that both terms moved.
+    x = (random_points(100, 3) > 0).to(dtype)
+    result = explain_point_quietly(Differences(), x, groups=1)
+    assert result.settings["smoothed"]["functions"] == {"relu": 2}
+    scores = result.geh.mean
+    assert scores[0, 1] > 0.5
+    assert scores[1, 2] > 0.5
+    assert scores[0, 2] == 0
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e8])
+def test_inputs_that_are_large_numbers_are_smoothed(scale: float) -> None:
+    # In single precision 1e6 + 0.01 is 1e6.
+    net, x = mlp(4, 16, 1, activation=nn.ReLU, gain=2.0).float(), random_points(60, 4).float()
+    expected = explain_point_quietly(net, x, groups=1, scale="std").geh.pair_mean
+    with torch.no_grad():
+        net[0].weight.div_(scale)
+    scores = explain_point_quietly(net, scale * x, groups=1, scale="std").geh.pair_mean
+    np.testing.assert_allclose(scores, expected, rtol=1e-3)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import geh_explain as geh
 from geh_explain.engines import Step
+from geh_explain.model.unit_values import UnitMoments, limited_std
 
 
 class Residual(nn.Module):
@@ -119,3 +120,127 @@ def test_a_hidden_layer_moves_by_its_own_standard_deviations() -> None:
         squares = (net[2].weight * hidden.std(dim=0, correction=0)).square().mean(dim=1) * 2 * 0.5**2
     beta = float((np.pi / np.sqrt(3) / squares.sqrt()).median())
     np.testing.assert_allclose(result.settings["smoothed"]["beta"], [beta, beta], rtol=1e-9)
+
+
+class PositionsFirst(nn.Module):
+    """Eight positions in front of the rows, as recurrent networks and transformers have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.mix, self.head = nn.Linear(4, 48), nn.Linear(6, 6), nn.Linear(6, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.up(x).reshape(-1, 8, 6).transpose(0, 1).relu()
+        return torch.as_tensor(self.head(self.mix(h).relu().mean(dim=0)))
+
+
+@pytest.mark.parametrize("engine", ["exact", "structured"])
+def test_as_many_positions_as_rows_are_not_taken_for_rows(engine: str) -> None:
+    # Sharpness is measured with eight rows at a time; with eight positions in front it was that of other rows.
+    torch.manual_seed(0)
+    net, x = PositionsFirst().double(), random_points(96, 4)
+    scores = [
+        explain_point_quietly(net, x, groups=1, smooth=Step(1.0), engine=engine, batch_size=size).geh.pair_mean
+        for size in (8, 96)
+    ]
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_the_scale_of_single_precision_does_not_matter(scale: float) -> None:
+    # Squares of movements of 1e-25 are 0 in single precision, those of 1e25 infinite.
+    net, x = mlp(4, 16, 1, activation=nn.ReLU, gain=2.0).float(), random_points(60, 4).float()
+    expected = explain_point_quietly(net, x, groups=1, smooth=Step(0.5)).geh.pair_mean
+    with torch.no_grad():
+        net[0].weight.mul_(scale)
+        net[0].bias.mul_(scale)
+    scores = explain_point_quietly(net, x, groups=1, smooth=Step(0.5)).geh.pair_mean
+    np.testing.assert_allclose(scores / scale, expected, rtol=1e-4)
+
+
+class Maxout(nn.Module):
+    """The larger one of two linear maps, by one of torch's functions."""
+
+    def __init__(self, function: str) -> None:
+        super().__init__()
+        self.function = function
+        self.pieces, self.head = nn.Linear(4, 24), nn.Linear(12, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.pieces(x).reshape(-1, 12, 2)
+        largest = {
+            "maximum": lambda: torch.maximum(z[..., 0], z[..., 1]),
+            "fmax": lambda: torch.fmax(z[..., 0], z[..., 1]),
+            "amax": lambda: z.amax(dim=2),
+            "amax of an axis": lambda: torch.amax(z, axis=2),
+            "max of an axis": lambda: z.max(axis=2, keepdims=False).values,
+            "pool": lambda: nn.functional.max_pool1d(z, 2).squeeze(2),
+        }[self.function]()
+        return torch.as_tensor(self.head(largest))
+
+
+@pytest.mark.parametrize("function", ["fmax", "amax", "amax of an axis", "max of an axis", "pool"])
+def test_a_maximum_of_two_is_smoothed_by_the_step_of_their_difference(function: str) -> None:
+    torch.manual_seed(0)
+    net, x = Maxout("maximum").double(), random_points(64, 4)
+    one = explain_point(net, x, groups=1, smooth=Step(0.5))
+    net.function = function
+    other = explain_point(net, x, groups=1, smooth=Step(0.5))
+    # Entries of torch.maximum have sharpnesses of their own; reductions have one, that of the mean square.
+    with torch.no_grad():
+        z = net.pieces.weight.reshape(12, 2, 4)
+        difference = (z[:, 0] - z[:, 1]) * x.std(dim=0, correction=0)
+    bandwidth = 0.5 * (2 * difference.square().mean()).sqrt()
+    assert other.settings["smoothed"]["functions"] in ({function.split()[0]: 1}, {"max_pool1d": 1})
+    if function == "fmax":
+        np.testing.assert_array_equal(other.geh.pair_mean, one.geh.pair_mean)
+    else:
+        assert other.settings["smoothed"]["beta"][0] == pytest.approx(np.pi / np.sqrt(3) / float(bandwidth), rel=1e-6)
+
+
+@pytest.mark.parametrize("smooth", ["auto", Step(0.5)])
+def test_one_outlier_does_not_set_the_sharpness_of_all_rows(smooth: str | Step) -> None:
+    # With one of 300 rows a thousand times larger, kinks were a hundred times softer, and all scores near 0.
+    net, x = mlp(5, 32, 32, 1, activation=nn.ReLU, gain=2.0), random_points(300, 5)
+    expected = explain_point_quietly(net, x, groups=1, smooth=smooth)
+    x[7] *= 1000
+    result = explain_point_quietly(net, x, groups=1, smooth=smooth)
+    ratio = np.array(result.settings["smoothed"]["beta"]) / expected.settings["smoothed"]["beta"]
+    assert (ratio > 0.4).all()
+    assert np.abs(result.geh.pair_mean - expected.geh.pair_mean).max() < 0.3 * expected.geh.pair_mean.max()
+
+
+@pytest.mark.parametrize("sample", ["normal", "uniform", "exponential", "lognormal"])
+def test_standard_deviations_of_usual_variables_are_not_limited(sample: str) -> None:
+    values = getattr(np.random.default_rng(0), sample)(size=(64, 20))
+    std = values.std(axis=0)
+    np.testing.assert_array_equal(limited_std(std, values), std)
+
+
+def test_standard_deviations_are_limited_by_most_of_the_values() -> None:
+    values = np.random.default_rng(0).standard_normal((1000, 3))
+    values[:5] += [0.0, 1e4, -1e4]
+    std = values.std(axis=0)
+    limited = limited_std(std, values)
+    assert limited[0] == std[0]
+    np.testing.assert_allclose(limited[1:], 2, rtol=0.15)
+    # Constant or few values say nothing.
+    rare = np.append(np.zeros(99), 1.0)
+    assert limited_std(rare.std(), rare) == rare.std()
+    np.testing.assert_array_equal(limited_std(std, values[:10]), std)
+
+
+def test_limits_do_not_depend_on_the_batches() -> None:
+    values = random_points(3000, 4)
+    values[::500] *= 1e5
+    limits = []
+    for size in (7, 100, 3000):
+        moments = UnitMoments(4)
+        for part in values.split(size):
+            moments.add(part)
+            assert moments.limited_std.shape == moments.centre.shape == (4,)
+        limits.append(moments.limited_std)
+    np.testing.assert_array_equal(limits[0], limits[1])
+    np.testing.assert_array_equal(limits[0], limits[2])
+    np.testing.assert_allclose(limits[0], 2, rtol=0.2)
+    assert (moments.std > 1000).all()

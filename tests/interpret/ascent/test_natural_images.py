@@ -128,3 +128,10 @@ def test_an_image_with_few_colours_has_no_colour_but_theirs():
     found = maximise(net, "0", 0, (3, 8, 8), reference=grey, steps=10, progress=False).inputs[0]
     torch.testing.assert_close(found[0], found[1], atol=5e-3, rtol=0)
     torch.testing.assert_close(found[0], found[2], atol=5e-3, rtol=0)
+
+
+def test_an_image_of_one_pixel_has_no_waves():
+    net = nn.Sequential(nn.Conv2d(3, 2, 1), nn.Tanh())
+    for parametrisation in ("natural", "phase"):
+        found = maximise(net, "0", [0, 1], (3, 1, 1), parametrisation=parametrisation, steps=5, progress=False)
+        assert torch.isfinite(torch.as_tensor(found.inputs)).all()

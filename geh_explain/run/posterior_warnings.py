@@ -1,0 +1,65 @@
+"""Warnings about the posterior of a run: what its draws leave out.
+
+Each function returns one message, or None where there is nothing to say.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from geh_explain.posterior import MCDropout, PointEstimate
+from geh_explain.run.plan import RunPlan
+
+
+def recurrent_dropout_warning(plan: RunPlan, default_posterior: bool) -> str | None:
+    """Warn that dropout inside torch's recurrent kernels cannot be fixed per draw."""
+    layers = [
+        name
+        for name, module in plan.cut.model.named_modules()
+        if isinstance(module, nn.RNNBase) and module.dropout > 0 and module.num_layers > 1
+    ]
+    if not layers or not (default_posterior or isinstance(plan.posterior, MCDropout)):
+        return None
+    return (
+        f"posterior={plan.posterior!r}: the dropout between the layers of {layers[0]!r} is inside torch's own kernel "
+        "and is not drawn; put layers and nn.Dropout one after the other instead."
+    )
+
+
+def dropout_left_out_warning(plan: RunPlan) -> str | None:
+    """Warn that some modules have dropout that cannot be separated from the rest of their train mode."""
+    found = plan.train_only
+    if not found.mixed_classes:
+        return None
+    more = f" and {len(found.changes) - 1} more" if len(found.changes) > 1 else ""
+    changes = f" (changes {found.changes[0]!r}{more})" if found.changes else ""
+    return (
+        f"posterior={plan.posterior!r}: {', '.join(found.mixed_classes)} drop in train mode only and do other things "
+        f"there too{changes}, so that their dropout is not drawn; call dropout in eval mode as well, with "
+        "training=self.training, or pass posterior=PointEstimate()."
+    )
+
+
+def only_head_random_warning(plan: RunPlan) -> str | None:
+    """Warn that dropout is in the last layers only, so that draws vary nothing below them."""
+    places = plan.dropout_places
+    if not isinstance(plan.posterior, MCDropout) or not places.only_head:
+        return None
+    return (
+        f"posterior={plan.posterior!r}: {places.describe()}. Intervals say nothing about these layers. "
+        "SWAG(checkpoints) and WeightSamples(...) draw them too; LastLayerLaplace(data) takes the uncertainty of the "
+        "last layer from labelled data instead of a dropout rate."
+    )
+
+
+def no_posterior_warning(plan: RunPlan) -> str | None:
+    """Warn that there is no source of uncertainty."""
+    if not isinstance(plan.posterior, PointEstimate):
+        return None
+    others = "Ensemble(...), " if plan.cut.layer is None else ""
+    others += "LastLayerLaplace(labelled data), WeightSamples(...)"
+    return (
+        "posterior=None and the model has no dropout that can be drawn: the scores are a point estimate, with "
+        f"intervals over points like these only. Pass posterior={others} or Stochastic() for intervals over draws of "
+        "the network."
+    )
