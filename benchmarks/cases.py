@@ -12,6 +12,7 @@ from benchmarks.checks import checks
 from benchmarks.draws import energy, evidence, group_curve
 from benchmarks.growth import growth_draws, growth_inputs, growth_memory, growth_points
 from benchmarks.images import exemplars, lenet_hidden, lenet_patches, lenet_pixels, resnet_channels
+from benchmarks.some_pairs import some_channels, some_inputs
 from benchmarks.tabular import narrow, wide
 from benchmarks.timing import Case
 
@@ -26,6 +27,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "lenet-hidden": lenet_hidden,
     "resnet-channels": resnet_channels,
     "exemplars": exemplars,
+    "pairs-100": partial(some_inputs, 100, (100, 100, 100), speedup=10),
+    "pairs-500": partial(some_inputs, 500, (100, 100, 100), speedup=10),
+    "pairs-channels": partial(some_channels, speedup=1.5),
     "energy": energy,
     "group-curve": group_curve,
     "evidence": evidence,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -48,7 +49,7 @@ class PullBack:
         if self._of_all is not None:
             all_values = values.new_zeros(count_pairs(self._pairs.n_units))
             self._of_all.add(all_values, hessian)
-            values += all_values[self._pairs.positions]
+            values += all_values[torch.as_tensor(self._pairs.positions)]
             return
         half = self._left @ hessian[None]
         for first in self._blocks:
@@ -75,10 +76,11 @@ class PullBack:
             if sums.visited is not None:
                 found.visit_sample()
             self._of_all.add_points(found, 0, hessians, members)
-            sums.absolute[draw] += found.absolute[0, self._pairs.positions]
+            chosen = torch.as_tensor(self._pairs.positions)
+            sums.absolute[draw] += found.absolute[0, chosen]
             for total, added in ((sums.squares, found.squares), (sums.visited, found.visited)):
                 if total is not None and added is not None:
-                    total[draw] += added[0][:, self._pairs.positions]
+                    total[draw] += added[0][:, chosen]
             return
         by_group = [part[draw] for part in (sums.squares, sums.visited) if squared and part is not None]
         # For each block of rows the sums (M, rows, columns) by group, of all points: to pick the pairs takes some time.
@@ -121,11 +123,24 @@ class PullBack:
 
     def _add_pairs(self, values: Tensor, first: int, block: Tensor) -> None:
         """Add the entries of a block (..., rows, columns) that belong to pairs to their ``values`` (..., P)."""
-        rows = self._pairs.rows[first : first + _BLOCK_ROWS]
         if self._pairs.complete:
             above = torch.cat([block[..., row, row + 1 :] for row in range(block.shape[-2])], dim=-1).cpu()
-            start = rows[0].positions[0]
+            start = self._pairs.rows[first].positions[0]
             values[..., start : start + above.shape[-1]] += above
             return
-        picked = torch.cat([block[..., place, row.others] for place, row in enumerate(rows)], dim=-1).cpu()
-        values[..., np.concatenate([row.positions for row in rows])] += picked
+        chosen, places = self._indices[first]
+        values[..., places] += block.flatten(-2)[..., chosen].cpu()
+
+    @cached_property
+    def _indices(self) -> dict[int, tuple[Tensor, Tensor]]:
+        """For each block, by its first row: places of the pairs in the block as one row of numbers, and in the set.
+
+        As tensors, because indexing a tensor by an array is slow.
+        """
+        n_units, found = self._pairs.n_units, {}
+        for first in self._blocks:
+            rows = self._pairs.rows[first : first + _BLOCK_ROWS]
+            columns = [row * n_units + np.arange(n_units)[each.others] for row, each in enumerate(rows)]
+            places = torch.as_tensor(np.concatenate([each.positions for each in rows]))
+            found[first] = torch.as_tensor(np.concatenate(columns), device=self._map.device), places
+        return found
