@@ -119,7 +119,7 @@ class Interactions(ResultOutput):
         >>> result = explainer.explain(torch.rand(20, 2), groups=1, progress=False)
         >>> evidence = geh.Evidence(np.array([0.8]), np.array([0.1]), np.array([1e-9]), n_rows=500)
         >>> result.with_evidence(evidence).table()[["supported", "significant"]].round(2).values.tolist()
-        [[1.0, True]]
+        [[0.79, True]]
         """
         parts = self._draws, self.labels, self.names, self.group_names, self.record, copy.deepcopy(self.settings)
         return Interactions(*parts, evidence, self.pairs)
