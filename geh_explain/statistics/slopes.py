@@ -33,6 +33,10 @@ _MAX_LEVERAGE = 0.99
 _FREEDOM_SHARE = 0.25
 #: Nodes of the quadrature of expected shares.
 _NODES = 64
+#: Smaller standard errors do not change an expected share.
+_NO_ERROR = 1e-9
+#: Slopes further below 0 than this many standard errors are taken for this many.
+_LOWEST_CENTRE = -1e6
 
 
 class Slope(NamedTuple):
@@ -138,17 +142,17 @@ def expected_share(slope: Floats, se: Floats) -> Floats:
     [0.92, 0.08, 0.5, 0.0]
     """
     expected = np.clip(slope, 0, 1)
-    noisy = se > 0
+    noisy = se > _NO_ERROR
     # By symmetry: the expected rest 1 - s is that of the slope 1 - slope.
-    low = slope[noisy] <= 0.5
-    centre, width = np.where(low, slope[noisy], 1 - slope[noisy]), se[noisy]
-    # All but exp(-50) of the probability lies between these ends. Below 0, it falls like exp(-s |slope| / se^2).
-    start = np.clip(centre - 10 * width, 0, 1)
-    decay = np.divide(50 * width**2, -centre, out=np.full_like(width, np.inf), where=centre < 0)
-    end = np.clip(np.maximum(centre, 0) + np.minimum(10 * width, decay), 0, 1)
+    low, width = slope[noisy] <= 0.5, se[noisy]
+    with np.errstate(over="ignore"):
+        centre = np.maximum(np.where(low, slope[noisy], 1 - slope[noisy]) / width, _LOWEST_CENTRE)
+        # All but exp(-50) of the probability lies between these ends. Below 0, it falls like exp(-s |slope| / se^2).
+        reach = np.minimum(10.0, np.divide(50, -centre, out=np.full_like(width, np.inf), where=centre < 0))
+        start, end = (np.clip(edge * width, 0, 1) for edge in (centre - 10, np.maximum(centre, 0) + reach))
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     shares = start[:, None] + (end - start)[:, None] * (nodes + 1) / 2
-    exponent = -((shares - centre[:, None]) ** 2) / (2 * width[:, None] ** 2)
+    exponent = -((shares / width[:, None] - centre[:, None]) ** 2) / 2
     density = weights * np.exp(exponent - exponent.max(axis=1, keepdims=True))
     mean = (density * shares).sum(axis=1) / density.sum(axis=1)
     expected[noisy] = np.where(low, mean, 1 - mean)

@@ -36,7 +36,7 @@ def use_everything(result: geh.Interactions, folder: Path) -> None:
         result.main.table()
     assert str(result).encode()
     assert result._repr_html_().encode()
-    result.regions(0, 1)
+    result.regions(int(result.pairs.first[0]), int(result.pairs.second[0]))
     again = geh.Interactions.load(result.save(folder / "again.npz"))
     assert (again.names, again.group_names) == (result.names, result.group_names)
     assert again.table().equals(result.table())
