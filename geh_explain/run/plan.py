@@ -15,8 +15,10 @@ from geh_explain._memory import budget_bytes
 from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
+from geh_explain.engines.exact import ExactRun
 from geh_explain.engines.selection import choose_engine, needs_smoothing
 from geh_explain.engines.smoothing.change import SmoothingChange
+from geh_explain.engines.smoothing.missed_kinks import MissedKinks, custom_function_names, find_missed_kinks
 from geh_explain.engines.smoothing.sharpness import Smooth
 from geh_explain.engines.smoothing.survey import smoothing_for, survey_kinks
 from geh_explain.engines.smoothing.view import Smoothing
@@ -92,6 +94,8 @@ class RunPlan:
         What the units are multiplied by (D,).
     smoothed
         How smoothing changed the output; None where nothing is smoothed.
+    missed_kinks
+        Kinks without a smooth form, which second derivatives miss; None where these are not known to matter.
     budget
         Bytes that the work and its result may take.
     first_outputs
@@ -124,6 +128,7 @@ class RunPlan:
     cells: Cells | None
     factors: Floats
     smoothed: dict[str, Any] | None
+    missed_kinks: MissedKinks | None
     budget: int
     first_outputs: Tensor | None
     versions: dict[str, int]
@@ -202,6 +207,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
             change=profile.change,
         )
         labels = second.run(cut, points, options.batch_size)
+        missed_kinks = _find_missed_kinks(setup, cut, points, profile, engine)
     grouping = groups.grouping(labels)
     factors = check_scale(options.scale, cut)
     if factors is None:
@@ -248,6 +254,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         cells=cells,
         factors=factors,
         smoothed=None if engine.smoothing is None else profile.change.summary(engine.smoothing),
+        missed_kinks=missed_kinks,
         budget=budget,
         first_outputs=first_outputs,
         versions=versions,
@@ -335,6 +342,22 @@ def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPas
     if not run.engine.differentiates:
         return _StartedEngine(run, reason, View(), None)
     return _StartedEngine(run, reason, view, smoothing)
+
+
+def _find_missed_kinks(
+    setup: ModelSetup, cut: Cut, points: Points, profile: FirstPass, engine: _StartedEngine
+) -> MissedKinks | None:
+    """Return the kinks that smoothing does not know, where the model makes calls that may have some."""
+    if setup.smooth is None or not engine.run.engine.differentiates:
+        return None
+    kinks, moments = profile.kinks, profile.moments
+    # The structured engine follows no functions with a backward pass of their own.
+    custom = custom_function_names(cut, points.first[:2]) if isinstance(engine.run, ExactRun) else []
+    if not custom and (kinks is None or not kinks.decides):
+        return None
+    # Not a sharper one that the user chose: it might look like a jump.
+    smoothing = None if kinks is None or moments is None else kinks.smoothing("auto", cut, points, moments.limited_std)
+    return find_missed_kinks(cut, points, smoothing or DoubleBackwardView(), custom)
 
 
 @torch.no_grad()

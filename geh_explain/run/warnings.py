@@ -59,6 +59,7 @@ def collect_warnings(
     messages = [
         _interrupted(plan, done),
         None if plan.smoothed is None else smoothing_warning(plan.smoothed),
+        _missed_kinks(plan),
         _engine(plan),
         _refuted_engine(done),
         _doubtful_derivatives(plan),
@@ -93,6 +94,21 @@ def _interrupted(plan: RunPlan, done: DrawsDone) -> str | None:
     return (
         f"explain() was interrupted, and the result has the {done.accumulator.n_draws} of {done.accumulator.expected} "
         f"draws that were finished. {further} resume from there."
+    )
+
+
+def _missed_kinks(plan: RunPlan) -> str | None:
+    """Warn that second derivatives miss kinks or jumps that have no smooth form."""
+    missed = plan.missed_kinks
+    if missed is None:
+        return None
+    order = np.argsort(-missed.shares, kind="stable")
+    units = order[missed.shares[order] > missed.shares.max() / 2]
+    return (
+        f"smooth: kinks or jumps of {', '.join(missed.functions)} above {plan.cut.place} have no smooth form, and "
+        "second derivatives miss them: where other units move, single jumps are "
+        f"{missed.shares.max():.0%} of the change of the slopes of {_name_units(plan, units)}. Use "
+        "engine='difference', which needs no derivatives."
     )
 
 

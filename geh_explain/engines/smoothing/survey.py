@@ -13,6 +13,7 @@ from torch import Tensor
 from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
+from geh_explain.engines.smoothing.missed_kinks import decision_name
 from geh_explain.engines.smoothing.movement import KinkMovements, entering_values, measure_movements, plain_values
 from geh_explain.engines.smoothing.sharpness import BETA_TIMES_BANDWIDTH, Sharpened, Smooth, Step, min_beta, step_of
 from geh_explain.engines.smoothing.view import Beta, KinkedCallView, Smoothing
@@ -116,13 +117,24 @@ class KinkSurvey(KinkedCallView):
     ----------
     calls
         One entry per kinked call of a forward pass, in their order.
+    decides
+        Whether other calls were met that may have kinks or jumps, for which there is no smooth form.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[KinkedCall] = []
+        self.decides = False
         #: What entered each call in the first forward pass; None once comparison is over.
         self._first_inputs: list[Tensor] | None = []
+
+    def handle(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return the result of one torch call, unchanged."""
+        n_before = self.n_calls
+        out = super().handle(func, args, kwargs)
+        if not self.decides and self.n_calls == n_before:
+            self.decides = decision_name(func, args, kwargs, out) is not None
+        return out
 
     def handle_kinked(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result of one kinked call, unchanged, and record what enters it."""
@@ -205,7 +217,7 @@ class KinkSurvey(KinkedCallView):
 
 
 def survey_kinks(cut: Cut, rows: Rows) -> KinkSurvey | None:
-    """Return a survey of the kinked calls above ``cut``, from a few rows; None where there are no such calls.
+    """Return a survey of the kinked calls above ``cut``, from a few rows; None where nothing has a kink.
 
     Two forward passes, with and without shifted units, show which calls depend on the units. The statistics of the
     survey are empty: they come from a pass over all rows under ``cut.viewed(survey)``.
@@ -213,7 +225,7 @@ def survey_kinks(cut: Cut, rows: Rows) -> KinkSurvey | None:
     survey = KinkSurvey()
     with cut.viewed(survey):
         cut.outputs(rows, cut.zeros(rows))
-        if not survey.calls:
+        if not survey.calls and not survey.decides:
             return None
         # Kinks of what does not depend on the units, such as a bias by position, stay as they are.
         cut.outputs(rows, _test_shift(cut, rows))
