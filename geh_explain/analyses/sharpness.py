@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,9 +56,7 @@ def other_sharpnesses(smooth: Smooth, recorded: Any, smoothed: dict[str, Any] | 
     return Sharpened(smooth, 2.0), Sharpened(smooth, 0.5)
 
 
-def sharpness_table(
-    names: list[str], known: PairSet, scores: tuple[Floats, Floats, Floats], pairs: int
-) -> pd.DataFrame:
+def sharpness_table(names: list[str], known: PairSet, scores: Sequence[Floats], pairs: int) -> pd.DataFrame:
     """Return the strongest pairs with their scores and ranks at three sharpnesses.
 
     Parameters
@@ -80,7 +79,7 @@ def sharpness_table(
     Examples
     --------
     >>> import numpy as np
-    >>> scores = tuple(np.array([[3.0, 2, 1], [3, 1, 2], [4, 2, 1]]))
+    >>> scores = list(np.array([[3.0, 2, 1], [3, 1, 2], [4, 2, 1]]))
     >>> table = sharpness_table(["a", "b", "c"], PairSet.all(3), scores, pairs=2)
     >>> table["keeps_place"].tolist(), table["rank_sharper"].tolist()
     ([True, False], [1, 3])

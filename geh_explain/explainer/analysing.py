@@ -17,7 +17,8 @@ from geh_explain.analyses.screening import screen_units
 from geh_explain.analyses.sharpness import other_sharpnesses, sharpness_table
 from geh_explain.analyses.surface import Surface, SurfaceRequest, joint_effect
 from geh_explain.data.targets import Target
-from geh_explain.engines.smoothing.sharpness import Smooth
+from geh_explain.engines.difference import Difference
+from geh_explain.engines.smoothing.sharpness import Step
 from geh_explain.errors import GEHTypeError, GEHValueError, GEHWarning
 from geh_explain.explainer.explaining import Explaining
 from geh_explain.interpret.diversity import cluster_codes
@@ -33,6 +34,7 @@ from geh_explain.posterior import PointEstimate
 from geh_explain.results.interactions import Interactions
 from geh_explain.run.options import AnalysisOptions, Scale
 from geh_explain.scores.ranking import find_unit
+from geh_explain.units.pair_set import PairSet
 from geh_explain.units.subset import Subset
 
 if TYPE_CHECKING:
@@ -191,8 +193,9 @@ class Analysing(Explaining):
     ) -> pd.DataFrame:
         """Show whether the strongest pairs depend on how sharply kinked functions are smoothed.
 
-        The network without draws is explained at twice and at half the sharpness, in the groups of ``result``. A pair
-        that keeps its place is a property of the network; one that does not belongs to a step size.
+        The network without draws is explained at twice and at half the sharpness, in the groups of ``result``, and the
+        strongest pairs by mixed differences of the network itself, without smoothing. A pair that keeps its place is a
+        property of the network; one that does not belongs to a step size.
 
         Parameters
         ----------
@@ -207,7 +210,9 @@ class Analysing(Explaining):
         -------
         DataFrame
             One row per pair, strongest first: ``unit_i``, ``unit_j``, ``score``, ``rank``, the same with ``_sharper``
-            and ``_softer``, and ``keeps_place``: whether the pair is among the strongest at all three.
+            and ``_softer``, ``keeps_place``: whether the pair is among the strongest at all three, and ``difference``:
+            its score by :class:`~geh_explain.engines.Difference`, with the step of the smoothing (0.5 if a number was
+            given).
 
         Examples
         --------
@@ -225,19 +230,25 @@ class Analysing(Explaining):
         sharper, softer = other_sharpnesses(self._setup.smooth, result.record.smooth, result.record.smoothed)
         groups = np.asarray(result.group_names, dtype=object)[result.labels]
 
-        def scores(smooth: Smooth) -> Floats:
+        def explain(pairs: PairSet, **changes: Any) -> Floats:
             explainer = Explaining.__new__(Explaining)
-            explainer._setup = replace(self._setup, smooth=smooth, posterior=PointEstimate())
+            explainer._setup = replace(self._setup, posterior=PointEstimate(), **changes)
             options = {"groups": groups, "scale": result.record.scale, "batch_size": batch_size, "progress": progress}
-            if not result.pairs.complete:
-                options["pairs"] = list(zip(*result.pairs.ends, strict=True))
+            if not pairs.complete:
+                options["pairs"] = list(zip(*pairs.ends, strict=True))
             with warnings.catch_warnings():
                 # The user has seen them; that a softer network differs more is the point.
                 warnings.simplefilter("ignore", GEHWarning)
                 return explainer.explain(inputs, target, additional_forward_args, **options).geh.pair_mean
 
-        by_sharpness = scores(self._setup.smooth), scores(sharper), scores(softer)
-        return sharpness_table(result.names, result.pairs, by_sharpness, pairs)
+        known = result.pairs
+        scores = [explain(known, smooth=smooth) for smooth in (self._setup.smooth, sharper, softer)]
+        table = sharpness_table(result.names, known, scores, pairs)
+        ends = [[find_unit(name, result.names) for name in table[column]] for column in ("unit_i", "unit_j")]
+        strongest = PairSet.of(list(zip(*ends, strict=True)), len(result.names))
+        assert result.record.smoothed is not None
+        differences = explain(strongest, engine=Difference(step=result.record.smoothed["step"] or Step().size))
+        return table.assign(difference=[differences[strongest.index(i, j)] for i, j in zip(*ends, strict=True)])
 
     def surface(
         self,

@@ -29,6 +29,18 @@ def test_scores_at_three_sharpnesses_are_those_of_three_explanations() -> None:
     np.testing.assert_array_equal(table["keeps_place"], (places <= 4).all(axis=1))
 
 
+def test_differences_are_those_of_the_network_itself_in_the_same_groups() -> None:
+    net, x = mlp(5, 32, 32, 1, activation=nn.ReLU, gain=2.0), random_points(120, 5)
+    groups = (x[:, 0] > 0).long().numpy()
+    for smooth, step in ((Step(0.3), 0.3), ("auto", 0.5), (7.0, 0.5)):
+        result = explain_point_quietly(net, x, groups=groups, scale="std", smooth=smooth)
+        table = point_explainer(net, smooth=smooth).stability(result, x, pairs=4, progress=False)
+        other = explain_point_quietly(net, x, groups=groups, scale="std", engine=geh.engines.Difference(step=step))
+        for row in table.itertuples():
+            pair = other.pair(row.unit_i, row.unit_j)
+            assert row.difference == pytest.approx(other.geh.pair_mean[pair], rel=1e-12)
+
+
 def test_the_beta_of_a_number_is_doubled_and_halved() -> None:
     net, x = mlp(4, 16, 1, activation=nn.ReLU, gain=2.0), random_points(60, 4)
     result = explain_point_quietly(net, x, groups=1, smooth=6.0)
