@@ -27,6 +27,8 @@ FIRST_SEED = 10
 _OTHER_IMAGES = 1000
 #: Steps of the differences, in standard deviations of the channels.
 STEPS = (0.25, 0.5, 1.0)
+#: The one of them at which agreement is wanted.
+WANTED_STEP = 0.5
 
 
 @dataclass(frozen=True)
@@ -149,15 +151,23 @@ def _compare_with_differences(layer: _Layer, n_channels: int, seed: int) -> Reco
         "engine": result.settings["engine"],
         "output_change": result.settings["smoothed"]["relative_change"] if result.settings["smoothed"] else 0.0,
     }
-    scores = result.signed[0, 0]
     start = process_time()
-    for step in STEPS:
-        steps = step * deviations[channels]
-        reference = mixed_differences(layer.net, layer.module, layer.images.pixels, layer.target, channels, steps)
-        reference = reference / step**2
+    references = {
+        step: mixed_differences(
+            layer.net, layer.module, layer.images.pixels, layer.target, channels, step * deviations[channels]
+        )
+        / step**2
+        for step in STEPS
+    }
+    record["difference_seconds"] = (process_time() - start) / len(STEPS)
+    scores = result.signed[0, 0]
+    for step, reference in references.items():
         record[f"r {step:g}"] = float(np.corrcoef(scores, reference)[0, 1])
         record[f"scale {step:g}"] = float(scores @ reference / (reference @ reference))
-    record["difference_seconds"] = (process_time() - start) / len(STEPS)
+        # How far differences themselves depend on the step: no score can agree with all of them.
+        other = references[WANTED_STEP]
+        record[f"own r {step:g}"] = float(np.corrcoef(reference, other)[0, 1])
+        record[f"own scale {step:g}"] = float(reference @ other / (other @ other))
     return record
 
 

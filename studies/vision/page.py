@@ -8,12 +8,10 @@ import pandas as pd
 
 from geh_explain.inference.jsonl import Record
 from studies.text import fill_paragraph, markdown_table
-from studies.vision.experiment import STEPS, Size
+from studies.vision.experiment import STEPS, WANTED_STEP, Size
 from studies.vision.networks import SUBJECTS
 from studies.vision.summary import layer_means, layer_worst
 
-#: Step at which agreement is wanted, in standard deviations of the channels.
-_WANTED_STEP = 0.5
 _MIN_CORRELATION = 0.9
 _MAX_SCALE_ERROR = 0.15
 #: Mixed effects of the strongest pairs, relative to the others, that are wanted in the mean over layers.
@@ -31,6 +29,10 @@ Scores are compared with mixed differences of the network as it is, without smoo
 channel is moved up and down by a step, given in its standard deviations. Correlation *r* over all pairs of random
 channels, and size of the scores relative to the differences (the slope through 0; 1 is best). Change: by how much
 smoothing changes the output, relative to its spread.
+"""
+_OWN_AGREEMENT = """
+Differences depend on their step, too. The next table compares them with those by half a standard deviation, in the same
+way. Where two steps hardly agree with each other, no score agrees with both.
 """
 _FAITHFULNESS = """
 The pairs of the channels with the largest gradients. Ablation, for EAH: on other images, both channels of a pair are
@@ -65,7 +67,9 @@ def build_page(table: pd.DataFrame, records: Sequence[Record], size: Size) -> st
         markdown_table(["expectation", "reached", ""], [list(row) for row in _verdicts(table)]),
         "## Agreement with differences",
         fill_paragraph(_AGREEMENT),
-        _agreement_table(layer_means(table)),
+        _agreement_table(layer_means(table), "change"),
+        fill_paragraph(_OWN_AGREEMENT),
+        _agreement_table(layer_means(table), "own"),
         "## Faithfulness and stability",
         fill_paragraph(_FAITHFULNESS),
         _faithfulness_table(layer_means(table)),
@@ -82,11 +86,11 @@ def build_page(table: pd.DataFrame, records: Sequence[Record], size: Size) -> st
 
 def _verdicts(table: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
     """Yield what was expected, what was reached, and whether that is enough."""
-    for _, row in layer_worst(table, _WANTED_STEP).iterrows():
+    for _, row in layer_worst(table, WANTED_STEP).iterrows():
         met = row["r"] >= _MIN_CORRELATION and max(1 - row["low"], row["high"] - 1) <= _MAX_SCALE_ERROR
         yield (
             f"{_title(row)}: r at least {_MIN_CORRELATION:g} and size within {_MAX_SCALE_ERROR:.0%} of differences by "
-            f"{_WANTED_STEP:g} standard deviations, in all samples",
+            f"{WANTED_STEP:g} standard deviations, in all samples",
             f"r ≥ {row['r']:.2f}, {row['low']:.2f} to {row['high']:.2f}",
             _word(met),
         )
@@ -114,16 +118,22 @@ def _title(row: pd.Series) -> str:
     return f"{SUBJECTS[row['network']].title}, {row['layer']}"
 
 
-def _agreement_table(means: pd.DataFrame) -> str:
-    """Return correlation and size at all steps, one row per layer."""
-    heads = ["layer", "channels", "change"]
-    for step in STEPS:
+def _agreement_table(means: pd.DataFrame, kind: str) -> str:
+    """Return correlation and size at all steps, one row per layer.
+
+    ``kind`` is ``"change"`` for scores, with what smoothing changes, or ``"own"`` for differences by other steps.
+    """
+    own = kind == "own"
+    steps = [step for step in STEPS if not own or step != WANTED_STEP]
+    heads = ["layer", *([] if own else ["channels", "change"])]
+    for step in steps:
         heads += [f"r, {step:g} std", f"size, {step:g} std"]
+    prefix = "own " if own else ""
     rows = []
     for _, row in means.iterrows():
-        cells = [_title(row), f"{row['channels']:.0f}", f"{row['output_change']:.1%}"]
-        for step in STEPS:
-            cells += [f"{row[f'r {step:g}']:.3f}", f"{row[f'scale {step:g}']:.2f}"]
+        cells = [_title(row), *([] if own else [f"{row['channels']:.0f}", f"{row['output_change']:.1%}"])]
+        for step in steps:
+            cells += [f"{row[f'{prefix}r {step:g}']:.3f}", f"{row[f'{prefix}scale {step:g}']:.2f}"]
         rows.append(cells)
     return markdown_table(heads, rows)
 
