@@ -114,7 +114,8 @@ def _select_pairs(order: Ints, pairs: PairSet, heatmap_units: Ints) -> Ints:
 
 def _measure_columns(result: PairResult, decisions: Decisions, measure: str, pairs: Ints) -> dict[str, Any]:
     """Return scores, intervals, supported scores and decisions of the pairs in one measure; None where unknown."""
-    wide, thick = (result.decisions(measure, level, rule=decisions.rule) for level in (decisions.level, 0.5))
+    rule, fdr = decisions.rule, decisions.fdr
+    wide, thick = (result.decisions(measure, level, fdr, rule=rule) for level in (decisions.level, 0.5))
     columns: dict[str, Any] = {
         "mean": wide.mean,
         "std": wide.std,

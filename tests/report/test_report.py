@@ -89,6 +89,16 @@ def test_the_page_has_the_decisions_and_the_order_of_the_table(rule, tmp_path):
         assert columns["p"].count(None) == 2
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_the_page_has_the_decisions_at_the_given_rate(rule, tmp_path):
+    result = evidence_result(random_result(6), untested=2)
+    tables = [result.table(rule=rule, fdr=fdr).iloc[:, -1].tolist() for fdr in (1e-9, 0.9)]
+    assert tables[0] != tables[1]
+    for fdr, accepted in zip((1e-9, 0.9), tables, strict=True):
+        data = data_of(result.report(tmp_path / "page.html", rule=rule, fdr=fdr))
+        assert data["measures"]["geh"]["accepted"] == accepted
+
+
 def test_the_page_has_the_interval_of_the_true_score(tmp_path):
     result = evidence_result(random_result())
     tested = result.evidence
