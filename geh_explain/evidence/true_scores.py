@@ -125,6 +125,11 @@ class TrueScores:
         i, j = pair
         if not (self._varies[i] and self._varies[j]):
             return UNKNOWN
+        network = self._explained.signed[:, index]
+        if not self._residual.any():
+            # Labels that are the outputs have no noise from which a prior or an error could be estimated.
+            score = float(np.abs(network) @ self._explained.shares)
+            return TrueScore(score, 0.0, score, 0.0)
         others = self._others(i, j)
         products = _products(self._polynomials[:, i], self._polynomials[:, j], self._held_out[:, others])
         functions = products if local is None else np.column_stack([local, products])
@@ -145,7 +150,6 @@ class TrueScores:
         )
         coefficients, covariance = _fit(columns, response, has_prior, scales, leverage, freedom)
         explained = self._explained
-        network = explained.signed[:, index]
         # Means over groups of the mixed derivatives of all functions; that of G is the network's own.
         mixed = _products(self._derivatives[:, i], self._derivatives[:, j], self._points[:, others])
         effects = self._members.T @ mixed

@@ -211,6 +211,15 @@ def test_pairs_that_the_network_does_not_use_have_finite_true_intervals(recwarn)
     assert not [str(warning.message) for warning in recwarn if issubclass(warning.category, RuntimeWarning)]
 
 
+def test_labels_that_are_the_outputs_have_the_scores_of_the_network(recwarn):
+    x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).double()
+    explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] + x[:, 2], posterior=POINT)
+    table = explainer.explain(x, groups=1, evidence=(x, x[:, 0] * x[:, 1] + x[:, 2]), progress=False).table()
+    assert table["true_low"].tolist() == table["true_high"].tolist() == table["mean"].tolist()
+    assert table["significant"].tolist() == [True, False, False]
+    assert not recwarn.list
+
+
 def test_pairs_that_other_units_determine_are_not_tested():
     """The body mass index is a function of weight and height: what these two do together, it does alone."""
     generator = np.random.default_rng(0)
