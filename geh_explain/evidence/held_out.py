@@ -57,6 +57,8 @@ _OTHER_UNITS = (
 )
 #: More copies of rows than this share of all rows are reported.
 _MAX_COPIED = 0.05
+#: Fewer rows of a class than this are reported where log-odds are tested.
+_MIN_CLASS = 50
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,8 @@ class HeldOutTest:
         misfit = describe_misfit(labels, outputs, link, self.labels.classes)
         if misfit is not None:
             warn(misfit)
+        if link == "logit":
+            _warn_of_rare_class(int(min(labels.sum(), (1 - labels).sum())), n_rows)
         on_grids = _with_neighbours(tested, self.n_units)
         steps = (len(tested) + len(on_grids)) * functions.n_functions
         with tqdm(total=steps, desc="testing", unit="pair", disable=not progress, leave=False) as bar:
@@ -266,6 +270,15 @@ def _warn_of_covariates(share: float) -> None:
             "evidence: the units do not determine the layer's output, and there are too few rows to account for the "
             f"effects of all that they leave: principal components with {share:.0%} of its variance are used. p-values "
             "may be too small; give more rows, or units that determine more."
+        )
+
+
+def _warn_of_rare_class(rarer: int, rows: int) -> None:
+    """Warn if the rarer class has so few rows that the score test of log-odds finds too many pairs."""
+    if rarer < _MIN_CLASS:
+        warn(
+            f"evidence: one of the two classes has {rarer} of {rows:,} held-out rows; with fewer than {_MIN_CLASS} "
+            "p-values are too small. Give more rows of this class."
         )
 
 
