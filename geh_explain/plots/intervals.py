@@ -81,7 +81,7 @@ def draw_intervals(
         wide, thick = (result.decisions(name, width, fdr, rule=rule) for width in (level, 0.5))
         _draw_measure(ax, wide, thick, shown, rows, style)
     if leading.measure == SUPPORTED and not draws_all:
-        _draw_supported(ax, leading, shown, rows)
+        _draw_supported(ax, result, leading, shown, rows)
     ax.set_ylim(-0.6, len(shown) - 0.4)
     set_tick_labels(ax.yaxis, rows, labels)
     ax.set_xlabel("" if draws_all else leading.score_name)
@@ -110,10 +110,11 @@ def _draw_measure(ax: Any, wide: Decisions, thick: Decisions, pairs: Ints, rows:
     ax.scatter(wide.mean[pairs], height, marker=style.marker, linewidths=1, zorder=3, **markers)
 
 
-def _draw_supported(ax: Any, decisions: Decisions, pairs: Ints, rows: Ints) -> None:
-    """Draw the supported scores as diamonds; pairs that were not tested have none."""
-    tested = ~np.isnan(decisions.p_value[pairs])
-    values = np.where(tested, np.nan if decisions.supported is None else decisions.supported[pairs], np.nan)
+def _draw_supported(ax: Any, result: PairResult, decisions: Decisions, pairs: Ints, rows: Ints) -> None:
+    """Draw the supported scores as diamonds; pairs that were not tested have none, whatever the rule."""
+    values = np.full(len(pairs), np.nan)
+    if result.evidence is not None and decisions.supported is not None:
+        values = np.where(result.evidence.tested, decisions.supported, np.nan)[pairs]
     ax.scatter(values, rows, marker="D", s=26, c=palette.SUPPORTED, edgecolors="white", linewidths=1, zorder=4)
 
 

@@ -153,6 +153,15 @@ def test_intervals_show_supported_scores_beside_the_means() -> None:
     ]
 
 
+@pytest.mark.parametrize("rule", ["sign", "interval"])
+@pytest.mark.parametrize("draws", [1, 20])
+def test_pairs_that_were_not_tested_have_no_diamond_by_any_rule(rule: str, draws: int) -> None:
+    result = evidence_result(random_result(draws=draws), untested=2)
+    diamonds = result.plot.intervals("supported", rule=rule).collections[-1]
+    tested = result.evidence.tested[result.decisions("supported", rule=rule).order]
+    assert np.isnan(places(diamonds)[:, 0]).tolist() == (~tested).tolist()
+
+
 def test_all_measures_stand_in_the_rows_of_the_pairs_that_geh_finds_strongest() -> None:
     result = random_result()
     axes = result.plot.intervals("all", pairs=6)
