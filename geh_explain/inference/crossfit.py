@@ -113,10 +113,14 @@ class CrossfitTest:
         return table.sort_values("p_value", kind="stable", ignore_index=True)
 
     def __repr__(self) -> str:
+        tested = int((~np.isnan(self.p_value)).sum())
+        pairs = "pairs" if tested == len(self.p_value) else "tested pairs"
+        found = f"{len(self.folds)} folds; {self.significant.sum()} of {tested} {pairs} significant at FDR {self.fdr:g}"
         first = self.table().iloc[0]
+        if np.isnan(first["slope"]):
+            return f"CrossfitTest({found})"
         return (
-            f"CrossfitTest({len(self.folds)} folds; {self.significant.sum()} of {len(self.p_value)} pairs significant "
-            f"at FDR {self.fdr:g}; first: {first['unit_i']} x {first['unit_j']}, slope {first['slope']:.2f}, "
+            f"CrossfitTest({found}; first: {first['unit_i']} x {first['unit_j']}, slope {first['slope']:.2f}, "
             f"p = {first['p_value']:.3g})"
         )
 

@@ -226,6 +226,19 @@ def test_the_table_and_the_words():
     assert quiet(fdr=0.9999).significant.all()
 
 
+def test_the_words_count_tested_pairs_and_have_no_missing_numbers():
+    nan = np.nan
+    some = Evidence([0.9, nan, nan], [0.1, nan, nan], [1e-6, 1, nan], 50)
+    none = Evidence([nan] * 3, [nan] * 3, [nan] * 3, 50)
+    words = repr(CrossfitTest([some, some], ["a", "b", "c"]))
+    assert (
+        words
+        == "CrossfitTest(2 folds; 1 of 2 tested pairs significant at FDR 0.05; first: a x b, slope 0.90, p = 1e-06)"
+    )
+    words = repr(CrossfitTest([none, none], ["a", "b", "c"]))
+    assert words == "CrossfitTest(2 folds; 0 of 0 tested pairs significant at FDR 0.05)"
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
