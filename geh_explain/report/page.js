@@ -20,7 +20,8 @@
       for (const [name, values] of Object.entries({ ...numbers, ...data.evidence })) row[name] = values[pair];
       if (accepted !== null) {
         row.unsure = !accepted[pair];
-        row.decision = accepted[pair] ? "yes" : "no";
+        // A pair that was not tested is not decided about.
+        row.decision = data.evidence !== null && row.p === null ? "" : accepted[pair] ? "yes" : "no";
       }
       return { ...row, strength: value, band: 0 };
     });

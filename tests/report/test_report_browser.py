@@ -291,6 +291,9 @@ def test_a_page_of_tested_pairs_shows_supported_scores_beside_geh(opened, tmp_pa
     page.locator("#table th:nth-child(10) button").click()
     shown = page.locator("#table tbody td:nth-child(10)").all_text_contents()
     assert shown[-2:] == ["", ""]  # pairs that were not tested are last
+    decided = page.locator("#table tbody td:nth-child(11)").all_text_contents()
+    assert decided[-2:] == ["", ""]
+    assert set(decided[:-2]) == {"yes", "no"}
     page.locator("#measure").select_option("geh")
     page.wait_for_function("document.getElementById('heatmap-score').textContent === 'GEH of each pair'")
     strongest = marks(page, POINTS)[0]["label"]
