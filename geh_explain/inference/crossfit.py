@@ -88,7 +88,8 @@ class CrossfitTest:
     def evidence(self) -> Evidence:
         """The combination as :class:`~geh_explain.scores.evidence.Evidence`, for a network fitted to all rows."""
         n_rows = sum(fold.n_rows for fold in self.folds)
-        return Evidence(self.slope, self.slope_se, self.p_value, n_rows, self.folds[0].link)
+        names = tuple(self.names)
+        return Evidence(self.slope, self.slope_se, self.p_value, n_rows, self.folds[0].link, names=names)
 
     def table(self, fdr: float | None = None) -> pd.DataFrame:
         """Return all pairs as a DataFrame, the smallest p-value first.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_int
-from geh_explain.errors import GEHTypeError, GEHValueError, warn
+from geh_explain.errors import GEHValueError, warn
 from geh_explain.results.files import StoredResult, read_result, write_result
 from geh_explain.results.output import ResultOutput
 from geh_explain.results.rules import compute_sign_p, decide
@@ -22,7 +22,7 @@ from geh_explain.run.record import RunRecord
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
-from geh_explain.scores.evidence import Evidence
+from geh_explain.scores.evidence import Evidence, check_evidence
 from geh_explain.scores.main_effects import MainEffects
 from geh_explain.scores.moments import Moments, draws_not_kept
 from geh_explain.scores.pair_scores import Scores
@@ -109,7 +109,7 @@ class Interactions(ResultOutput):
         self.record = record
         self.settings = record.to_settings() if settings is None else settings
         self.sizes = np.bincount(labels, minlength=len(group_names))
-        self.evidence = _check_evidence(evidence, len(self.pairs))
+        self.evidence = check_evidence(evidence, len(self.pairs), names)
 
     def with_evidence(self, evidence: Evidence | None) -> Interactions:
         """Return a result of the same draws with the outcome of a test on held-out labels; None removes it.
@@ -387,14 +387,3 @@ class Interactions(ResultOutput):
         record = RunRecord.from_settings(stored.settings)
         parts = stored.draws, stored.labels, stored.names, stored.group_names, record, stored.settings
         return cls(*parts, stored.evidence, stored.pairs)
-
-
-def _check_evidence(evidence: Evidence | None, pairs: int) -> Evidence | None:
-    """Return ``evidence``, or raise unless it is None or holds one entry for each of P = ``pairs`` pairs."""
-    if evidence is None:
-        return None
-    if not isinstance(evidence, Evidence):
-        raise GEHTypeError(f"evidence is a {type(evidence).__name__}; give what result.evidence holds, or None.")
-    if len(evidence.p_value) != pairs:
-        raise GEHValueError(f"evidence is about {len(evidence.p_value)} pairs; this result has {pairs}.")
-    return evidence

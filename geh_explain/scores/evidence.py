@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain._types import Floats
-from geh_explain.errors import GEHValueError
+from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.statistics.intervals import std_multiplier
 from geh_explain.statistics.slopes import expected_share
 
@@ -117,6 +117,25 @@ class Evidence:
         """
         expected = expected_share(self.slope, self.slope_se)
         return np.where(np.isnan(self.slope), np.where(self.tested, 0.0, _NOT_TESTED), expected)
+
+
+def check_evidence(evidence: Evidence | None, pairs: int, names: list[str]) -> Evidence | None:
+    """Return ``evidence``, or raise unless it is None or holds one entry for each of P = ``pairs`` pairs.
+
+    Units with the same ``names`` in another order are refused, as pairs are matched by position.
+    """
+    if evidence is None:
+        return None
+    if not isinstance(evidence, Evidence):
+        raise GEHTypeError(f"evidence is a {type(evidence).__name__}; give what result.evidence holds, or None.")
+    if len(evidence.p_value) != pairs:
+        raise GEHValueError(f"evidence is about {len(evidence.p_value)} pairs; this result has {pairs}.")
+    if list(evidence.names) != names and sorted(evidence.names) == sorted(names):
+        raise GEHValueError(
+            f"evidence is about the units {list(evidence.names[:5])}, and this result about {names[:5]}; pairs are "
+            "matched by position, so test and explain units in the same order."
+        )
+    return evidence
 
 
 def _check_estimates(estimates: TrueScoreEstimates) -> None:

@@ -37,6 +37,20 @@ def test_combined_evidence_of_pairs_without_interaction_is_kept_in_files(tmp_pat
     np.testing.assert_array_equal(loaded.evidence.p_value, test.p_value)
 
 
+def test_combined_evidence_of_units_in_another_order_is_refused():
+    fold = geh.Evidence([0.9, 0.1, 0.0], [0.2] * 3, [0.001, 0.4, 0.6], 50)
+    explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] + x[:, 2], posterior=geh.posterior.PointEstimate())
+    result = explainer.explain(
+        np.random.default_rng(0).normal(size=(50, 3)), groups=1, names=list("abc"), progress=False
+    )
+    test = geh.inference.CrossfitTest([fold, fold], ["c", "a", "b"])
+    with pytest.raises(geh.GEHError, match=r"units \['c', 'a', 'b'\], and this result about \['a', 'b', 'c'\]"):
+        result.with_evidence(test.evidence)
+    for names in (["a", "b", "c"], ["x0", "x1", "x2"]):
+        same = geh.inference.CrossfitTest([fold, fold], names).evidence
+        assert result.with_evidence(same).evidence is same
+
+
 def test_functions_and_objects_among_the_options_are_described_without_addresses():
     def first(outputs):
         return outputs
