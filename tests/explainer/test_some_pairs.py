@@ -195,6 +195,8 @@ def test_what_screening_returns_are_rows():
         ({"pairs": [(0, 1), ("x1", "x0")]}, "pairs has 'x0' and 'x1' twice"),
         ({"pairs": []}, r"pairs=\[\] is empty"),
         ({"pairs": 5}, "pairs=5 is not a list"),
+        ({"pairs": np.array(5)}, r"pairs=array\(5\) is not a list"),
+        ({"pairs": [np.array(5)]}, r"pairs has the entry array\(5\), which is no pair"),
         ({"pairs": ["ab"]}, "entry 'ab', which is no pair"),
         ({"pairs": [(0, 1, 2)]}, "no pair of units"),
         ({"unit": 0, "rows": [1]}, "unit and rows are .*given; choose"),
