@@ -8,9 +8,14 @@ same hash.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterator, Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from types import FunctionType, MethodType
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import torch
@@ -25,6 +30,8 @@ _BY_REPR = (
     *(str, bytes, int, float, bool, complex, type(None), range, torch.dtype, torch.device),
     *(np.number, np.bool_, np.datetime64, np.timedelta64),
 )
+#: Further types hashed by repr(), which are no data of a module: times of its training differ between processes.
+_LABELS = (date, time, timedelta, Decimal, Fraction, UUID)
 #: Attributes that every module has: its parameters, buffers, modules, hooks and mode.
 _MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
 #: How deep lists and dicts of data are nested.
@@ -34,10 +41,10 @@ _MAX_DEPTH = 32
 def digest(*values: Any) -> str:
     """Return 16 hexadecimal digits of the SHA-256 hash of the values' contents.
 
-    Tensors and arrays are hashed by dtype, shape and bytes; modules by the names, types and attributes of their parts
-    (see :func:`attribute_digests`), their state dict and all buffers; mappings, lists, tuples, sets, slices and objects
-    with a ``__dict__`` by their entries; functions and classes by their qualified name. Of any other value only the
-    type is hashed.
+    Tensors and arrays are hashed by dtype, shape and bytes, or by entries that are objects; tables and columns of
+    pandas as arrays; modules by the names, types and attributes of their parts (see :func:`attribute_digests`), their
+    state dict and all buffers; mappings, lists, tuples, deques, sets, slices and objects with a ``__dict__`` by their
+    entries; functions and classes by their qualified name. Of any other value only the type is hashed.
 
     >>> digest({"a": [1, 2.0]}) == digest({"a": [1, 2.0]}) != digest({"a": [1, 2.5]})
     True
@@ -111,10 +118,10 @@ def _is_data(value: Any, ancestors: tuple[int, ...] = ()) -> bool:
 
 
 def _entries(value: Any) -> list[Any] | None:
-    """Return the entries of a list, tuple, set or slice; None for anything else."""
+    """Return the entries of a list, tuple, deque, set or slice; None for anything else."""
     if isinstance(value, slice):
         return [value.start, value.stop, value.step]
-    return list(value) if isinstance(value, (list, tuple, set, frozenset)) else None
+    return list(value) if isinstance(value, (list, tuple, deque, set, frozenset)) else None
 
 
 def _hash(value: Any, ancestors: frozenset[int]) -> Any:
@@ -138,7 +145,7 @@ def _feed(state: Any, value: Any, ancestors: frozenset[int] = frozenset()) -> No
         state.update(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
     elif isinstance(value, _BY_NAME):
         state.update(f"{value.__module__}.{value.__qualname__}".encode())
-    elif isinstance(value, _BY_REPR):
+    elif isinstance(value, (*_BY_REPR, *_LABELS)):
         state.update(repr(value).encode())
     elif id(value) not in ancestors:
         ancestors |= _module_ids(value) if isinstance(value, nn.Module) else {id(value)}
@@ -162,7 +169,9 @@ def _tensors(model: nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _parts(value: Any) -> Iterator[Any]:
     """Yield the parts of a module, container or object that its hash covers."""
-    if isinstance(value, nn.Module):
+    if isinstance(value, np.ndarray):
+        yield from (value.shape, value.tolist())
+    elif isinstance(value, nn.Module):
         # The explainer sets the mode itself, so it is no part of the hash.
         yield from ((name, type(module), _attributes(module)) for name, module in value.named_modules())
         yield from _tensors(value)
@@ -171,5 +180,10 @@ def _parts(value: Any) -> Iterator[Any]:
     elif (entries := _entries(value)) is not None:
         yield from entries
     # The state of a generator changes with every use, so only its type is hashed.
-    elif hasattr(value, "__dict__") and not isinstance(value, torch.Generator):
+    elif isinstance(value, torch.Generator):
+        return
+    elif hasattr(value, "__array__"):
+        # The values of tables are in no attributes.
+        yield from (list(getattr(value, "columns", ())), np.asarray(value))
+    elif hasattr(value, "__dict__"):
         yield from vars(value).items()

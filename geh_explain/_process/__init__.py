@@ -1,9 +1,10 @@
 """State of the whole process.
 
 ``interrupts`` keeps Ctrl-C from leaving contexts half entered. ``torch_generator`` and ``generators`` replace the
-global random generators for code that draws from these.
+global random generators for code that draws from these. ``forks`` is about processes that other threads fork.
 """
 
+from geh_explain._process.forks import cached_property as cached_property
 from geh_explain._process.generators import OwnGenerators as OwnGenerators
 from geh_explain._process.generators import OwnStates as OwnStates
 from geh_explain._process.generators import other_threads_draw as other_threads_draw

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _random
+import os
 import random
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -25,6 +26,20 @@ _PYTHON: Any = random._inst
 _FIRST_UNUSED, _UNUSED = 0x9E3779B9, count()
 #: How often, and how many seconds apart, a thread looks whether others draw random numbers.
 _N_LOOKS, _WAIT = 25, 0.01
+
+
+def _forget_other_threads() -> None:
+    """Release NumPy's lock in a forked process if another thread held it: that thread does not exist there."""
+    lock = _NUMPY._bit_generator.lock
+    if lock.acquire(blocking=False):
+        lock.release()
+    else:
+        lock._at_fork_reinit()
+
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 class _States(NamedTuple):

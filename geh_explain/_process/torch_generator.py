@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from threading import Lock, local
@@ -150,6 +151,17 @@ _ROUTER = _Router()
 #: Number of contexts in all threads that need the router.
 _n_routed = 0
 _ROUTER_LOCK = Lock()
+
+
+def _forget_other_threads() -> None:
+    """Replace the lock in a forked process: a thread that held it does not exist there."""
+    global _ROUTER_LOCK
+    _ROUTER_LOCK = Lock()
+
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 @safe_contextmanager

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from geh_explain._hashing import digest
+from geh_explain._process import cached_property
 from geh_explain.data.forward_args import ForwardArgs
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHRuntimeError, GEHValueError

@@ -229,6 +229,11 @@ class Reader:
             raise GEHValueError(
                 f"{self.argument}: the tensors of the tuple have {[len(x) for x in tensors]} rows; they must agree."
             )
+        if self.floating_only and len(tensors) > 1 and any(x.ndim < 2 for x in tensors):
+            raise GEHValueError(
+                f"{self.argument}: a tensor of the tuple has one number per row; give it as a column, x[:, None], or "
+                "as additional_forward_args, and leave labels out."
+            )
         return tensors
 
     def _tensor(self, value: Any, start: int) -> Tensor:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from geh_explain._memory import chunk_bytes
+from geh_explain._process import cached_property
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.probes import PartChoice

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_int, check_positive
 from geh_explain.data.rows import Rows

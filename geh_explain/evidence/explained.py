@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 
@@ -81,9 +82,13 @@ def recorded_factors(record: RunRecord, cut: Cut, points: Points) -> Floats:
         return np.ones(cut.n_units)
     if record.scale == "std":
         return unit_moments(cut, points, None).std
-    if isinstance(record.scale, list):
+    if isinstance(record.scale, list) and len(record.scale) == cut.n_units and all(map(_is_finite, record.scale)):
         return np.asarray(record.scale, dtype=float)
     raise GEHValueError(
         f"explained: the result has scale={record.scale!r}, whose numbers were not stored; use "
         "explain(..., evidence=(X_held, y_held)) instead."
     )
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, (int, float)) and isfinite(value)

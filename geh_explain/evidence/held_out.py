@@ -135,7 +135,8 @@ class HeldOutTest:
         held_out = cls(functions, labels, points.columns)
         _warn_of_copied_rows(count_copied_rows(points, labels.values), len(points))
         if rows.train is not None:
-            train, _ = setup.read(rows.train, rows.target, None)
+            train = setup.read_points(rows.train, rows.target, None, None, "train")
+            _check_shapes(points, train)
             held_out.check_columns(train.columns, "rows of train=")
             _warn_of_training_rows(*count_common_rows(points, train), len(points))
         return held_out
@@ -247,6 +248,16 @@ def check_shared_arguments(explained: Points) -> None:
         raise GEHValueError(
             "evidence: additional_forward_args has entries of the explained rows; give those of the held-out rows as a "
             "third entry, evidence=(X_held, y_held, additional_forward_args)."
+        )
+
+
+def _check_shapes(points: Points, train: Points) -> None:
+    """Raise if training rows have other shapes than held-out rows, so that none of them could be the same."""
+    own, others = ([tuple(x.shape[1:]) for x in part.first.inputs] for part in (points, train))
+    if own != others:
+        raise GEHValueError(
+            f"train: its rows have the shape {others}, and held-out rows {own}; give the inputs of the training rows, "
+            "without labels."
         )
 
 

@@ -106,7 +106,12 @@ class HeldOutTesting(ExplainerBase):
             held_out.check_columns(result.record.columns)
             points_of_result = None
             if explained is not None:
-                points, cut = self._setup.read(explained, target, additional_forward_args)
+                points, cut = self._setup.read(explained, target, additional_forward_args, argument="explained")
+                if cut.n_units != len(result.names):
+                    raise GEHValueError(
+                        f"explained: there are {cut.n_units} units, and result is about {len(result.names)}; give the "
+                        "inputs that were explained."
+                    )
                 held_out.check_columns(points.columns)
                 factors = recorded_factors(result.record, cut, points)
                 points_of_result = Explained.of(cut, points, result.labels, result.signed_means[0], factors)

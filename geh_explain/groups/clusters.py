@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from geh_explain._process import cached_property
 from geh_explain._types import Ints
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHTypeError, GEHValueError

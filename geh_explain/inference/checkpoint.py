@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 from geh_explain._hashing import digest
 from geh_explain._validation import check_folder
-from geh_explain.errors import GEHValueError, warn
+from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.inference.dask_tasks import Failure
 from geh_explain.inference.jsonl import Record, Store
 from geh_explain.inference.workers import run_parallel
@@ -122,8 +122,16 @@ class Checkpoint:
     def add(self, record: Record) -> None:
         """Keep a record, which has its ``"number"``; it is on the disk when this returns."""
         self.records[record["number"]] = record
-        if self._store is not None:
-            self._store.add({**record, "stamp": self._stamp(record)})
+        if self._store is None:
+            return
+        try:
+            stamp = self._stamp(record)
+        except (TypeError, ValueError) as error:
+            raise GEHTypeError(
+                f"checkpoint: record {record['number']} cannot be stored ({error}); keep= must return a dict of plain "
+                "values: numbers of Python, text, lists and dicts."
+            ) from error
+        self._store.add({**record, "stamp": stamp})
 
     def run(
         self,

@@ -25,6 +25,7 @@ from geh_explain.results.evidence_files import parse_evidence
 from geh_explain.scores.evidence import Evidence
 from geh_explain.statistics.combination import cauchy_combination
 from geh_explain.statistics.p_values import discoveries
+from geh_explain.units.pair_set import count_pairs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -329,7 +330,10 @@ def _fingerprint(work: FoldTests) -> dict[str, str]:
 
 
 def _to_evidence(record: Record) -> Evidence:
-    """Return the outcome of one fold from its record; raises an exception if its numbers are impossible."""
+    """Return the outcome of one fold from its record; raises an exception if its names or numbers are impossible."""
+    names = record["names"]
+    if type(names) is not list or count_pairs(len(names)) != len(record["p_value"]):
+        raise ValueError("its names do not fit its pairs")
     arrays = {f"evidence_{key}": np.asarray(record[key], dtype=float) for key in ("slope", "slope_se", "p_value")}
     evidence = parse_evidence(
         {"n_rows": record["n_rows"], "link": record["link"]}, arrays, pairs=len(record["p_value"])

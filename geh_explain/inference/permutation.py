@@ -272,7 +272,7 @@ def _pair_null(records: Sequence[Record], n_pairs: int) -> NDArray[np.float32] |
     """Return the scores (B, P) of all permutations; None if there are too many pairs to keep them."""
     if n_pairs > MAX_KEPT_PAIRS:
         return None
-    rows = [unpack_scores(record["scores"]) for record in records]
+    rows = [unpack_scores(record["scores"] or "") for record in records]
     wrong = next((row for row in rows if len(row) != n_pairs), None)
     if wrong is not None:
         raise GEHValueError(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from geh_explain._hashing import digest
 from geh_explain._process import seeded_generators
 from geh_explain._types import Floats
 from geh_explain._version import __version__
@@ -110,7 +111,7 @@ class Refits:
                 raise GEHRuntimeError(f"fit: it failed with y as it is: {type(error).__name__}: {error}") from error
         outcome = self._explained(outcome, 0)
         ranking = _checked_ranking(outcome, self.measure)
-        if record is not None and not np.allclose(record["scores"], ranking.scores, rtol=_SAME_SCORES):
+        if record is not None and not _same_scores(np.asarray(record["scores"]), ranking.scores):
             raise GEHValueError("observed: the checkpoint was made with other scores; give another folder.")
         return {
             "number": 0,
@@ -187,7 +188,8 @@ def function_name(function: Any) -> str:
 def describe_options(options: Mapping[str, Any]) -> str:
     """Return options as text that is the same in every process.
 
-    Arrays are given by their digest, as numpy abbreviates the text of long ones, and functions by their name.
+    Functions are given by their name. Arrays, networks, posteriors and other objects have their digest, as their text
+    may be the same although they differ.
 
     >>> describe_options({"units": [1, 2], "output": describe_options})
     'output=describe_options, units=[1, 2]'
@@ -200,8 +202,14 @@ def _describe(value: Any) -> str:
         return data_digest(value)
     if inspect.isroutine(value):
         return function_name(value)
+    if isinstance(value, (list, tuple)):
+        entries = ", ".join(map(_describe, value))
+        return f"[{entries}]" if isinstance(value, list) else f"({entries})"
+    if isinstance(value, Mapping):
+        return f"{{{describe_options({str(key): entry for key, entry in value.items()})}}}"
     # The address of an object differs between processes.
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    return text if value is None or isinstance(value, (str, int, float)) else f"{text} {digest(value)}"
 
 
 def pack_scores(scores: Floats) -> str:
@@ -234,6 +242,13 @@ def check_record(record: Record) -> None:
         valid = np.isfinite(scores).all() and scores.max() == strongest and isinstance(record["kept"], dict)
     if not valid:
         raise ValueError("the record is impossible")
+
+
+def _same_scores(first: Floats, second: Floats) -> bool:
+    """Return whether two arrays are the scores of one network."""
+    # Scores near 0 differ by rounding errors of the largest ones.
+    rounding = 1e-6 * np.abs(first).max()
+    return first.shape == second.shape and np.allclose(first, second, rtol=_SAME_SCORES, atol=rounding)
 
 
 def _are_groups(groups: Any) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from functools import partial
-from threading import Lock
+from threading import RLock
 from typing import TypeVar
 
 from geh_explain.inference.dask_tasks import Failure, run_on_dask
@@ -18,8 +19,23 @@ R = TypeVar("R")
 _ATTEMPTS = 2
 #: Tasks per worker that are handed at once to a joblib backend which cannot stream its results.
 _TASKS_PER_WORKER = 4
-#: One task at a time in each process: random generators and the number of threads belong to the whole process.
-_TASK_LOCK = Lock()
+#: One task at a time in each process: random generators and the number of threads belong to the whole process. A task
+#: may run tasks of its own.
+_TASK_LOCK = RLock()
+
+
+def _forget_other_threads() -> None:
+    """Replace the lock in a forked process if another thread held it: that thread does not exist there."""
+    global _TASK_LOCK
+    if _TASK_LOCK.acquire(blocking=False):
+        _TASK_LOCK.release()
+    else:
+        _TASK_LOCK = RLock()
+
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 def run_parallel(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from geh_explain._process import cached_property
 from geh_explain._types import Floats
 from geh_explain.data.conversion import check_unmasked
 from geh_explain.data.points import Points

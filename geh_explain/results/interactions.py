@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import os
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError, warn

@@ -101,13 +101,20 @@ ALL_PAIRS = PairRequest()
 
 def _check_pairs(pairs: Any) -> None:
     """Raise unless ``pairs`` is a list of pairs."""
-    if isinstance(pairs, str) or not isinstance(pairs, (Sequence, np.ndarray)):
+    if not _is_list(pairs):
         raise GEHTypeError(f"pairs={pairs!r} is not a list; {_PAIRS}.")
     if not len(pairs):
         raise GEHValueError(f"pairs={pairs!r} is empty; {_PAIRS}.")
     for pair in pairs:
-        if isinstance(pair, str) or not isinstance(pair, (Sequence, np.ndarray)) or len(pair) != 2:
+        if not _is_list(pair) or len(pair) != 2:
             raise GEHTypeError(f"pairs has the entry {pair!r}, which is no pair of units; {_PAIRS}.")
+
+
+def _is_list(value: Any) -> bool:
+    """Return whether a value is a sequence or an array, and no text; an array without dimensions is a number."""
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _check_distinct(argument: str, entries: Sequence[tuple[int, ...]], names: Sequence[str]) -> None:

@@ -68,12 +68,18 @@ class ModelSetup:
         points, cut
             All rows as batches that repeat themselves, and the model as a function of the units' shifts.
         """
+        points = self.read_points(inputs, target, additional_forward_args, budget, argument)
+        columns = points.columns if self.layer_ref.module is None else None
+        return points, Cut(self.model, self.layer_ref, self.units, self.output, points.first, columns)
+
+    def read_points(
+        self, inputs: Any, target: Target, additional_forward_args: Any, budget: int | None, argument: str
+    ) -> Points:
+        """Read the data as :meth:`read` does, without calling the model."""
         device, dtype = device_and_dtype(self.model)
         at_inputs = self.layer_ref.module is None
         reader = Reader(floating_only=at_inputs, device=device, dtype=dtype, argument=argument, budget=budget)
-        points = reader.read(inputs, target, additional_forward_args)
-        columns = points.columns if at_inputs else None
-        return points, Cut(self.model, self.layer_ref, self.units, self.output, points.first, columns)
+        return reader.read(inputs, target, additional_forward_args)
 
     def given_posterior(self, cut: Cut, points: Points) -> Posterior | None:
         """Return the posterior that was passed, which seeds only generators from which the model draws; else None."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
 
 #: Rules, and the false discovery rate of those that have one by default.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
+from geh_explain._process import cached_property
 from geh_explain._types import Floats
 from geh_explain.errors import GEHValueError
 from geh_explain.scores.moments import Moments, draws_not_kept

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHValueError
 

@@ -1,6 +1,7 @@
 """Evidence through the explainer: explain(evidence=), test(), true scores, training rows, files."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,6 +87,31 @@ def test_training_rows_are_counted_in_a_warning(rows):
     plain = explainer.explain(rows[0][:500], groups=2, progress=False)
     with pytest.warns(geh.GEHWarning, match=r"1,500 of 2,000 held-out rows are also in train="):
         explainer.test(plain, *rows, train=rows[0][500:], progress=False)
+
+
+@pytest.mark.parametrize("part", [lambda x, y: (x, y), lambda x, y: x[:, :2], lambda x, y: y])
+def test_training_rows_of_another_shape_are_refused(part, rows):
+    explainer = geh.GEHExplainer(model, posterior=POINT)
+    plain = explainer.explain(rows[0][:500], groups=2, progress=False)
+    with pytest.raises(
+        geh.GEHError, match=r"train: (its rows have the shape|a tensor of the tuple has one number per row)"
+    ):
+        explainer.test(plain, *rows, train=part(*rows), progress=False)
+
+
+def test_other_explained_points_and_training_rows_are_named_in_errors(rows):
+    explainer = geh.GEHExplainer(model, posterior=POINT)
+    plain = explainer.explain(rows[0][:500], groups=2, progress=False)
+    wide = torch.cat([rows[0][:500], rows[0][:500, :1]], dim=1)
+    with pytest.raises(geh.GEHError, match="explained: there are 4 units, and result is about 3"):
+        explainer.test(plain, *rows, explained=wide, progress=False)
+    for argument in ("train", "explained"):
+        with pytest.raises(geh.GEHError, match=f"{argument}: a int is not supported"):
+            explainer.test(plain, *rows, progress=False, **{argument: 5})
+    forged = replace(plain.record, scale=[1.0, float("nan"), 1.0])
+    other = geh.Interactions(plain._draws, plain.labels, plain.names, plain.group_names, forged)
+    with pytest.raises(geh.GEHError, match="explained: the result has scale="):
+        explainer.test(other, *rows, explained=rows[0][:500], progress=False)
 
 
 def test_files_keep_evidence(result, tmp_path):

@@ -195,6 +195,8 @@ def test_what_screening_returns_are_rows():
         ({"pairs": [(0, 1), ("x1", "x0")]}, "pairs has 'x0' and 'x1' twice"),
         ({"pairs": []}, r"pairs=\[\] is empty"),
         ({"pairs": 5}, "pairs=5 is not a list"),
+        ({"pairs": np.array(5)}, r"pairs=array\(5\) is not a list"),
+        ({"pairs": [np.array(5)]}, r"pairs has the entry array\(5\), which is no pair"),
         ({"pairs": ["ab"]}, "entry 'ab', which is no pair"),
         ({"pairs": [(0, 1, 2)]}, "no pair of units"),
         ({"unit": 0, "rows": [1]}, "unit and rows are .*given; choose"),
@@ -355,3 +357,9 @@ def test_more_units_than_all_pairs_have_memory_for_are_explained_by_rows():
     with pytest.raises(geh.GEHError, match=r"404,550 pairs, which do not fit .*rows=explainer.screen"):
         explainer.explain(x, groups=1, memory=0.05, progress=False)
     assert len(explainer.explain(x, groups=1, memory=0.05, unit=0, progress=False).pairs) == 899
+
+
+def test_several_inputs_with_one_number_per_row_are_refused_in_words():
+    explainer = geh.GEHExplainer(lambda x, weight: x.prod(1) * weight, posterior=geh.posterior.PointEstimate())
+    with pytest.raises(geh.GEHError, match="inputs: a tensor of the tuple has one number per row; give it as a column"):
+        explainer.explain((torch.rand(9, 2), torch.rand(9)), progress=False)

@@ -1,9 +1,15 @@
 """Cross-fitting with the held-out test itself: names of units, files, options, small folds."""
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
+import torch
+from torch import nn
 
 import geh_explain as geh
+from geh_explain.inference.crossfit import _to_evidence
 from geh_explain.inference.refits import describe_options
 
 
@@ -58,6 +64,73 @@ def test_functions_and_objects_among_the_options_are_described_without_addresses
     description = describe_options({"output": first, "object": object()})
     assert "0x" not in description
     assert "first" in description
+
+
+class Product(nn.Module):
+    """Multiplies two inputs by a weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return self.weight * x[:, 0] * x[:, 1] + x[:, 2]
+
+
+def weights(value):
+    return geh.posterior.WeightSamples([{"weight": torch.tensor(value)}])
+
+
+def test_a_checkpoint_refuses_another_posterior_of_the_same_description(tmp_path):
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-1, 1, (400, 3))
+    y = X[:, 0] * X[:, 1] + X[:, 2] + 0.1 * generator.normal(size=400)
+
+    def run(value):
+        options = {"posterior": weights(value)}
+        fit = Product
+        return geh.inference.crossfit_test(
+            lambda X, y: fit(), X, y, folds=2, explainer=options, checkpoint=tmp_path, progress=False
+        )
+
+    first = run(1.0)
+    assert run(1.0).slope[0] == first.slope[0]
+    with pytest.raises(geh.GEHError, match=r"belongs to another test: explainer \(posterior=WeightSamples\(1\) "):
+        run(0.5)
+
+
+LONG = torch.arange(2000.0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda value: (LONG.where(LONG != 1000, value),),
+        lambda value: {"a": [LONG.where(LONG != 1000, value)]},
+        weights,
+        lambda value: geh.posterior.Ensemble(
+            [nn.Linear(2, 1).requires_grad_(False).apply(lambda m: m.weight.fill_(value))]
+        ),
+        lambda value: geh.posterior.LastLayerLaplace(torch.full((9, 2), value), torch.ones(9)),
+        lambda value: geh.posterior.LastLayerLaplace(pd.DataFrame({"a": [value] * 9}), torch.ones(9)),
+    ],
+)
+def test_options_with_the_same_text_and_other_contents_are_told_apart(make):
+    torch.manual_seed(0)
+    first = describe_options({"option": make(1.0)})
+    torch.manual_seed(0)
+    assert describe_options({"option": make(1.0)}) == first
+    torch.manual_seed(0)
+    assert describe_options({"option": make(2.0)}) != first
+
+
+@pytest.mark.parametrize("names", [None, [], ["a", "b"], ["a", "b", "c", "d"], "abc", {"a": 1}])
+def test_records_with_impossible_names_are_refused(names):
+    numbers = {"slope": [0.5] * 3, "slope_se": [0.1] * 3, "p_value": [0.1] * 3}
+    record = {"number": 1, **numbers, "n_rows": 50, "link": "identity"}
+    assert _to_evidence({**record, "names": ["a", "b", "c"]}).n_rows == 50
+    with pytest.raises((ValueError, TypeError)):
+        _to_evidence(json.loads(json.dumps({**record, "names": names})))
 
 
 def test_folds_that_are_too_small_are_refused_before_any_fit():

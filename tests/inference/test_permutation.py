@@ -265,6 +265,19 @@ def test_another_observed_result_is_not_mixed_with_a_checkpoint(tmp_path):
     assert quiet(checkpoint=tmp_path, permutations=4).observed.scores.tolist() == [0.9, 0.8, 0.0]
     with pytest.raises(geh.GEHError, match="observed: the checkpoint was made with other scores"):
         quiet(observed=np.array([0.9, 0.7, 0.0]), checkpoint=tmp_path, permutations=4)
+    with pytest.raises(geh.GEHError, match="observed: the checkpoint was made with other scores"):
+        quiet(observed=np.ones(6), checkpoint=tmp_path, permutations=4)
+
+
+def test_small_observed_scores_are_compared_too(tmp_path):
+    quiet(observed=np.array([9e-12, 8e-12, 0.0]), checkpoint=tmp_path, permutations=2)
+    with pytest.raises(geh.GEHError, match="observed: the checkpoint was made with other scores"):
+        quiet(observed=np.array([9e-12, 7e-12, 0.0]), checkpoint=tmp_path, permutations=2)
+
+
+def test_values_to_keep_that_json_cannot_hold_are_an_error_in_words(tmp_path):
+    with pytest.raises(geh.GEHError, match=r"record 1 cannot be stored .* keep= must return a dict of plain values"):
+        quiet(keep=lambda scores: {"scores": scores}, checkpoint=tmp_path, permutations=2)
 
 
 def test_a_fit_that_fails_is_reported_by_its_number_and_the_others_are_used():

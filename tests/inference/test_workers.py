@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -106,3 +107,32 @@ def test_a_record_after_a_torn_one_is_whole(tmp_path):
         lines.write('{"task": [2], "val')  # killed while writing
     store.add({"task": [3]})
     assert [kept["task"] for kept in store] == [[1], [3]]
+
+
+def test_a_task_may_run_tasks_of_its_own():
+    def nested(task):
+        return sum(outcome for _, outcome in run_parallel(double, range(task), workers=1))
+
+    assert dict(run_parallel(nested, [2, 3], workers=1)) == {2: 2, 3: 6}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_process_that_is_forked_while_a_thread_runs_a_task_can_run_tasks():
+    inside, done = threading.Event(), threading.Event()
+
+    def waiting(task):
+        inside.set()
+        done.wait()
+        return task
+
+    thread = threading.Thread(target=lambda: list(run_parallel(waiting, [1], workers=1)))
+    thread.start()
+    inside.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(0 if dict(run_parallel(double, [1], workers=1)) == {1: 2} else 1)
+    done.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0

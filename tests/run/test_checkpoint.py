@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from interrupted_runs import OneAfterTheOther, assert_identical, ensemble, kill_until_done, network, rows
@@ -103,6 +104,14 @@ def test_another_model_and_another_version_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("geh_explain.run.identity.__version__", "0.0.1")
     with pytest.raises(geh.GEHError, match=r"geh_explain \(.* there, 0.0.1 here\)"):
         geh.GEHExplainer(network()).explain(rows(), **options)
+
+
+@pytest.mark.parametrize("kind", [pd.Series, pd.Categorical, lambda labels: labels.astype(object)])
+def test_other_labels_of_the_points_are_refused(kind, tmp_path):
+    explainer, points = geh.GEHExplainer(network()), np.arange(200)
+    explainer.explain(rows(), draws=2, groups=kind(points % 2), progress=False, checkpoint=tmp_path)
+    with pytest.raises(geh.GEHError, match="belongs to another run, with another groups"):
+        explainer.explain(rows(), draws=2, groups=kind(points // 7 % 2), progress=False, checkpoint=tmp_path)
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path):

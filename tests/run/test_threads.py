@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import threading
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import geh_explain as geh
+from geh_explain._process import torch_generator
+from geh_explain.data.points import Points
 from geh_explain.posterior import PointEstimate
 
 pytestmark = pytest.mark.usefixtures("seeded")
@@ -191,6 +194,45 @@ def test_a_process_that_is_forked_while_a_thread_explains_can_explain():
         os._exit(0 if other.explain(rows(9), groups=1, progress=False).geh.mean.any() else 1)
     done.set()
     thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@contextmanager
+def held_by_another_thread(context):
+    """Hold a context in another thread."""
+    inside, done = threading.Event(), threading.Event()
+
+    def hold():
+        with context:
+            inside.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    yield
+    done.set()
+    thread.join()
+
+
+#: Locks of which the process has one.
+LOCKS = {
+    "numpy": np.random.mtrand._rand._bit_generator.lock,
+    "router": torch_generator._ROUTER_LOCK,
+    "cached property": vars(Points)["first"].lock,
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_forked_process_does_not_wait_for_locks_of_other_threads(name):
+    with held_by_another_thread(LOCKS[name]):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            explainer = geh.GEHExplainer(network())
+            os._exit(0 if explainer.explain(rows(9), groups=1, draws=2, progress=False).geh.mean.any() else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from geh_explain._process import cached_property
 from geh_explain.engines.sums import GroupSums, add_by_group
 from geh_explain.units.pair_set import PairSet, count_pairs
 
