@@ -257,7 +257,7 @@ geh.GEHExplainer(net, smooth=beta, posterior=PointEstimate()).explain(x, groups=
         f"""- At β = 100 the scores are {words.both("score", "100")} on average, but from sample to sample they vary by
         {words.both("noise", "100")} (one standard deviation), and the largest false pair has grown to
         {words.both("false_pair", "100")}.""",
-        f"""- `"auto"` takes the bandwidth of a step of half a standard deviation of the inputs, and at least
+        f"""- `"auto"` takes the bandwidth of a step of 0.75 standard deviations of the inputs, and at least
         β = 10 / (standard deviation of what enters the ReLU), which decides here: four inputs are few. β is between
         {auto["beta_low"].min():.1f} and {auto["beta_high"].max():.1f}. The scores are {words.both("score", "auto")},
         each within {error:.1f} % of the network's own curvature. The noise is {words.both("noise", "auto")}, the

@@ -14,8 +14,8 @@ is (y - p) / w, and all columns are weighted by w.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -30,7 +30,7 @@ from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.evidence.explained import Explained
 from geh_explain.evidence.fit_check import describe_misfit
 from geh_explain.evidence.labels import Labels, read_labels
-from geh_explain.evidence.nuisance import choose_degrees
+from geh_explain.evidence.nuisance import allows_test, choose_degrees, rows_needed
 from geh_explain.evidence.pair_functions import HeldOutFunctions, Pair
 from geh_explain.evidence.pair_tests import PairTests
 from geh_explain.evidence.training_rows import count_common_rows, count_copied_rows
@@ -57,8 +57,8 @@ _OTHER_UNITS = (
 )
 #: More copies of rows than this share of all rows are reported.
 _MAX_COPIED = 0.05
-#: Fewer rows of a class than this are reported where log-odds are tested.
-_MIN_CLASS = 50
+#: Log-odds are tested with the columns that this many rows for each one of the rarer class allow, if all are more.
+_ROWS_PER_RARE_ROW = 4
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,14 @@ class HeldOutTest:
         The labels of these rows.
     columns
         Names of the columns of the rows, if they came as a data frame.
+    warnings
+        What was found suspicious about the rows.
     """
 
     functions: HeldOutFunctions
     labels: Labels
     columns: list[str] | None = None
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def prepare(cls, setup: ModelSetup, rows: HeldOutRows, options: AnalysisOptions) -> HeldOutTest:
@@ -133,13 +136,13 @@ class HeldOutTest:
             cut, points, posterior, labels.read, batch_size=options.batch_size, seed=options.seed
         )
         held_out = cls(functions, labels, points.columns)
-        _warn_of_copied_rows(count_copied_rows(points, labels.values), len(points))
+        warnings = [_copied_rows(count_copied_rows(points, labels.values), len(points))]
         if rows.train is not None:
             train = setup.read_points(rows.train, rows.target, None, None, "train")
             _check_shapes(points, train)
             held_out.check_columns(train.columns, "rows of train=")
-            _warn_of_training_rows(*count_common_rows(points, train), len(points))
-        return held_out
+            warnings.append(_training_rows(*count_common_rows(points, train), len(points)))
+        return replace(held_out, warnings=_issue(warnings))
 
     def check_units(self, units: str) -> None:
         """Raise if ``units``, the repr of a unit set, is another one than that of the test."""
@@ -185,41 +188,45 @@ class HeldOutTest:
         estimates = np.full((len(units), 4), np.nan)
         outputs = functions.outputs()
         link, labels = self.labels.decide(outputs)
-        misfit = describe_misfit(labels, outputs, link, self.labels.classes)
-        if misfit is not None:
-            warn(misfit)
+        warnings = [describe_misfit(labels, outputs, link, self.labels.classes)]
+        names, counted = tuple(functions.unit_names), n_rows
         if link == "logit":
-            _warn_of_rare_class(int(min(labels.sum(), (1 - labels).sum())), n_rows)
+            rarer = int(min(labels.sum(), (1 - labels).sum()))
+            counted = min(n_rows, _ROWS_PER_RARE_ROW * rarer)
+            if not allows_test(counted, self.n_units):
+                warnings.append(_rare_class(rarer, n_rows, self.n_units))
+                slope, slope_se, p_value = slopes.T
+                return Evidence(slope, slope_se, p_value, n_rows, link, None, names, self.warnings + _issue(warnings))
         on_grids = _with_neighbours(tested, self.n_units)
         steps = (len(tested) + len(on_grids)) * functions.n_functions
         with tqdm(total=steps, desc="testing", unit="pair", disable=not progress, leave=False) as bar:
             interactions = functions.mean_interactions(on_grids, bar.update)
-            tests = PairTests(functions, labels, outputs, link, explained)
+            tests = PairTests(functions, labels, outputs, link, explained, counted)
             chunk = max(1, _MAX_NUMBERS // n_rows)
             for start in range(0, len(pairs), chunk):
                 part = slice(start, start + chunk)
                 without = functions.without(tested[part], bar.update)
                 for column, pair in enumerate(pairs[part]):
                     slopes[pair], estimates[pair] = tests.pair(units[pair], pair, without[:, :, column], interactions)
-        self._warn_of_lost_pairs(tests)
-        _warn_of_covariates(tests.covariates.share)
+        warnings += [*self._lost_pairs(tests), _covariates(tests.covariates.share)]
         true_scores = None if np.isnan(estimates).all() else TrueScoreEstimates(*estimates.T)
         slope, slope_se, p_value = slopes.T
-        return Evidence(slope, slope_se, p_value, n_rows, link, true_scores, tuple(functions.unit_names))
+        issued = self.warnings + _issue(warnings)
+        return Evidence(slope, slope_se, p_value, n_rows, link, true_scores, names, issued)
 
-    def _warn_of_lost_pairs(self, tests: PairTests) -> None:
-        """Warn if interactions can hardly be told from effects of other units, or of what the units leave, or not."""
+    def _lost_pairs(self, tests: PairTests) -> Iterator[str]:
+        """Yield warnings if interactions can hardly, or not, be told from effects of other units or covariates."""
         has_covariates = tests.covariates.count > 0
         others = "other units, or what the units leave of the layer's output," if has_covariates else "other units"
         advice = _OTHER_UNITS if has_covariates else _FEWER_FEATURES
         if tests.lost:
-            warn(
+            yield (
                 f"evidence: {len(tests.lost)} pair(s) cannot be tested, since {others} nearly determine what their "
                 f"interaction would do: {self._name_pairs(tests.lost)}; they have no p-value, and half of their score "
                 f"counts as supported. {advice}"
             )
         if tests.determined:
-            warn(
+            yield (
                 f"evidence: {len(tests.determined)} pair(s) cannot be tested, since {others} determine what their "
                 f"interaction does at these rows: {self._name_pairs(tests.determined)}; their p-value is 1, and their "
                 f"supported score 0. {advice}"
@@ -274,39 +281,51 @@ def _check_index(inputs: Any, y: Any) -> None:
         )
 
 
-def _warn_of_covariates(share: float) -> None:
-    """Warn if effects of numbers beside the units are not accounted for."""
-    if share < _MIN_COVARIATE_SHARE:
-        warn(
-            "evidence: the units do not determine the layer's output, and there are too few rows to account for the "
-            f"effects of all that they leave: principal components with {share:.0%} of its variance are used. p-values "
-            "may be too small; give more rows, or units that determine more."
-        )
+def _issue(messages: Iterable[str | None]) -> tuple[str, ...]:
+    """Issue the warnings that are not None, and return them."""
+    issued = tuple(message for message in messages if message is not None)
+    for message in issued:
+        warn(message)
+    return issued
 
 
-def _warn_of_rare_class(rarer: int, rows: int) -> None:
-    """Warn if the rarer class has so few rows that the score test of log-odds finds too many pairs."""
-    if rarer < _MIN_CLASS:
-        warn(
-            f"evidence: one of the two classes has {rarer} of {rows:,} held-out rows; with fewer than {_MIN_CLASS} "
-            "p-values are too small. Give more rows of this class."
-        )
+def _covariates(share: float) -> str | None:
+    """Return a warning if effects of numbers beside the units are not accounted for."""
+    if share >= _MIN_COVARIATE_SHARE:
+        return None
+    return (
+        "evidence: the units do not determine the layer's output, and there are too few rows to account for the "
+        f"effects of all that they leave: principal components with {share:.0%} of its variance are used. p-values "
+        "may be too small; give more rows, or units that determine more."
+    )
 
 
-def _warn_of_training_rows(common: int, by_chance: float, rows: int) -> None:
-    """Warn if held-out rows were used for training: if more of them are training rows than chance explains."""
-    if common > by_chance + 3 * by_chance**0.5:
-        warn(
-            f"evidence: {common:,} of {rows:,} held-out rows are also in train=; the network has seen their labels, so "
-            "that p-values from them are too small. Leave them out."
-        )
+def _rare_class(rarer: int, rows: int, n_units: int) -> str:
+    """Return the warning that the rarer class has too few rows to test anything."""
+    needed = -(-rows_needed(n_units) // _ROWS_PER_RARE_ROW)
+    return (
+        f"evidence: one of the two classes has {rarer} of {rows:,} held-out rows, too few to test pairs of {n_units} "
+        f"units; at least {needed} are needed. No pair was tested; give more rows of this class, or fewer units: "
+        "units=explainer.screen(inputs) finds those that matter."
+    )
 
 
-def _warn_of_copied_rows(copied: int, rows: int) -> None:
-    """Warn if held-out rows are copies of others."""
-    if copied > _MAX_COPIED * rows:
-        warn(
-            f"evidence: {copied:,} of {rows:,} held-out rows repeat the inputs and the label of another row, as after "
-            "oversampling; the test takes rows for independent, so that p-values are too small. Keep one of each, as "
-            "drop_duplicates of pandas does."
-        )
+def _training_rows(common: int, by_chance: float, rows: int) -> str | None:
+    """Return a warning if held-out rows were used for training: if more are training rows than chance explains."""
+    if common <= by_chance + 3 * by_chance**0.5:
+        return None
+    return (
+        f"evidence: {common:,} of {rows:,} held-out rows are also in train=; the network has seen their labels, so "
+        "that p-values from them are too small. Leave them out."
+    )
+
+
+def _copied_rows(copied: int, rows: int) -> str | None:
+    """Return a warning if held-out rows are copies of others."""
+    if copied <= _MAX_COPIED * rows:
+        return None
+    return (
+        f"evidence: {copied:,} of {rows:,} held-out rows repeat the inputs and the label of another row, as after "
+        "oversampling; the test takes rows for independent, so that p-values are too small. Keep one of each, as "
+        "drop_duplicates of pandas does."
+    )

@@ -124,12 +124,25 @@ def choose_degrees(n_rows: int, n_units: int) -> Degrees:
         poorest = degrees is _LADDER[-1]
         if degrees.n_columns(n_units) <= min(share * n_rows, np.inf if poorest else _MAX_COLUMNS):
             return replace(degrees, fine_bins=_fine_bins(n_rows, n_units, degrees.n_columns(n_units)))
-    needed = int(np.ceil(_LADDER[-1].n_columns(n_units) / _MAX_SHARE))
     raise GEHValueError(
-        f"evidence: {n_rows} held-out rows are too few to test pairs of {n_units} units; at least {needed} are needed, "
-        "because the effects of all units are estimated beside the pair's. Give more rows, or fewer units: "
-        "units=explainer.screen(inputs) finds those that matter."
+        f"evidence: {n_rows} held-out rows are too few to test pairs of {n_units} units; at least "
+        f"{rows_needed(n_units)} are needed, because the effects of all units are estimated beside the pair's. Give "
+        "more rows, or fewer units: units=explainer.screen(inputs) finds those that matter."
     )
+
+
+def rows_needed(n_units: int) -> int:
+    """Return the smallest number of rows with which pairs are tested."""
+    return int(np.ceil(_LADDER[-1].n_columns(n_units) / _MAX_SHARE))
+
+
+def allows_test(n_rows: int, n_units: int) -> bool:
+    """Return whether there are rows enough for the poorest columns.
+
+    >>> allows_test(1000, 8), allows_test(40, 8)
+    (True, False)
+    """
+    return n_rows >= rows_needed(n_units)
 
 
 def _fine_bins(n_rows: int, n_units: int, n_columns: int) -> int:

@@ -60,6 +60,8 @@ class PairTests:
         ``"identity"`` or ``"logit"``.
     explained
         The points whose true scores are estimated, for the identity link; None leaves these out.
+    n_counted
+        Number of rows that decides how rich the nuisance columns are; fewer than all where one class is rare.
 
     Attributes
     ----------
@@ -71,15 +73,21 @@ class PairTests:
     """
 
     def __init__(
-        self, functions: HeldOutFunctions, labels: Floats, outputs: Floats, link: str, explained: Explained | None
+        self,
+        functions: HeldOutFunctions,
+        labels: Floats,
+        outputs: Floats,
+        link: str,
+        explained: Explained | None,
+        n_counted: int,
     ) -> None:
         self._labels = labels
         self._outputs = outputs
         self._logit = link == "logit"
         # Smaller interactions are rounding errors of differences of outputs.
         self._rounding = functions.rounding * float(np.abs(outputs).max())
-        n_rows, n_units = functions.values.shape
-        self.covariates, self._degrees = _with_degrees(functions.covariates, n_rows, n_units)
+        n_units = functions.values.shape[1]
+        self.covariates, self._degrees = _with_degrees(functions.covariates, n_counted, n_units)
         covariates = self.covariates if functions.covariates.count else None
         self.lost: list[Pair] = []
         self.determined: list[Pair] = []

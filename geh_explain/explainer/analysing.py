@@ -211,8 +211,7 @@ class Analysing(Explaining):
         DataFrame
             One row per pair, strongest first: ``unit_i``, ``unit_j``, ``score``, ``rank``, the same with ``_sharper``
             and ``_softer``, ``keeps_place``: whether the pair is among the strongest at all three, and ``difference``:
-            its score by :class:`~geh_explain.engines.Difference`, with the step of the smoothing (0.5 if a number was
-            given).
+            its score by :class:`~geh_explain.engines.Difference`, with a step of 0.5 or that of ``smooth=Step(size)``.
 
         Examples
         --------
@@ -246,8 +245,8 @@ class Analysing(Explaining):
         table = sharpness_table(result.names, known, scores, pairs)
         ends = [[find_unit(name, result.names) for name in table[column]] for column in ("unit_i", "unit_j")]
         strongest = PairSet.of(list(zip(*ends, strict=True)), len(result.names))
-        assert result.record.smoothed is not None
-        differences = explain(strongest, engine=Difference(step=result.record.smoothed["step"] or Step().size))
+        smooth = self._setup.smooth
+        differences = explain(strongest, engine=Difference(smooth.size) if isinstance(smooth, Step) else Difference())
         return table.assign(difference=[differences[strongest.index(i, j)] for i, j in zip(*ends, strict=True)])
 
     def surface(

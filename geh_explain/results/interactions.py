@@ -121,7 +121,10 @@ class Interactions(ResultOutput):
         >>> result.with_evidence(evidence).table()[["supported", "significant"]].round(2).values.tolist()
         [[0.79, True]]
         """
-        parts = self._draws, self.labels, self.names, self.group_names, self.record, copy.deepcopy(self.settings)
+        record = self.record.with_test_warnings(getattr(evidence, "warnings", ()))
+        settings = copy.deepcopy(self.settings)
+        settings["warnings"] = list(record.warnings)
+        parts = self._draws, self.labels, self.names, self.group_names, record, settings
         return Interactions(*parts, evidence, self.pairs)
 
     # Scores.

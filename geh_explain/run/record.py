@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ from geh_explain.engines.difference import DifferenceRun
 from geh_explain.run.accumulate import DrawAccumulator
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
+
+#: First word of the warnings of a test on held-out labels.
+TEST_WARNING = "evidence: "
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,11 @@ class RunRecord:
     #: What the search for rows found, in words, with rows="auto"; else None.
     row_search: str | None = None
     warnings: list[str] = field(default_factory=list)
+
+    def with_test_warnings(self, warnings: Sequence[str]) -> RunRecord:
+        """Return the record with the ``warnings`` of a test on held-out labels, instead of those of a former test."""
+        own = [message for message in self.warnings if not message.startswith(TEST_WARNING)]
+        return replace(self, warnings=[*own, *warnings])
 
     def to_settings(self) -> dict[str, Any]:
         """Return the record as a plain dict, as users see it and as files store it."""

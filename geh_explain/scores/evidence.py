@@ -67,6 +67,8 @@ class Evidence:
         Estimates of the scores of the true function; None where there are none, as for classes.
     names
         Names of the D units; empty if they are not known. Files do not store them, as results have names.
+    warnings
+        What the test warned of. A result keeps them among its own warnings, and so do its files.
     """
 
     slope: Floats
@@ -76,6 +78,7 @@ class Evidence:
     link: str = "identity"
     true_scores: TrueScoreEstimates | None = None
     names: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Convert arrays to double precision, and raise GEHValueError unless the numbers are possible.

@@ -428,3 +428,20 @@ def test_intervals_of_true_scores_hold_what_the_network_has_missed():
     assert len(true) == 3
     assert (true["true_low"] < 0.8).all()
     assert (true["true_high"] > 0.78).all()
+
+
+def test_warnings_of_the_test_are_kept_with_the_result(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(400, 3, generator=generator).double()
+    explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] + x[:, 2], posterior=geh.posterior.PointEstimate())
+    plain = explainer.explain(x, groups=1, progress=False)
+    with pytest.warns(geh.GEHWarning, match="explain none of the variance"):
+        tested = explainer.test(plain, x, -(x[:, 0] * x[:, 1] + x[:, 2]), progress=False)
+    (message,) = [message for message in tested.settings["warnings"] if "explain none of the variance" in message]
+    tested.save(tmp_path / "tested.npz")
+    assert message in geh.Interactions.load(tmp_path / "tested.npz").settings["warnings"]
+    assert message in tested.report(tmp_path / "page.html").read_text(encoding="utf-8").replace("&#x27;", "'")
+    # Another test has other warnings, and the result itself has none.
+    again = explainer.test(tested, x, x[:, 0] * x[:, 1] + x[:, 2], progress=False)
+    assert message not in again.settings["warnings"]
+    assert plain.settings["warnings"] == tested.with_evidence(None).settings["warnings"]

@@ -99,15 +99,21 @@ def test_binary_labels_are_tested_on_the_log_odds():
 
 
 @pytest.mark.parametrize(("count", "output"), [(20, "raw"), (480, "raw"), (60, "raw"), (20, "probability")])
-def test_few_rows_of_a_class_are_warned_of_where_log_odds_are_tested(count, output, recwarn):
+def test_with_few_rows_of_a_class_log_odds_are_not_tested(count, output, recwarn):
     """With 10 of 1,000 rows, half of the pairs that do not interact had p-values below 5 %."""
     x = correlated(500, 3, seed=0)
     log_odds = x[:, 0] * x[:, 1] + 2 * x[:, 2]
     y = (log_odds >= np.sort(log_odds)[-count]).astype(int)
     explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] + 2 * x[:, 2] - 2, output=output, posterior=POINT)
-    explainer.test_pairs(x, y, progress=False)
-    words = "one of the two classes has 20 of 500 held-out rows"
-    assert sum(words in str(warning.message) for warning in recwarn) == (count != 60 and output == "raw")
+    result = explainer.explain(x, groups=1, evidence=(x, y), progress=False)
+    words = (
+        "one of the two classes has 20 of 500 held-out rows, too few to test pairs of 3 units; at least 35 are needed"
+    )
+    refused = count != 60 and output == "raw"
+    assert sum(words in str(warning.message) for warning in recwarn) == refused
+    assert np.isnan(result.evidence.p_value).all() == refused
+    assert result.table()["significant"].any() != refused or output == "probability"
+    assert any(words in message for message in result.settings["warnings"]) == refused
 
 
 def test_the_labels_of_several_classes_are_those_of_the_target_against_the_rest():

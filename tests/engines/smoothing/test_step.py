@@ -30,9 +30,9 @@ class Residual(nn.Module):
         return torch.as_tensor(self.head(x.relu()))
 
 
-def deep_network(seed: int) -> Residual:
+def deep_network(seed: int, width: int = 8) -> Residual:
     torch.manual_seed(seed)
-    net = Residual(8, 12).double()
+    net = Residual(width, 12).double()
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.mul_(1.5)
@@ -64,11 +64,14 @@ def test_scores_of_a_deep_network_are_mixed_differences_of_the_network_itself(se
     assert signed @ expected / (expected @ expected) == pytest.approx(1, abs=0.15)
 
 
-def test_auto_is_a_step_of_one_half_in_deep_networks() -> None:
-    net, x = deep_network(0), random_points(64, 8)
-    auto, half = (explain_point_quietly(net, x, groups=1, smooth=smooth) for smooth in ("auto", Step(0.5)))
-    assert auto.settings["smoothed"]["step"] == 0.5
-    assert np.corrcoef(auto.geh.pair_mean, half.geh.pair_mean)[0, 1] > 0.99
+def test_auto_is_a_step_of_three_quarters_at_layers_of_many_units() -> None:
+    net = nn.Sequential(nn.Linear(8, 64), deep_network(0, width=64)).double()
+    auto, step = (
+        explain_point_quietly(net, random_points(64, 8), layer="0", groups=1, smooth=smooth)
+        for smooth in ("auto", Step(0.75))
+    )
+    assert auto.settings["smoothed"]["step"] == 0.75
+    np.testing.assert_allclose(auto.geh.pair_mean, step.geh.pair_mean, rtol=1e-9)
 
 
 def test_auto_is_at_least_ten_over_the_standard_deviation_of_what_enters() -> None:
