@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pandas as pd
 
 from studies.real.experiment import ADDITIVE, SEED, Size
@@ -186,7 +187,7 @@ def _strongest_tables(findings: Findings) -> Iterator[str]:
                         f"{row['low']:.3g} to {row['high']:.3g}",
                         *(f"{row[f'p_{kind}']:.4f}" for kind in ("bayes", "sign", "permutation")),
                         "" if pd.isna(row["slope"]) else plus_minus(row["slope"], row["slope_se"]),
-                        f"{row['p_value']:.4f}",
+                        "not tested" if np.isnan(row["p_value"]) else f"{row['p_value']:.4f}",
                         "yes" if row["significant"] else "no",
                     ]
                 )
