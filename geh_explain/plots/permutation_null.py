@@ -46,6 +46,8 @@ def draw_permutation_null(
     matplotlib.axes.Axes
         The axes.
     """
+    from matplotlib.ticker import LogLocator
+
     ax = axes_or_new(ax, (6, 3.2))
     values = [*null, *scores]
     is_log = min(values) > 0 and max(values) > _LOG_RATIO * float(np.median(null))
@@ -56,6 +58,10 @@ def draw_permutation_null(
     ax.set_ylim(top=(1.1 + 0.15 * len(pairs)) * float(np.max(heights)))
     if is_log:
         ax.set_xscale("log")
+        # Labels of all multiples would overlap where the axis has about one decade.
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_formatter("")
     names = sorted({name for pair in pairs for name in pair})
     short = dict(zip(names, shorten_all(names), strict=True))
     for line, ((unit_i, unit_j), score, p_value) in enumerate(zip(pairs, scores, p_values, strict=True)):
