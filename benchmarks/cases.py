@@ -11,7 +11,15 @@ from functools import partial
 from benchmarks.checks import checks
 from benchmarks.draws import energy, evidence, group_curve
 from benchmarks.growth import growth_draws, growth_inputs, growth_memory, growth_points
-from benchmarks.images import exemplars, lenet_hidden, lenet_patches, lenet_pixels, resnet_channels
+from benchmarks.images import (
+    exemplars,
+    lenet_hidden,
+    lenet_patches,
+    lenet_pixels,
+    resnet_channels,
+    trained_channels,
+    trained_screen,
+)
 from benchmarks.some_pairs import some_channels, some_inputs
 from benchmarks.tabular import narrow, wide
 from benchmarks.timing import Case
@@ -26,6 +34,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "lenet-patches": lenet_patches,
     "lenet-hidden": lenet_hidden,
     "resnet-channels": resnet_channels,
+    "efficientnet-15": partial(trained_channels, 15, 64),
+    "efficientnet-10": partial(trained_channels, 10, 112),
+    "efficientnet-screen": trained_screen,
     "exemplars": exemplars,
     "pairs-100": partial(some_inputs, 100, (100, 100, 100), speedup=10),
     "pairs-500": partial(some_inputs, 500, (100, 100, 100), speedup=10),

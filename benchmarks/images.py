@@ -16,6 +16,7 @@ from benchmarks.networks import images, lenet, resnet
 from benchmarks.tabular import TORCH_NOTE
 from benchmarks.timing import Case, Method, Target
 from benchmarks.torch_hessians import TORCH_HESSIANS, Problem, double_backward, torch_method
+from studies.vision.networks import crop_photographs, load_efficientnet
 
 #: Channels of the ResNet that are explained.
 CHANNELS = 64
@@ -154,6 +155,49 @@ def resnet_channels(points: int = 8) -> Case:
             "double backward: of the function that explain() differentiates, with its smoothed ReLUs and kernels",
             "torch.func cannot transform that function, because it tests for NaN",
         ],
+        points=points,
+    )
+
+
+def trained_channels(block: int, channels: int, points: int = 32) -> Case:
+    """Return the case of channels of EfficientNet-Lite0 with ImageNet weights, on crops of photographs."""
+    model, x = load_efficientnet().requires_grad_(False), crop_photographs(points, seed=0).pixels
+    make = partial(geh.GEHExplainer, model, f"_blocks.{block}", units=geh.units.Subset(range(channels)))
+    point = geh.posterior.PointEstimate()
+    explain = partial(make(posterior=point).explain, target=0, groups=1, progress=False)
+    methods = {
+        ours.EXPLAIN: Method(partial(explain, x), partial(ours.answer_of, explain, x[:8])),
+        ours.BARE: ours.engine_methods(make, x, 8, target=0)[ours.BARE],
+        "double backward": torch_method(double_backward, _smoothed_problem(make(posterior=point), x), 8),
+    }
+    return Case(
+        title=f"EfficientNet-Lite0, {channels} channels of block {block}, {points} images of 224 x 224",
+        methods=methods,
+        reference=ours.EXPLAIN,
+        targets=ours.speedup_targets(methods, ("double backward",), 2),
+        notes=[
+            ours.engine_note(make(), x, target=0),
+            "double backward: of the function that explain() differentiates, above the layer only, along the same "
+            "directions",
+            "explain() also runs the network below the layer, once",
+        ],
+        points=points,
+    )
+
+
+def trained_screen(points: int = 32) -> Case:
+    """Return the case of the search for the 16 channels of block 15 with the largest gradients."""
+    model, x = load_efficientnet().requires_grad_(False), crop_photographs(points, seed=0).pixels
+    explainer = geh.GEHExplainer(model, "_blocks.15", posterior=geh.posterior.PointEstimate())
+    screen_name, forward_name = "screen()", "forward pass"
+    return Case(
+        title=f"EfficientNet-Lite0, screening of the 320 channels of block 15, {points} images of 224 x 224",
+        methods={
+            screen_name: Method(partial(explainer.screen, x, 0, keep=16, progress=False)),
+            forward_name: Method(partial(_forward, model, x)),
+        },
+        reference=forward_name,
+        targets=[Target(screen_name, (forward_name,), 4)],
         points=points,
     )
 
