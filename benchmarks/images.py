@@ -166,9 +166,9 @@ def trained_channels(block: int, channels: int, points: int = 32) -> Case:
     point = geh.posterior.PointEstimate()
     explain = partial(make(posterior=point).explain, target=0, groups=1, progress=False)
     methods = {
-        ours.EXPLAIN: Method(partial(explain, x), partial(ours.answer_of, explain, x[:8])),
-        ours.BARE: ours.engine_methods(make, x, 8, target=0)[ours.BARE],
-        "double backward": torch_method(double_backward, _smoothed_problem(make(posterior=point), x), 8),
+        ours.EXPLAIN: Method(partial(explain, x), partial(ours.answer_of, explain, x)),
+        ours.BARE: ours.engine_methods(make, x, points, target=0)[ours.BARE],
+        "double backward": torch_method(double_backward, _smoothed_problem(make(posterior=point), x), points),
     }
     return Case(
         title=f"EfficientNet-Lite0, {channels} channels of block {block}, {points} images of 224 x 224",

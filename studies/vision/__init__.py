@@ -37,7 +37,9 @@ def write(store: Store, size: experiment.Size, docs: Path) -> Iterator[str]:
     from studies.vision import page, summary
 
     tasks = [list(task) for task in experiment.tasks(size)]
-    records = [record for record in store if record["task"] in tasks]
+    records = sorted(
+        (record for record in store if record["task"] in tasks), key=lambda each: tasks.index(each["task"])
+    )
     table = summary.tabulate(records)
     (docs / "studies").mkdir(parents=True, exist_ok=True)
     table.to_csv(docs / "studies" / "vision.csv", index=False, float_format="%.4g")

@@ -57,7 +57,7 @@ class Size:
     candidates: int
 
 
-FULL = Size(tuple(SUBJECTS), seeds=3, images=24, channels=7, screened=12, candidates=240)
+FULL = Size(tuple(SUBJECTS), seeds=1, images=24, channels=7, screened=12, candidates=240)
 QUICK = Size(("text",), seeds=1, images=8, channels=4, screened=6, candidates=0)
 
 
