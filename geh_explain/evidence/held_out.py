@@ -57,6 +57,10 @@ _OTHER_UNITS = (
 )
 #: More copies of rows than this share of all rows are reported.
 _MAX_COPIED = 0.05
+#: Level of both tests of a pair, of all such pairs together, where its interaction is said to depend on a third unit,
+#: and the share of the score below which this part is averaged out.
+_SURELY = 0.05
+_MIN_SHARE_OF_SCORE = 0.5
 #: Log-odds are tested with the columns that this many rows for each one of the rarer class allow, if all are more.
 _ROWS_PER_RARE_ROW = 4
 
@@ -208,7 +212,8 @@ class HeldOutTest:
                 without = functions.without(tested[part], bar.update)
                 for column, pair in enumerate(pairs[part]):
                     slopes[pair], estimates[pair] = tests.pair(units[pair], pair, without[:, :, column], interactions)
-        warnings += [*self._lost_pairs(tests), _covariates(tests.covariates.share)]
+        averaged_out = None if explained is None else self._averaged_out(tests)
+        warnings += [*self._lost_pairs(tests), averaged_out, _covariates(tests.covariates.share)]
         true_scores = None if np.isnan(estimates).all() else TrueScoreEstimates(*estimates.T)
         slope, slope_se, p_value = slopes.T
         issued = self.warnings + _issue(warnings)
@@ -231,6 +236,22 @@ class HeldOutTest:
                 f"interaction does at these rows: {self._name_pairs(tests.determined)}; their p-value is 1, and their "
                 f"supported score 0. {advice}"
             )
+
+    def _averaged_out(self, tests: PairTests) -> str | None:
+        """Return a warning if labels contain interactions whose sign depends on a third unit, and scores do not."""
+        level = _SURELY / max(1, len(tests.third_order))
+        pairs = [
+            entry.pair
+            for entry in tests.third_order
+            if entry.p_third < level and entry.p_mean > _SURELY and entry.share < _MIN_SHARE_OF_SCORE
+        ]
+        if not pairs:
+            return None
+        return (
+            f"evidence: the labels contain an interaction of {len(pairs)} pair(s) whose sign depends on a third unit: "
+            f"{self._name_pairs(pairs)}. Their p-values count it, but the groups average most of it out, so that slope "
+            "and supported score are about the rest. More groups show it: explain(..., groups=20) for instance."
+        )
 
     def _name_pairs(self, pairs: list[Pair]) -> str:
         """Return the names of the first pairs."""

@@ -229,7 +229,7 @@ class Nuisance:
         n_units = values.shape[1]
         everything = values if covariates is None else np.concatenate([values, covariates.columns], axis=1)
         self._ranks = _ranks(everything)
-        self._bounded = _bounded(everything)
+        self._bounded = bounded(everything, *value_bounds(everything))
         # Columns with the degrees of units; covariates may have poorer ones.
         rich = slice(None) if degrees.covariates is None else slice(n_units)
         columns = [np.ones((len(values), 1)), _legendre(self._ranks[:, rich], degrees.ranks)]
@@ -346,9 +346,14 @@ def _normal_scores(ranks: Floats) -> Floats:
     return np.asarray(ndtri((ranks + 1) / 2))
 
 
-def _bounded(values: Floats) -> Floats:
-    """Return values (n, D) on [-1, 1], those beyond the outer quantiles set to -1 and 1; constants are 0."""
+def value_bounds(values: Floats) -> tuple[Floats, Floats]:
+    """Return the outer quantiles (D,) of values (n, D), between which polynomials of values are taken."""
     low, high = np.quantile(values, _VALUE_QUANTILES, axis=0)
+    return low, high
+
+
+def bounded(values: Floats, low: Floats, high: Floats) -> Floats:
+    """Return values (n, D) on [-1, 1], those beyond ``low`` and ``high`` (D,) set to -1 and 1; constants are 0."""
     width = high - low
     scaled = (2 * values - low - high) / np.where(width > 0, width, 1)
     return np.asarray(np.where(width > 0, np.clip(scaled, -1, 1), 0))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from geh_explain.evidence.nuisance import (
     max_predictors,
 )
 from geh_explain.evidence.pair_functions import HeldOutFunctions, MeanInteractions, Pair
+from geh_explain.evidence.third_order import ThirdOrderShares
 from geh_explain.evidence.true_scores import UNKNOWN, TrueScore, TrueScores
 from geh_explain.statistics.combination import cauchy_combination
 from geh_explain.statistics.logistic import fit_logistic, sigmoid
@@ -34,17 +36,43 @@ _DETERMINED = 0.01
 _LOST_IF_DETERMINED = 0.1
 #: A direction of which less than this is left is a sum of nuisance columns at these rows, as with units of few values.
 _NOTHING = 1e-8
+#: Units have few values if there are this many rows for each of them.
+_ROWS_PER_LEVEL = 5
 #: Where conditional means are among the nuisance columns, their errors are smaller, and so is the share.
 _LOST_BESIDE_MEANS = 1 / 3
 #: Products of three units are tested if they have at least this share of the variance that projection leaves of the
 #: network's interaction.
 _MIN_THIRD_ORDER = 0.2
+#: Means over background rows and at all rows differ in size by this factor at most, or are not comparable.
+_MAX_FACTOR = 5.0
+#: Products of three units that are linear combinations of others to this relative size share their coefficients.
+_RANK_TOLERANCE = 1e-3
 #: Precision of a prior that is flat, per row and for columns of variance 1.
 _FLAT = 1e-9
 #: Precision of the prior of main effects, whose columns have variance 1.
 _MAIN_EFFECT_PRECISION = 1.0
 #: Weights of rows whose class is certain are set to this.
 _MIN_WEIGHT = 1e-4
+
+
+@dataclass(frozen=True)
+class ThirdOrder:
+    """A pair with two directions, the mean interaction and products of three units.
+
+    ``share`` is the weight of the slope of the second; ``p_mean`` and ``p_third`` are the p-values of both.
+    """
+
+    pair: Pair
+    share: float
+    p_mean: float
+    p_third: float
+
+
+class _Direction(NamedTuple):
+    """A direction (n,) of a test, and the sum of squares that nuisance columns leave of it."""
+
+    values: Floats
+    left: float
 
 
 class PairTests:
@@ -70,6 +98,8 @@ class PairTests:
     lost, determined
         Pairs so far whose interaction can hardly be told from effects of other units, and those whose interaction is
         nothing else at these rows.
+    third_order
+        Pairs so far with a test of products of three units beside that of the mean interaction.
     """
 
     def __init__(
@@ -91,6 +121,8 @@ class PairTests:
         covariates = self.covariates if functions.covariates.count else None
         self.lost: list[Pair] = []
         self.determined: list[Pair] = []
+        self.third_order: list[ThirdOrder] = []
+        self._levels = _Levels(functions.values)
         self._root_weights = np.ones(len(labels))
         self._nuisance = Nuisance(functions.values, self._degrees, self._root_weights, covariates)
         self._main_effects = np.zeros(len(labels))
@@ -102,6 +134,7 @@ class PairTests:
         self._true_scores = None
         if explained is not None and not self._logit:
             self._true_scores = TrueScores(functions.values, labels - outputs, self._nuisance.common, explained)
+        self._third_order_shares = None if explained is None else ThirdOrderShares(functions.values, explained)
 
     def pair(self, pair: Pair, index: int, without: Floats, interactions: MeanInteractions) -> tuple[Slope, TrueScore]:
         """Test one pair.
@@ -123,22 +156,25 @@ class PairTests:
         bases = self._nuisance.common, self._nuisance.pair(*pair, np.column_stack([*without, *beside, means]))
         true_score = UNKNOWN
         directions, left = self._directions(pair, mean, local, bases)
+        determined = left is not None and (left <= _NOTHING or self._levels.determine(mean))
         if left is not None:
-            (self.lost if left > _NOTHING else self.determined).append(pair)
+            (self.determined if determined else self.lost).append(pair)
         elif self._true_scores is not None:
             interaction = local if np.abs(local).max() > self._rounding else None
             true_score = self._true_scores.estimate(pair, index, interaction, bases[1])
         if not directions:
-            return (NO_DIRECTION if left is None or left <= _NOTHING else UNTESTABLE), true_score
-        tests = [self._test(direction, offset, bases) for direction in directions]
+            return (NO_DIRECTION if left is None or determined else UNTESTABLE), true_score
+        tests = [self._test(direction.values, offset, bases) for direction in directions]
         if len(tests) == 1:
             return tests[0], true_score
-        return tests[0]._replace(p_value=float(cauchy_combination([test.p_value for test in tests]))), true_score
+        share = self._third_order_share(pair, index, local - mean, directions, bases)
+        self.third_order.append(ThirdOrder(pair, share, tests[0].p_value, tests[1].p_value))
+        return _combine(tests, share), true_score
 
     def _directions(
         self, pair: Pair, mean: Floats, local: Floats, bases: tuple[Floats, Floats]
-    ) -> tuple[list[Floats], float | None]:
-        """Return the directions (n,) to test, that with the larger part of the interaction first.
+    ) -> tuple[list[_Direction], float | None]:
+        """Return the directions to test.
 
         They are the mean interaction and, where it has a considerable part of the variance, what products of three
         units explain of the rest: an interaction whose sign depends on a third unit has the mean 0. If the network has
@@ -157,14 +193,42 @@ class PairTests:
         share = _lost_share(self._nuisance.unexplained(*pair), self.covariates.count > 0)
         directions = []
         if has_mean and left_of_mean > share * of_mean:
-            directions.append((left_of_mean, mean))
+            directions.append(_Direction(mean, left_of_mean))
         if left_of_third > max(rounding, share * of_local, _MIN_THIRD_ORDER * left_of_local):
-            directions.append((left_of_third, third))
+            # The size of the mean over few background rows is uncertain then; that at all rows is better known.
+            directions = [self._with_size_of(local, direction, bases) for direction in directions]
+            directions.append(_Direction(third, left_of_third))
         if not directions and (has_mean or left_of_local > rounding):
             return [], max(
                 left / of if of else 0.0 for left, of in ((left_of_mean, of_mean), (left_of_local, of_local))
             )
-        return [direction for _, direction in sorted(directions, key=lambda entry: -entry[0])], None
+        return directions, None
+
+    def _with_size_of(self, local: Floats, direction: _Direction, bases: tuple[Floats, Floats]) -> _Direction:
+        """Return a direction times its coefficient in the network's interaction (n,), if that is of a similar size."""
+        remainders = (project_off(values * self._root_weights, *bases) for values in (direction.values, local))
+        own, of_local = remainders
+        factor = float(own @ of_local) / direction.left
+        if not 1 / _MAX_FACTOR < factor < _MAX_FACTOR:
+            return direction
+        return _Direction(factor * direction.values, factor**2 * direction.left)
+
+    def _third_order_share(
+        self, pair: Pair, index: int, rest: Floats, directions: list[_Direction], bases: tuple[Floats, Floats]
+    ) -> float:
+        """Return the weight of the slope of products of three units beside that of the mean interaction.
+
+        It is their share of the score at the explained points or, where these are not known, of the variance that
+        nuisance columns leave. ``rest`` (n,) is the network's interaction without its mean.
+        """
+        if self._third_order_shares is None:
+            of_mean, of_third = (direction.left for direction in directions)
+            return of_third / (of_mean + of_third)
+        weights = self._root_weights
+        products = project_off(self._nuisance.triple_products(*pair) * weights[:, None], *bases)
+        response = project_off(rest * weights, *bases)
+        coefficients = np.linalg.lstsq(products, response, rcond=_RANK_TOLERANCE)[0]
+        return self._third_order_shares.of_pair(pair, index, np.asarray(coefficients, dtype=np.float64))
 
     def _variances(self, direction: Floats, bases: tuple[Floats, Floats]) -> tuple[float, float]:
         """Return the weighted sum of squares of a direction around its mean, and what nuisance columns leave of it."""
@@ -198,6 +262,40 @@ class PairTests:
         curvature += _FLAT * len(direction) * np.eye(len(scale))
         influence = np.linalg.solve(curvature, (columns * (self._labels - probability)[:, None]).T)[0]
         return Slope(float(coefficients[0] / scale[0]), float(np.sqrt(influence @ influence) / scale[0]), score.p_value)
+
+
+class _Levels:
+    """Units with few values, each of them in several rows.
+
+    >>> levels = _Levels(np.repeat([[0.0], [1.0], [2.0]], 10, axis=0))
+    >>> levels.determine(np.repeat([0.3, 0.2, 0.7], 10)), levels.determine(np.arange(30.0))
+    (True, False)
+    """
+
+    def __init__(self, values: Floats) -> None:
+        codes = (np.unique(column, return_inverse=True)[1] for column in values.T)
+        self._codes = [code for code in codes if (code.max() + 1) * _ROWS_PER_LEVEL <= len(code)]
+
+    def determine(self, function: Floats) -> bool:
+        """Return whether a function (n,) of the rows takes one value for each value of one of these units."""
+        total = float(((function - function.mean()) ** 2).sum())
+        for code in self._codes:
+            means = np.bincount(code, weights=function) / np.bincount(code)
+            if float(((function - means[code]) ** 2).sum()) <= _NOTHING * total:
+                return True
+        return False
+
+
+def _combine(tests: list[Slope], third_order_share: float) -> Slope:
+    """Return the slope of a pair with two directions: the weighted mean of both, and the p-value of both together.
+
+    >>> _combine([Slope(1.0, 0.3, 0.01), Slope(0.0, 0.3, 0.5)], 0.25).slope
+    0.75
+    """
+    weights = np.array([1 - third_order_share, third_order_share])
+    slope = float(weights @ [test.slope for test in tests])
+    se = float(np.hypot(*(weights * [test.se for test in tests])))
+    return Slope(slope, se, float(cauchy_combination([test.p_value for test in tests])))
 
 
 def _with_degrees(covariates: Covariates, n_rows: int, n_units: int) -> tuple[Covariates, Degrees]:

@@ -48,7 +48,8 @@ class Evidence:
     """Outcome of the held-out test of P pairs, in row-major order i < j.
 
     The slope of a pair is the share of the network's interaction that the labels confirm: 1 if the labels contain the
-    interaction at the network's size, 0 if they do not contain it.
+    interaction at the network's size, 0 if they do not contain it. An interaction whose sign depends on a third unit
+    has two parts; their slopes are weighted by what both contribute to the score.
 
     Attributes
     ----------

@@ -16,7 +16,7 @@ _COVERAGES = (0.93, 0.99)
 #: Power on true pairs that is wanted, by scenario.
 _POWERS = {"S/N 1": 0.95, "S/N 10": 1.0}
 #: Scenarios whose level only has an upper limit: small samples and models that are not smooth.
-_UPPER_ONLY = ("lognormal", "four levels", "boosted trees", "300 rows")
+_UPPER_ONLY = ("lognormal", "four levels", "boosted trees", "300 rows", "of 1,000 rows", "of 2,000 rows")
 
 
 def build_page(table: pd.DataFrame, demonstrations: Sequence[Sequence[Sequence[str]]], size: Size) -> str:

@@ -41,6 +41,8 @@ class Scenario:
         Distribution of the features: ``"uniform"``, ``"lognormal"`` or ``"levels"`` (four values).
     labels
         ``"numbers"``, ``"binary"`` or ``"classes"`` (three).
+    share
+        Share of label 1 among binary labels.
     model
         ``"network"``, ``"trees"`` (gradient boosting), or ``"hidden"``: a network whose hidden units interact.
     fit
@@ -61,6 +63,7 @@ class Scenario:
     noise: str = "normal"
     margins: str = "uniform"
     labels: str = "numbers"
+    share: float = 0.5
     model: str = "network"
     fit: str = "usual"
     units: str = "features"
@@ -105,6 +108,10 @@ SCENARIOS = {
     "product of three features": Scenario(signal="triple", correlation=0.3),
     "four of eight features, underfitted": Scenario(units="some", correlation=0.5, fit="under", sn=10.0),
     "groups of features": Scenario(units="groups", correlation=0.3, sn=3.0),
+    "binary, 1,000 rows": Scenario(labels="binary", held_out=1_000),
+    "binary, 100 of 1,000 rows": Scenario(labels="binary", share=0.1, held_out=1_000),
+    "binary, 60 of 1,000 rows": Scenario(labels="binary", share=0.06, held_out=1_000),
+    "binary, 80 of 2,000 rows": Scenario(labels="binary", share=0.04, held_out=2_000),
 }
 #: Scales of the features that are groups.
 _GROUP_SCALES = np.array([4.0, 1.0] * 4)
@@ -247,12 +254,24 @@ def _labels(signal: Floats, units: Floats, scenario: Scenario, generator: np.ran
         if scenario.sn == 0:
             return generator.normal(size=rows)
         return np.asarray(signal + _noise(units, scenario.noise, generator) / scenario.sn**0.5)
-    hits = generator.uniform(size=rows) < 1 / (1 + np.exp(-_LOG_ODDS * signal))
+    hits = generator.uniform(size=rows) < _probabilities(_LOG_ODDS * signal, scenario.share)
     if scenario.labels == "binary":
         return hits.astype(float)
     # The other two classes depend on the third feature alone.
     others = np.where(generator.uniform(size=rows) < 0.3 + 0.4 * units[:, 2], 0.0, 2.0)
     return np.asarray(np.where(hits, 1.0, others))
+
+
+def _probabilities(log_odds: Floats, share: float) -> Floats:
+    """Return the probabilities (n,) of log-odds plus the constant that gives them the mean ``share``.
+
+    The constant is 0 for a half, which is exact for log-odds with a symmetric distribution.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import expit
+
+    constant = 0.0 if share == 0.5 else brentq(lambda value: expit(log_odds + value).mean() - share, -20, 20)
+    return np.asarray(expit(log_odds + constant))
 
 
 def _noise(units: Floats, kind: str, generator: np.random.Generator) -> Floats:

@@ -41,7 +41,7 @@ def _row(data_set: Record) -> dict[str, Any]:
     row: dict[str, Any] = {
         "scenario": data_set["scenario"],
         "seed": data_set["seed"],
-        "level": float((p_values[~interacts] < LEVEL).mean()),
+        "level": _mean(p_values[~interacts] < LEVEL),
         "power": _mean(p_values[interacts] < LEVEL),
         "fit_seconds": data_set["fit_seconds"],
         "seconds": data_set["seconds"],

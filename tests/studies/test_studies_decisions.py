@@ -16,7 +16,9 @@ def test_every_scenario_has_finite_data_of_its_size(name):
     assert sample.x_train.shape[0] == scenario.train
     assert sample.y_held.shape == (scenario.held_out,)
     assert np.isfinite(sample.x_held).all()
-    assert sample.y_train.std() > 0.3
+    if scenario.labels == "binary":
+        assert abs(sample.y_train.mean() - scenario.share) < 0.03
+    assert sample.y_train.std() > (0.3 if scenario.share == 0.5 else 0.1)
     interacting = {"pairs": 7, "steps": 2, "main": 0, "hour": 1, "index": 0, "triple": 3}[scenario.signal]
     if scenario.units != "features":  # neighbours among four features, or among four groups
         interacting = 3
