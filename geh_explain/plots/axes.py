@@ -23,8 +23,8 @@ _CHAR_WIDTH = 0.6
 _TITLE_SIZE = 10.0
 #: Characters after which a long name may be broken.
 _BREAK = re.compile(r"[\s._/-]+")
-#: A unit in a layer: the layer's dotted path and the index of the unit.
-_UNIT = re.compile(r"([A-Za-z_0-9]+(?:\.[A-Za-z_0-9]+)*)\[(\d+)\]")
+#: A unit in a layer: the layer's dotted path and the index of the unit. Converted networks have names like "Add@27".
+_UNIT = re.compile(r"([^\s.,\[\]]+(?:\.[^\s.,\[\]]+)*)\[(\d+)\]")
 #: Names of units of at most so many characters stay as they are.
 _MAX_PLAIN = 10
 #: Names of lists of modules, whose members drop the plural.
@@ -55,6 +55,8 @@ def compact(text: str) -> str:
     'layer3.mlp:5 and layer3.mlp:12'
     >>> compact("layer3.1.conv2[7]"), compact("features.denseblock4.norm[7]"), compact("fc2[3]")
     ('layer3.1.conv2:7', 'denseblock4.norm:7', 'fc2[3]')
+    >>> compact("probabilities.Add@27[10]")
+    'Add@27:10'
     """
     return _UNIT.sub(lambda match: _compact_unit(match[0], match[1], match[2]), text)
 

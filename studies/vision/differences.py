@@ -9,14 +9,22 @@ from torch import Tensor, nn
 from geh_explain._types import Floats, Ints
 
 
+@torch.no_grad()
+def activations(net: nn.Module, layer: nn.Module, images: Tensor) -> Tensor:
+    """Return the output (n, C, H, W) of a layer."""
+    outputs: list[Tensor] = []
+    handle = layer.register_forward_hook(lambda module, args, out: outputs.append(out.clone()))
+    try:
+        net(images)
+    finally:
+        handle.remove()
+    return outputs[0]
+
+
 def channel_deviations(net: nn.Module, layer: nn.Module, images: Tensor) -> Floats:
     """Return the standard deviations (C,) over images of the means of a layer's channels."""
-    means: list[Tensor] = []
-    handle = layer.register_forward_hook(lambda module, args, out: means.append(out.mean(dim=(2, 3))))
-    with torch.no_grad():
-        net(images)
-    handle.remove()
-    return np.asarray(torch.cat(means).double().std(dim=0, correction=0).numpy())
+    means = activations(net, layer, images).mean(dim=(2, 3))
+    return np.asarray(means.double().std(dim=0, correction=0).numpy())
 
 
 @torch.no_grad()

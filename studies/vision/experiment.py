@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,7 @@ from geh_explain.errors import GEHWarning
 from geh_explain.inference import auc
 from geh_explain.inference.jsonl import Record
 from geh_explain.results.interactions import Interactions
-from studies.vision.differences import channel_deviations, mixed_differences
+from studies.vision.differences import activations, channel_deviations, mixed_differences
 from studies.vision.networks import SUBJECTS, Images
 
 #: Smaller seeds were used to choose how kinked functions are smoothed.
@@ -57,7 +58,7 @@ class Size:
     candidates: int
 
 
-FULL = Size(tuple(SUBJECTS), seeds=1, images=24, channels=7, screened=12, candidates=240)
+FULL = Size(tuple(SUBJECTS), seeds=3, images=24, channels=7, screened=12, candidates=240)
 QUICK = Size(("text",), seeds=1, images=8, channels=4, screened=6, candidates=0)
 
 
@@ -80,11 +81,24 @@ class _Layer:
     name: str
     images: Images
     target: Tensor | None
+    above: Callable[[nn.Module, str], nn.Module] | None = None
 
     @property
     def module(self) -> nn.Module:
         """The layer itself."""
         return self.net.get_submodule(self.name)
+
+    @torch.no_grad()
+    def differentiated(self) -> tuple[nn.Module, nn.Module, Tensor]:
+        """Return a network, its layer and its inputs, whose differences are those of this layer at the least cost.
+
+        It is what follows the layer, at the layer's output, where that is known, else the whole network.
+        """
+        if self.above is None:
+            return self.net, self.module, self.images.pixels
+        net, inputs = self.above(self.net, self.name), activations(self.net, self.module, self.images.pixels)
+        torch.testing.assert_close(net(inputs), self.net(self.images.pixels), rtol=1e-4, atol=1e-4)
+        return net, net.get_submodule("layer"), inputs
 
     def explainer(self, units: geh.units.Units | None = None) -> geh.GEHExplainer:
         """Return an explainer of some of its channels; None for all."""
@@ -118,7 +132,7 @@ def run(task: tuple[Any, ...], pictures: Path | None = None) -> Record:
     name, title, seed, n_images, n_channels, screened, candidates = task
     subject, net = SUBJECTS[name], _network(name)
     images = subject.images(n_images, seed)
-    layer = _Layer(net, subject.layers[title], images, _predicted_class(net, images.pixels))
+    layer = _Layer(net, subject.layers[title], images, _predicted_class(net, images.pixels), subject.above)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GEHWarning)
         record: Record = {
@@ -152,12 +166,9 @@ def _compare_with_differences(layer: _Layer, n_channels: int, seed: int) -> Reco
         "output_change": result.settings["smoothed"]["relative_change"] if result.settings["smoothed"] else 0.0,
     }
     start = process_time()
+    place = layer.differentiated()
     references = {
-        step: mixed_differences(
-            layer.net, layer.module, layer.images.pixels, layer.target, channels, step * deviations[channels]
-        )
-        / step**2
-        for step in STEPS
+        step: mixed_differences(*place, layer.target, channels, step * deviations[channels]) / step**2 for step in STEPS
     }
     record["difference_seconds"] = (process_time() - start) / len(STEPS)
     scores = result.signed[0, 0]

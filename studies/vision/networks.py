@@ -64,6 +64,9 @@ class Subject:
         ``images(count, seed)`` returns images of its kind.
     layers
         Names of its layers, by their titles, from low to high.
+    above
+        ``above(network, name)`` returns what follows a layer, a network with a module ``layer`` that takes the layer's
+        output as its input; None where only the whole network can be called.
     """
 
     title: str
@@ -71,6 +74,7 @@ class Subject:
     load: Callable[[], nn.Module]
     images: Callable[[int, int], Images]
     layers: dict[str, str]
+    above: Callable[[nn.Module, str], nn.Module] | None = None
 
 
 class LogOdds(nn.Module):
@@ -114,6 +118,21 @@ def load_efficientnet() -> nn.Module:
     with contextlib.redirect_stdout(io.StringIO()):
         net: nn.Module = network.from_pretrained("efficientnet-lite0", weights_path=files.get_model_file_path())
     return net.eval()
+
+
+class EfficientNetAbove(nn.Module):
+    """What follows block ``name`` of an EfficientNet, as a function of the block's output."""
+
+    def __init__(self, net: Any, name: str) -> None:
+        super().__init__()
+        self.layer = nn.Identity()
+        following = net._blocks[int(name.rpartition(".")[2]) + 1 :]
+        head = (net._conv_head, net._bn1, net._swish, net._avg_pooling, nn.Flatten(), net._dropout, net._fc)
+        self.following = nn.Sequential(*following, *head).eval()
+
+    def forward(self, activations: Tensor) -> Tensor:
+        """Return the logits."""
+        return torch.as_tensor(self.following(self.layer(activations)))
 
 
 def load_text_classifier() -> nn.Module:
@@ -208,6 +227,7 @@ SUBJECTS = {
         load=load_efficientnet,
         images=crop_photographs,
         layers={"block 3": "_blocks.3", "block 10": "_blocks.10", "block 15": "_blocks.15"},
+        above=EfficientNetAbove,
     ),
     "text": Subject(
         title="PaddleOCR's direction classifier",

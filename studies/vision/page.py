@@ -23,7 +23,7 @@ Two trained networks, whose weights Python packages include, are explained at th
 channels of a layer; all positions of a channel shift together. Scores are second derivatives with
 `smooth="auto"`, scaled by the channels' standard deviations. How kinked functions are smoothed was chosen on other
 samples of EfficientNet-Lite0; the second network was not used for it. What the former step of 0.5 gave at block 10 of
-the first sample (r 0.81, size 1.36) was known by then. Three samples of each layer were planned.
+the first sample (r 0.81, size 1.36) was known by then.
 """
 _AGREEMENT = """
 Scores are compared with mixed differences of the network as it is, without smoothing, derivatives or this package: a
@@ -77,7 +77,8 @@ def build_page(table: pd.DataFrame, records: Sequence[Record], size: Size) -> st
         "## Costs",
         fill_paragraph(
             f"Seconds of one processor, {size.images} images: interactions of {size.channels} channels, the same by "
-            f"differences, the choice of {size.screened} channels by their gradients, and the interactions of these."
+            "differences (of what follows the layer for EfficientNet-Lite0, of the whole network for the other), the "
+            f"choice of {size.screened} channels by their gradients, and the interactions of these."
         ),
         _cost_table(layer_means(table)),
         *_picture_blocks(records),
