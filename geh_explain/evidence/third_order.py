@@ -44,9 +44,10 @@ class ThirdOrderShares:
         self._explained = explained
         low, high = value_bounds(values)
         self._bounded = bounded(explained.values, low, high)
-        # By the chain rule; beyond the bounds nothing changes.
+        # By the chain rule. Beyond the bounds nothing changes; a unit with two values lies on them.
+        inside = (explained.values >= low) & (explained.values <= high)
         slopes = 2 / np.where(high > low, high - low, np.inf) * explained.factors
-        self._derivatives = np.where(np.abs(self._bounded) < 1, slopes, 0)
+        self._derivatives = np.where(inside, slopes, 0)
 
     def of_pair(self, pair: Pair, index: int, coefficients: Floats) -> float:
         """Return the share, from 0 to 1, of one pair's score.

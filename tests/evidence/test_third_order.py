@@ -100,6 +100,18 @@ def test_shares_are_between_0_and_1_and_constant_units_have_none():
     assert ThirdOrderShares(values, points).of_pair((0, 1), 0, np.array([-1e6])) == 0
 
 
+def test_a_unit_with_two_values_has_a_part_that_depends_on_a_third_unit():
+    """Of x0 x1 (2 x2 - 1), with x2 of 0 or 1, the pair x1 and x2 has the mean 0, and in groups of x0 the size 2 |x0|."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2000, 3, generator=generator)
+    x[:, 2] = (x[:, 2] > 0).float()
+    model = lambda x: x[:, 0] * x[:, 1] * (2 * x[:, 2] - 1)  # noqa: E731
+    y = model(x) + torch.randn(len(x), generator=generator)
+    explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
+    table = explainer.explain(x, groups=8, evidence=(x, y), progress=False).table()
+    assert (table["supported"] > 0.85 * table["mean"]).all()
+
+
 def test_an_interaction_that_is_a_function_of_one_unit_is_not_supported():
     """Two measures of ten shapes: what they do together at these rows, one of them does alone."""
     rng = np.random.default_rng(0)
