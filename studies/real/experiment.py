@@ -79,7 +79,7 @@ class Size:
 
 
 FULL = Size(
-    permutations=100, compared=30, additive=70, shares=(0.02, 0.05, 0.1, 0.2, 0.5), networks=2, draws=50, trees=1000
+    permutations=100, compared=30, additive=100, shares=(0.02, 0.05, 0.1, 0.2, 0.5), networks=2, draws=50, trees=1000
 )
 QUICK = Size(permutations=4, compared=2, additive=2, shares=(0.5,), networks=1, draws=20, trees=100, epochs=0.25)
 
