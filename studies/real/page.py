@@ -69,7 +69,9 @@ def build_page(findings: Findings, size: Size, minutes: float) -> str:
             "Evidence is the held-out test, at p < 0.05 for each pair. The next two columns have its decisions at a "
             "false discovery rate of 5 %, the default: the share of pairs that are discoveries, and the share of "
             "targets with at least one. As no pair interacts, the latter is the false discovery rate. The last column "
-            "is the held-out test at p < 0.05 on all rows that training did not use."
+            "is the held-out test at p < 0.05 on all rows that training did not use. Shares are of all pairs, and "
+            "those that cannot be told from effects of other features are never found. On the data's own targets "
+            f"{_tested_text(findings)} are tested; among these the shares are larger by that factor."
         ),
         _rate_table(findings.false_positives, PERMUTED),
         "### Targets with main effects",
@@ -130,6 +132,13 @@ def _evidence_text(findings: Findings) -> str:
         f"targets with main effects are measured a second time on all rows that training did not use: {unseen}. The "
         "network with mean weights is tested."
     )
+
+
+def _tested_text(findings: Findings) -> str:
+    """Return how many pairs of each data set have a slope, so that they were tested."""
+    tables = {SETTINGS[name].title: orders[SCALED] for name, orders in findings.strongest.items()}
+    counts = [f"{table['slope'].notna().sum()} of {len(table)} ({title})" for title, table in tables.items()]
+    return ", ".join(counts[:-1]) + " and " + counts[-1]
 
 
 def _rate_table(table: pd.DataFrame, target: str) -> str:
