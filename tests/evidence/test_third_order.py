@@ -101,7 +101,7 @@ def test_shares_are_between_0_and_1_and_constant_units_have_none():
 
 
 def test_a_unit_with_two_values_has_a_part_that_depends_on_a_third_unit():
-    """Of x0 x1 (2 x2 - 1), with x2 of 0 or 1, the pair x1 and x2 has the mean 0, and in groups of x0 the size 2 |x0|."""
+    """Of x0 x1 (2 x2 - 1), with x2 of 0 or 1, x1 and x2 have the mean 0, and in groups of x0 the size 2 |x0|."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2000, 3, generator=generator)
     x[:, 2] = (x[:, 2] > 0).float()
