@@ -21,6 +21,30 @@ _MAX_POINTS = 20_000
 
 
 @dataclass(frozen=True)
+class GroupMeans:
+    """What is known of an explanation without its points: shares (M,) of the groups and signed means (M, P)."""
+
+    shares: Floats
+    signed: Floats
+
+    def third_order_share(self, index: int) -> float:
+        """Return the share of a pair's score, from 0 to 1, that the mean over all points does not explain.
+
+        The mean interaction is taken to be the same in all groups; what groups add to it depends on other units.
+
+        >>> groups = GroupMeans(np.array([0.5, 0.5]), np.array([[3.0, 1.0], [-1.0, 1.0]]))
+        >>> groups.third_order_share(0), groups.third_order_share(1)
+        (1.0, 0.0)
+        """
+        network = self.signed[:, index]
+        score = float(np.abs(network) @ self.shares)
+        if score == 0:
+            return 0.0
+        mean = float(network @ self.shares)
+        return float(np.clip(1 - mean * float(np.sign(network) @ self.shares) / score, 0, 1))
+
+
+@dataclass(frozen=True)
 class Explained:
     """The points that were explained, as far as true scores need them.
 

@@ -27,7 +27,7 @@ from geh_explain._types import Ints
 from geh_explain.data.points import Points
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
-from geh_explain.evidence.explained import Explained
+from geh_explain.evidence.explained import Explained, GroupMeans
 from geh_explain.evidence.fit_check import describe_misfit
 from geh_explain.evidence.labels import Labels, read_labels
 from geh_explain.evidence.nuisance import allows_test, choose_degrees, rows_needed
@@ -171,7 +171,7 @@ class HeldOutTest:
         """Number of units D."""
         return int(self.functions.values.shape[1])
 
-    def run(self, known: PairSet, pairs: Ints, explained: Explained | None, progress: bool) -> Evidence:
+    def run(self, known: PairSet, pairs: Ints, explained: Explained | GroupMeans | None, progress: bool) -> Evidence:
         """Test some pairs, and return the evidence of all pairs of a result.
 
         Parameters
@@ -181,7 +181,7 @@ class HeldOutTest:
         pairs
             Indices among them of the pairs to test.
         explained
-            The points whose true scores are estimated; None leaves these out.
+            The points whose true scores are estimated, or the group means without them; None without an explanation.
         progress
             Show a progress bar.
         """

@@ -10,7 +10,7 @@ import numpy as np
 
 from geh_explain._types import Floats
 from geh_explain.evidence.covariates import Covariates
-from geh_explain.evidence.explained import Explained
+from geh_explain.evidence.explained import Explained, GroupMeans
 from geh_explain.evidence.nuisance import (
     Degrees,
     Nuisance,
@@ -87,7 +87,8 @@ class PairTests:
     link
         ``"identity"`` or ``"logit"``.
     explained
-        The points whose true scores are estimated, for the identity link; None leaves these out.
+        The points whose true scores are estimated, for the identity link, or what is known without them; None if
+        there is no explanation.
     n_counted
         Number of rows that decides how rich the nuisance columns are; fewer than all where one class is rare.
 
@@ -108,7 +109,7 @@ class PairTests:
         labels: Floats,
         outputs: Floats,
         link: str,
-        explained: Explained | None,
+        explained: Explained | GroupMeans | None,
         n_counted: int,
     ) -> None:
         self._labels = labels
@@ -132,9 +133,12 @@ class PairTests:
             self._root_weights = np.sqrt(np.maximum(probability * (1 - probability), _MIN_WEIGHT))
             self._nuisance = Nuisance(functions.values, self._degrees, self._root_weights, covariates)
         self._true_scores = None
-        if explained is not None and not self._logit:
+        if isinstance(explained, Explained) and not self._logit:
             self._true_scores = TrueScores(functions.values, labels - outputs, self._nuisance.common, explained)
-        self._third_order_shares = None if explained is None else ThirdOrderShares(functions.values, explained)
+        self._explained = explained
+        self._third_order_shares = (
+            ThirdOrderShares(functions.values, explained) if isinstance(explained, Explained) else None
+        )
 
     def pair(self, pair: Pair, index: int, without: Floats, interactions: MeanInteractions) -> tuple[Slope, TrueScore]:
         """Test one pair.
@@ -218,9 +222,12 @@ class PairTests:
     ) -> float:
         """Return the weight of the slope of products of three units beside that of the mean interaction.
 
-        It is their share of the score at the explained points or, where these are not known, of the variance that
-        nuisance columns leave. ``rest`` (n,) is the network's interaction without its mean.
+        It is their share of the score at the explained points; without these, what the mean over all points does not
+        explain of the groups' scores; without an explanation, the share of the variance that nuisance columns leave.
+        ``rest`` (n,) is the network's interaction without its mean.
         """
+        if isinstance(self._explained, GroupMeans):
+            return self._explained.third_order_share(index)
         if self._third_order_shares is None:
             of_mean, of_third = (direction.left for direction in directions)
             return of_third / (of_mean + of_third)

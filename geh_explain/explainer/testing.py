@@ -9,7 +9,7 @@ import numpy as np
 from geh_explain._validation import check_int
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHValueError
-from geh_explain.evidence.explained import Explained, recorded_factors, recorded_target
+from geh_explain.evidence.explained import Explained, GroupMeans, recorded_factors, recorded_target
 from geh_explain.evidence.held_out import MAX_TESTED, HeldOutRows
 from geh_explain.explainer.base import ExplainerBase, strongest_pairs
 from geh_explain.model.preserve import preserved
@@ -104,7 +104,8 @@ class HeldOutTesting(ExplainerBase):
                 )
             held_out.check_units(result.record.units)
             held_out.check_columns(result.record.columns)
-            points_of_result = None
+            means = result.signed_means[0]
+            points_of_result: Explained | GroupMeans = GroupMeans(result.sizes / result.sizes.sum(), means)
             if explained is not None:
                 points, cut = self._setup.read(explained, target, additional_forward_args, argument="explained")
                 if cut.n_units != len(result.names):
@@ -114,7 +115,7 @@ class HeldOutTesting(ExplainerBase):
                     )
                 held_out.check_columns(points.columns)
                 factors = recorded_factors(result.record, cut, points)
-                points_of_result = Explained.of(cut, points, result.labels, result.signed_means[0], factors)
+                points_of_result = Explained.of(cut, points, result.labels, means, factors)
             return result.with_evidence(
                 held_out.run(result.pairs, strongest_pairs(result, pairs), points_of_result, progress)
             )

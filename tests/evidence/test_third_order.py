@@ -87,6 +87,20 @@ def test_without_explained_points_the_weight_is_the_share_of_the_variance():
     assert not any("third unit" in message for message in evidence.warnings)
 
 
+@pytest.mark.parametrize("groups", [1, 8])
+@pytest.mark.filterwarnings("ignore:evidence. the labels contain an interaction")
+def test_a_result_without_its_points_weights_both_parts_by_its_groups(groups):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3000, 4, generator=generator)
+    y = only_third(x) + x[:, 3] + torch.randn(len(x), generator=generator)
+    explainer = geh.GEHExplainer(network, posterior=geh.posterior.PointEstimate())
+    result = explainer.explain(x, groups=groups, progress=False)
+    without, with_points = (
+        explainer.test(result, x, y, explained=points, progress=False).evidence.slope[0] for points in (None, x)
+    )
+    assert abs(without - with_points) < 0.15
+
+
 def test_shares_are_between_0_and_1_and_constant_units_have_none():
     values = np.random.default_rng(0).normal(size=(200, 3))
     values[:, 2] = 5.0
