@@ -229,6 +229,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     else:
         squared = cluster_draws(budget, len(pairs), cells)
     train_only, places = _examine_dropout(setup, cut, points, posterior)
+    if isinstance(posterior, MCDropout):
+        posterior = posterior.with_train_only(train_only)
     # Each member of an ensemble has kinked calls of its own.
     own_kinks = engine.run.engine.differentiates and getattr(posterior, "inputs_only", False)
     return RunPlan(
