@@ -231,8 +231,7 @@ def test_the_attention_dropout_of_hugging_face_models_is_drawn():
 
 
 def test_the_search_is_made_once_in_a_run(monkeypatch):
-    searched = []
-    search = train_only.find_train_only
-    monkeypatch.setattr(train_only, "find_train_only", lambda model, call: searched.append(model) or search(model, call))
+    searched, search = [], train_only.find_train_only
+    monkeypatch.setattr(train_only, "find_train_only", lambda *args: searched.append(args) or search(*args))
     explain_draws(OnlyInTraining(), random_points(8, 3, seed=1), posterior=None, draws=6)
     assert len(searched) == 1
