@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geh_explain._types import Floats
+from geh_explain._validation import check_int, check_level
 from geh_explain.errors import GEHValueError
 from geh_explain.plots.shares import Bars, draw_shares
 from geh_explain.scores.pair_names import join_names
@@ -46,14 +47,19 @@ class ShareEstimate:
         """Mean (E,) over draws."""
         return np.asarray(self.draws.mean(axis=0))
 
-    def interval(self, level: float) -> tuple[Floats, Floats]:
-        """Return the ends (low, high), each (E,), of the intervals at ``level``."""
+    def half_widths(self, level: float) -> tuple[Floats, Floats]:
+        """Return half the widths (E,) of the intervals at ``level`` over draws, and over rows."""
         from scipy.special import stdtrit
 
+        check_level(level)
         count = len(self.draws)
         std = self.draws.std(axis=0, ddof=1) if count > 1 else np.zeros(self.draws.shape[1])
-        over_draws = predictive_half_width(std, count, level)
-        half_width = np.hypot(over_draws, stdtrit(self.freedom, (1 + level) / 2) * self.errors)
+        over_rows = stdtrit(self.freedom, (1 + level) / 2) * self.errors
+        return predictive_half_width(std, count, level), np.asarray(over_rows)
+
+    def interval(self, level: float) -> tuple[Floats, Floats]:
+        """Return the ends (low, high), each (E,), of the intervals at ``level``."""
+        half_width = np.hypot(*self.half_widths(level))
         return self.mean - half_width, self.mean + half_width
 
     def part(self, start: int, stop: int) -> ShareEstimate:
@@ -100,7 +106,7 @@ class InteractionShare:
     >>> import torch, geh_explain as geh
     >>> model = lambda x: x[:, 0] + x[:, 1] + x[:, 0] * x[:, 1]  # variances 1, 1 and 1 for standard normal inputs
     >>> explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
-    >>> x = torch.randn(2000, 3, generator=torch.Generator().manual_seed(0))
+    >>> x = torch.randn(2000, 2, generator=torch.Generator().manual_seed(0))
     >>> share = explainer.explain(x, groups=1, progress=False).share(progress=False)
     >>> share.low < 1 / 3 < share.high
     True
@@ -179,7 +185,7 @@ class InteractionShare:
         parts = [Bars("all interactions", [""], np.array([[self.overall, *self.interval(level)]]))]
         parts.append(Bars("pairs", labels, pairs[["share", "low", "high"]].to_numpy()))
         if self.of_units is not None:
-            table = self.units(level).head(units)
+            table = self.units(level).head(check_int("units", units, 1))
             parts.append(Bars("units", list(table["unit"]), table[["share", "low", "high"]].to_numpy()))
         return draw_shares(parts, level=level, ax=ax)
 
@@ -189,13 +195,14 @@ class InteractionShare:
             return "the output does not vary, so that interactions carry no share of it"
         low, high = self.interval(level)
         decimals = 0 if max(self.overall, high) >= _SMALL else 1
-        text = (
-            f"interactions carry {_percent(self.overall, decimals)} % ({_percent(low, decimals)} to "
-            f"{_percent(high, decimals)} %) of what this network does"
-        )
-        if not len(self.pair_names) or high <= 0:
+        ends = f"{_percent(low, decimals)}{'–' if low >= 0 else ' to '}{_percent(high, decimals)} %"
+        text = f"interactions carry {_percent(self.overall, decimals)} % ({ends}) of what this network does"
+        if self.of_rest is not None and self.of_rest.mean[0] > _SMALL**2:
+            rest = _percent(float(self.of_rest.mean[0]), decimals)
+            text += f"; what rows hold beside the units carries {rest} % by itself"
+        best = int(np.argmax(self.of_pairs.mean)) if self.pair_names else None
+        if best is None or round(100 * self.of_pairs.mean[best], decimals) <= 0:
             return text
-        best = int(np.argmax(self.of_pairs.mean))
         share = _percent(float(self.of_pairs.mean[best]), decimals)
         return f"{text}; {join_names(*self.pair_names[best])} carries {share} %"
 

@@ -19,6 +19,8 @@ _FIRST_ROUND = (128, 1024)
 _FIRST_EVALUATIONS = 500_000
 #: Rounds end where twice the comparisons lower the error by less than this factor: the rows themselves are too few.
 _MIN_GAIN = 0.9
+#: Rounds also end where the half-width over rows is this part of that over draws, beside which it does not count.
+_DRAWS_SHARE = 0.25
 #: Level of the interval whose half-width is compared with the precision.
 _LEVEL = 0.95
 #: Additive functions are fitted to all folds of blocks but one.
@@ -117,12 +119,11 @@ class _Rounds:
         estimate = self.estimate(quiet=True)
         error, before = float(estimate.errors[0]), self._error
         self._error = error
-        low, high = ShareEstimate(
-            estimate.draws.mean(axis=0)[None, :1], estimate.errors[:1], estimate.freedom
-        ).interval(_LEVEL)
+        over_draws, over_rows = estimate.half_widths(_LEVEL)
+        needed = max(self._request.precision, _DRAWS_SHARE * float(over_draws[0]))
         points = self._per_block * len(self._design.blocks)
         exhausted = points >= 4 * len(self._design.rows) and error > _MIN_GAIN * before
-        self._done = float(high[0] - low[0]) / 2 <= self._request.precision or exhausted
+        self._done = float(over_rows[0]) <= needed or exhausted
 
     def _evaluate(self, points: PickFreezePoints) -> tuple[list[Floats], list[bool]]:
         """Return sums over blocks (G, 1 + E) of a round for each draw, and whether its outputs are constant."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from torch import nn
 
 from geh_explain._types import Floats, Ints
 from geh_explain.engines.base import Limits
@@ -19,6 +20,9 @@ from geh_explain.run.plan import RunPlan, make_plan, run_resources
 from geh_explain.run.source import ResultSource
 from geh_explain.scores.draws import DrawMoments, Draws
 from geh_explain.units.pair_set import PairSet
+
+#: Functions whose second derivative jumps, while their first one does not.
+_JUMPING = (nn.ELU, nn.CELU)
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,7 @@ def compute_triples(source: ResultSource, request: TripleRequest) -> TripleDraws
     )
     with preserved(source.setup.model), run_resources(options) as resources:
         plan = make_plan(source.setup, source.inputs, options, resources)
+        source.check_unchanged(plan.points)
         triples = choose_triples(request.pairs, n_units)
         nodes = _nodes(triples, request.pairs, n_units)
         limits = Limits(len(plan.points), options.batch_size, None, None, nodes)
@@ -122,12 +127,26 @@ def compute_triples(source: ResultSource, request: TripleRequest) -> TripleDraws
         draws = done.accumulator.result()
     if done.interrupted:
         warn(f"triples: interrupted after {done.accumulator.n_draws} of {request.draws} draws.")
+    _warn_of_kinks(plan)
+    return TripleDraws(triples, nodes, draws)
+
+
+def _warn_of_kinks(plan: RunPlan) -> None:
+    """Warn if functions of the network have no third derivative, or one that belongs to their smooth form."""
+    if not plan.engine.engine.differentiates:
+        return
+    way_out = "GEHExplainer(..., engine='difference') measures mixed differences of the network itself."
     if plan.smoothed is not None:
         warn(
             "triples: third derivatives of kinked functions depend on how sharply these are smoothed, more than second "
-            "ones do; GEHExplainer(..., engine='difference') measures mixed differences of the network itself."
+            f"ones do. {way_out}"
         )
-    return TripleDraws(triples, nodes, draws)
+    jumping = sorted({type(module).__name__ for module in plan.cut.model.modules() if isinstance(module, _JUMPING)})
+    if jumping:
+        warn(
+            f"triples: the second derivative of {', '.join(jumping)} jumps at 0, which third derivatives at single "
+            f"points miss. {way_out}"
+        )
 
 
 def _nodes(triples: Ints, pairs: Ints, n_units: int) -> PairSet:

@@ -167,7 +167,7 @@ class Explaining(ExplainerBase):
             warn(message)
         grouping = done.accumulator.grouping
         result = Interactions(result_draws, grouping.labels, plan.names, grouping.names, record, pairs=plan.pairs)
-        result = result.with_source(ResultSource.of(self._setup, inputs, options))
+        result = result.with_source(ResultSource.of(self._setup, inputs, options, plan.points))
         if held_out is None:
             return result
         try:

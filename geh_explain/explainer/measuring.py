@@ -108,8 +108,8 @@ class Measuring(ExplainerBase):
         Examples
         --------
         >>> import tempfile, torch, geh_explain as geh
-        >>> explainer = geh.GEHExplainer(lambda x: x[:, :3].prod(1), posterior=geh.posterior.PointEstimate())
-        >>> x = torch.rand(50, 4)
+        >>> explainer = geh.GEHExplainer(lambda x: x.prod(1), posterior=geh.posterior.PointEstimate())
+        >>> x = torch.rand(50, 3)
         >>> path = explainer.explain(x, groups=1, progress=False).save(f"{tempfile.mkdtemp()}/result.npz")
         >>> table = explainer.triples(geh.Interactions.load(path), x, pairs=1, progress=False)
         >>> sorted(table.loc[0, ["unit_i", "unit_j", "unit_k"]]), round(float(table.loc[0, "mean"]), 4)
@@ -118,6 +118,12 @@ class Measuring(ExplainerBase):
         self._check_result(result)
         scale = _scale_of(result) if scale is None else scale
         target = _target_of(result, target)
+        n_rows = len(self._setup.read_points(inputs, target, additional_forward_args, None, "inputs"))
+        if n_rows != len(result.labels):
+            raise GEHValueError(
+                f"inputs: there are {n_rows} rows, and result is about {len(result.labels)} points in groups; give the "
+                "inputs that were explained."
+            )
         source = ResultSource(self._setup, inputs, target, additional_forward_args, clusters, scale, batch_size)
         return triple_table(result, source, pairs, level, progress)
 

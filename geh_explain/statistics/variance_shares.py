@@ -37,7 +37,7 @@ import numpy as np
 from geh_explain._types import Floats, Ints
 
 #: Blocks of rows: at most, and at least. The jackknife needs some, and a block has rows for all factors of two points.
-_MAX_BLOCKS = 40
+_MAX_BLOCKS = 20
 _MIN_BLOCKS = 5
 
 
@@ -59,10 +59,10 @@ class PickFreezePoints:
 
 
 def choose_block_count(n_rows: int, n_factors: int) -> int:
-    """Return the number of blocks of rows: 5 to 40, so many that all factors of two points come from different rows.
+    """Return the number of blocks of rows: 5 to 20, so many that all factors of two points come from different rows.
 
     >>> choose_block_count(1000, 9), choose_block_count(100, 9)
-    (40, 5)
+    (20, 5)
     """
     return int(np.clip(n_rows // (2 * n_factors), _MIN_BLOCKS, _MAX_BLOCKS))
 
