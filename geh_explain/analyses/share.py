@@ -10,6 +10,7 @@ import numpy as np
 from geh_explain._types import Floats
 from geh_explain._validation import check_int, check_level
 from geh_explain.errors import GEHValueError
+from geh_explain.plots import palette
 from geh_explain.plots.shares import Bars, draw_shares
 from geh_explain.scores.pair_names import join_names
 from geh_explain.statistics.intervals import predictive_half_width
@@ -182,11 +183,12 @@ class InteractionShare:
         """
         pairs = self.pairs(level)
         labels = [join_names(*pair) for pair in zip(pairs["unit_i"], pairs["unit_j"], strict=True)]
-        parts = [Bars("all interactions", [""], np.array([[self.overall, *self.interval(level)]]))]
-        parts.append(Bars("pairs", labels, pairs[["share", "low", "high"]].to_numpy()))
+        parts = [Bars("all interactions", [""], np.array([[self.overall, *self.interval(level)]]), palette.SURE)]
+        parts.append(Bars("pairs", labels, pairs[["share", "low", "high"]].to_numpy(), palette.MARK))
         if self.of_units is not None:
             table = self.units(level).head(check_int("units", units, 1))
-            parts.append(Bars("units", list(table["unit"]), table[["share", "low", "high"]].to_numpy()))
+            values = table[["share", "low", "high"]].to_numpy()
+            parts.append(Bars("all interactions of a unit", list(table["unit"]), values, palette.UNSURE))
         return draw_shares(parts, level=level, ax=ax)
 
     def describe(self, level: float = 0.95) -> str:

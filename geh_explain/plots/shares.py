@@ -19,11 +19,12 @@ _GAP = 0.6
 
 @dataclass(frozen=True)
 class Bars:
-    """A part of the chart: its title, the labels of its bars, and their lengths and interval ends (n, 3)."""
+    """A part of the chart: its title, labels of its bars, their lengths and interval ends (n, 3), and its colour."""
 
     title: str
     labels: list[str]
     values: Floats
+    colour: str
 
 
 def draw_shares(parts: Sequence[Bars], *, level: float, ax: Any = None) -> Any:
@@ -46,9 +47,7 @@ def draw_shares(parts: Sequence[Bars], *, level: float, ax: Any = None) -> Any:
         place = places[-1] - 1 - _GAP
     values = np.concatenate([part.values for part in shown])
     ax = axes_or_new(ax, (7, min(14.0, 1.4 + 0.32 * (places[0] - places[-1] + 1))))
-    colours = np.repeat(
-        [palette.SURE, palette.MARK, palette.UNSURE][: len(shown)], [len(part.labels) for part in shown]
-    )
+    colours = [part.colour for part in shown for _ in part.labels]
     mean, low, high = 100 * values.T
     ax.barh(places, mean, height=0.65, color=colours, alpha=0.85)
     ax.hlines(places, low, high, colors=palette.LINE, linewidth=1.4)

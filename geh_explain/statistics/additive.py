@@ -1,8 +1,8 @@
 """Additive functions of units, fitted by least squares and evaluated at rows that were not fitted.
 
 An additive function is a sum of functions of one unit each, g(u) = c + sum_i g_i(u_i). Each g_i is a combination of the
-unit's value, Legendre polynomials of its rank and of its value between the outer quantiles, and indicators of quantile
-bins, which follow steps.
+unit's value, Legendre polynomials of its rank and of its value over its range, and indicators of quantile bins, which
+follow steps. Polynomials of ranks are flexible where most rows are, those of values in the tails.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from numpy.polynomial import legendre
 from geh_explain._types import Floats, Ints
 from geh_explain.statistics.slopes import orthonormal
 
-#: Values beyond these quantiles are set to them before polynomials are taken.
-_OUTER_QUANTILES = (0.01, 0.99)
 #: Added to the diagonal of normal equations, whose entries are 1: a column that few rows determine stays bounded.
 _RIDGE = 1e-4
 
@@ -124,11 +122,10 @@ def scaled_ranks(values: Floats) -> Floats:
 
 
 def scaled_values(values: Floats) -> Floats:
-    """Return values (n, D) on [-1, 1], those beyond the outer quantiles set to the ends; constants are 0."""
-    low, high = np.quantile(values, _OUTER_QUANTILES, axis=0)
+    """Return values (n, D) scaled to [-1, 1]; constants are 0."""
+    low, high = values.min(axis=0), values.max(axis=0)
     width = high - low
-    scaled = (2 * values - low - high) / np.where(width > 0, width, 1)
-    return np.asarray(np.where(width > 0, np.clip(scaled, -1, 1), 0))
+    return np.asarray(np.where(width > 0, (2 * values - low - high) / np.where(width > 0, width, 1), 0))
 
 
 def polynomials(values: Floats, degree: int) -> Floats:
