@@ -10,6 +10,7 @@ from geh_explain import baselines, bnn, datasets, demo, engines, errors, inferen
 from geh_explain._version import __version__
 from geh_explain.analyses.ablation import AblationCheck
 from geh_explain.analyses.diagnosis import Diagnosis
+from geh_explain.analyses.share import InteractionShare
 from geh_explain.analyses.surface import Surface
 from geh_explain.errors import GEHError, GEHWarning
 from geh_explain.explainer import GEHExplainer
@@ -34,6 +35,7 @@ __all__ = [
     "GEHExplainer",
     "GEHWarning",
     "GroupChoice",
+    "InteractionShare",
     "Interactions",
     "Layer",
     "MainEffects",

@@ -188,7 +188,7 @@ class DifferenceRun(EngineRun):
         cut = self.cut
         i, j = (torch.as_tensor(ends, device=cut.device) for ends in self.pairs.ends)
         unit = torch.arange(cut.n_units, device=cut.device)
-        steps = self._steps(rows)
+        steps = self.steps(rows)
         with torch.no_grad():
             t = cut.zeros(rows)
             plain = cut.outputs(rows, t)
@@ -204,7 +204,7 @@ class DifferenceRun(EngineRun):
         sums.add(0, _quotient(mixed, area), members)
         sums.add_slopes(_quotient((single - plain).T, steps.double()), members)
 
-    def _steps(self, rows: Rows) -> Tensor:
+    def steps(self, rows: Rows) -> Tensor:
         """Return the signed step (n, D) of each unit of each row."""
         values = self.cut.units.values(self.cut.activations(rows))
         if self._baseline is not None:

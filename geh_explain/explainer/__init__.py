@@ -11,6 +11,8 @@ calls the function that does the work.
     Tests on held-out labels.
 ``analysing``
     Screening, diagnosis, ablation, sharpness, surfaces, images of units.
+``measuring``
+    The share of interactions, and triples of units.
 ``model_explainer``
     The class, which inherits all of these.
 """

@@ -23,6 +23,7 @@ from geh_explain.run.options import RunOptions, Scale
 from geh_explain.run.pair_request import PairRequest
 from geh_explain.run.plan import PILOT_DRAWS, make_plan, run_resources
 from geh_explain.run.record import make_record
+from geh_explain.run.source import ResultSource
 from geh_explain.run.warnings import collect_warnings
 from geh_explain.units.subset import Subset
 
@@ -166,6 +167,7 @@ class Explaining(ExplainerBase):
             warn(message)
         grouping = done.accumulator.grouping
         result = Interactions(result_draws, grouping.labels, plan.names, grouping.names, record, pairs=plan.pairs)
+        result = result.with_source(ResultSource.of(self._setup, inputs, options, plan.points))
         if held_out is None:
             return result
         try:

@@ -4,6 +4,8 @@
     The class that users hold.
 ``output``
     Its base class: plots, page, exports and text.
+``measured``
+    Its base class: questions to the network of a result, the share of interactions and triples.
 ``rules``
     The rules that decide about pairs.
 ``tables``

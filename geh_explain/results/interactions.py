@@ -15,7 +15,7 @@ from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError, warn
 from geh_explain.results.files import StoredResult, read_result, write_result
-from geh_explain.results.output import ResultOutput
+from geh_explain.results.measured import MeasuredResult
 from geh_explain.results.rules import compute_sign_p, decide
 from geh_explain.results.tables import group_table, pair_table
 from geh_explain.run.record import RunRecord
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Interactions(ResultOutput):
+class Interactions(MeasuredResult):
     """Pairwise interactions of D units over N points in M groups, with their uncertainty over K posterior draws.
 
     :meth:`GEHExplainer.explain` returns it. The three measures :attr:`geh`, :attr:`aeh` and :attr:`eah` are computed
@@ -125,7 +125,7 @@ class Interactions(ResultOutput):
         settings = copy.deepcopy(self.settings)
         settings["warnings"] = list(record.warnings)
         parts = self._draws, self.labels, self.names, self.group_names, record, settings
-        return Interactions(*parts, evidence, self.pairs)
+        return Interactions(*parts, evidence, self.pairs).with_source(self._source, self._share)
 
     # Scores.
 

@@ -177,7 +177,7 @@ class ResultOutput:
     def __repr__(self: PairResult) -> str:
         decisions = self.decisions()
         lines = [describe_scope(self), *describe_known_pairs(self), describe_decisions(self, decisions)]
-        lines += describe_columns(decisions)
+        lines += [*self.findings(), *describe_columns(decisions)]
         return "\n".join([*lines, format_table(self.table().head(_REPR_PAIRS)).to_string()])
 
     def _repr_html_(self: PairResult) -> str:

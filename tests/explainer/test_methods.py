@@ -9,7 +9,7 @@ def test_all_methods_are_those_of_the_reference():
     public = {name for name in vars_of(geh.GEHExplainer) if not name.startswith("_")}
     assert public == {
         *("model", "place", "explain", "estimate", "choose_groups", "test", "test_pairs"),
-        *("screen", "diagnose", "check", "stability", "surface", "interpret"),
+        *("screen", "diagnose", "check", "stability", "surface", "interpret", "share", "triples"),
     }
 
 

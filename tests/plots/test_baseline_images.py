@@ -19,6 +19,7 @@ from matplotlib.text import Text
 from synthetic_results import evidence_result, result_of
 
 import geh_explain as geh
+from geh_explain.analyses.share import InteractionShare, ShareEstimate
 from geh_explain.analyses.surface import Surface
 from geh_explain.groups.number import choose_group_number
 from geh_explain.inference import PermutationTest
@@ -93,6 +94,16 @@ def surface() -> Surface:
     return Surface((0, 1), ("a", "income in $"), grid, grid, joint, 0 * joint, points, labels, effects)
 
 
+def shares() -> InteractionShare:
+    """Return shares of all interactions, two pairs and three units from fixed numbers."""
+
+    def estimate(*means: float) -> ShareEstimate:
+        return ShareEstimate(np.array([means]), 0.1 * np.array(means), freedom=19)
+
+    parts = estimate(0.4), estimate(0.3, 0.06), estimate(0.3, 0.36, 0.1), estimate(0.3, 0.1, 0.2), estimate(0.0)
+    return InteractionShare(NAMES[:3], [("age", "income in $"), ("age", "blood_pressure")], "permuted", *parts, 100, 1)
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "heatmap": on_axes(lambda ax: result().plot.heatmap(ax=ax), SQUARES),
     "heatmap_cluster": on_axes(lambda ax: result().plot.heatmap(order="cluster", ax=ax), SQUARES),
@@ -117,6 +128,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
         )
     ),
     "surface": on_axes(lambda ax: surface().plot(ax=ax)),
+    "shares": on_axes(lambda ax: shares().plot(ax=ax), RIGHT),
     "gallery": lambda: gallery().plot(),
     "exemplars": lambda: exemplars(["a", "b", "c"], k=4).plot(),
     "maximised": lambda: maximised().plot(),
@@ -174,6 +186,8 @@ LOSSES: list[tuple[str, str, Callable[[Figure], None]]] = [
     ("delta", "the chosen number", lose_line(1)),
     ("null", "a pair", lose_line(0)),
     ("surface", "a group", lambda figure: figure.axes[0].patches[1].remove()),
+    ("shares", "an interval", lose_interval(0)),
+    ("shares", "a bar", lambda figure: figure.axes[0].patches[1].remove()),
     ("gallery", "the groups", lose_groups),
     ("exemplars", "the images of a unit", lambda figure: figure.axes[1].images[0].remove()),
     ("maximised", "an image", lambda figure: figure.axes[1].images[0].remove()),
