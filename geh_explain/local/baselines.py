@@ -184,7 +184,9 @@ def as_rows(value: Any, shapes: list[tuple[int, ...]] | None) -> Any:
         return dict(zip(value, parts, strict=True))
     if isinstance(value, tuple):
         known = shapes if shapes is not None and len(shapes) == len(value) else [None] * len(value)
-        return tuple(as_rows(part, None if shape is None else [shape]) for part, shape in zip(value, known, strict=True))
+        return tuple(
+            as_rows(part, None if shape is None else [shape]) for part, shape in zip(value, known, strict=True)
+        )
     if _is_series(value):
         import pandas as pd
 

@@ -135,7 +135,9 @@ class RowAccount:
         self._view: LocalView | None = None
         self._method: str | None = None
         self._reason: str | None = None
-        self._points = run.points
+        #: Nodes of the rule of the first draw, and of the others.
+        self._points = 0
+        self._later_points = 0
         self._error = 0.0
 
     def prepare(self) -> None:
@@ -190,9 +192,10 @@ class RowAccount:
             if self.moments.n_draws == 0:
                 account = integrate_path(path, run.points)
                 self._points, self._error = account.points, account.error
+                # Where the rule was chosen, one with half the points agreed with it.
+                self._later_points = account.points // (1 if run.points is not None else 2)
             else:
-                assert self._points is not None
-                account = PathAccount(*apply_rule(path, self._points), self._points)
+                account = PathAccount(*apply_rule(path, self._later_points), self._later_points)
             each = torch.arange(len(path.baselines))
             ends = [path.outputs(each, torch.full((len(each), 1), end), viewed=True).numpy() for end in (0.0, 1.0)]
         self._error = max(self._error, abs(float((ends[1] - ends[0] - account.sums).mean())))
@@ -216,7 +219,7 @@ class RowAccount:
             method=self._method,
             baseline=run.baseline.description,
             place=run.cut.place,
-            points=0 if self._method == DIFFERENCES else int(self._points or 0),
+            points=self._points,
             error=self._error,
             smoothed=None if self._view is None else self._view.smoothed,
         )

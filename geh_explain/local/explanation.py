@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: Names of the two accounts.
 INTEGRATED = "integrated Hessians"
 DIFFERENCES = "differences"
+#: Remainders up to this share of what is to explain are printed as 0.
+_ROUNDING = 1e-6
 #: Contributions that the text shows.
 _SHOWN = 8
 
@@ -192,7 +194,7 @@ class LocalExplanation:
     def __repr__(self) -> str:
         lines = [
             f"prediction {self.prediction:.4g} = reference {self.reference:.4g} {_signed(self.main_effects.mean.sum())} "
-            f"(main effects) {_signed(self.pair_effects.mean.sum())} (pairs) {_signed(self.remainder)} (remainder)",
+            f"(main effects) {_signed(self.pair_effects.mean.sum())} (pairs) {_signed(self._shown_remainder)} (remainder)",
             f"{self.method} of {self.place}; baseline: {self.baseline}; {self._uncertainty()}",
         ]
         table = self.table().head(_SHOWN)
@@ -208,6 +210,11 @@ class LocalExplanation:
         return "".join(f"<p>{escape(line)}</p>" for line in lines) + table.to_html(
             index=False, border=0, float_format=lambda value: f"{value:.4g}", na_rep=""
         )
+
+    @property
+    def _shown_remainder(self) -> float:
+        """The remainder, 0 where it is rounding."""
+        return self.remainder if self.remainder_share > _ROUNDING else 0.0
 
     def _uncertainty(self) -> str:
         """Return where intervals come from, in words."""

@@ -114,9 +114,7 @@ def waterfall_steps(account: Account, count: int, level: float) -> Steps:
     """Return the ``count`` largest contributions, then the sum of the others, then the remainder where it shows."""
     n_units = len(account.names)
     effects = np.concatenate([account.main_effects.mean, account.pair_effects.mean])
-    half_widths = np.concatenate(
-        [(high - low) / 2 for low, high in (part.interval(level) for part in _parts(account))]
-    )
+    half_widths = np.concatenate([(high - low) / 2 for low, high in (part.interval(level) for part in _parts(account))])
     first, second = np.triu_indices(n_units, 1)
     order = np.argsort(-np.abs(effects), kind="stable")
     # A contribution that is 0 makes no step.
@@ -124,7 +122,9 @@ def waterfall_steps(account: Account, count: int, level: float) -> Steps:
     shown, others = order[:count], order[count:]
     names = [compact(name) for name in account.names]
     short = shorten_all(names, _MAX_NAME)
-    labels = [short[k] if k < n_units else pair_label(names[first[k - n_units]], names[second[k - n_units]]) for k in shown]
+    labels = [
+        short[k] if k < n_units else pair_label(names[first[k - n_units]], names[second[k - n_units]]) for k in shown
+    ]
     values, halves, plain = list(effects[shown]), list(half_widths[shown]), [False] * len(shown)
     sums: Sequence[tuple[str, float]] = [
         *([(f"{len(others)} others", float(effects[others].sum()))] if len(others) else []),

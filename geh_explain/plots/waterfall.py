@@ -102,12 +102,12 @@ def draw_waterfall(steps: Steps, title: str, *, ax: Any = None) -> Any:
             fontsize=8,
             color=palette.LINE,
         )
-    set_tick_labels(ax.yaxis, rows, list(steps.labels), across=4)
+    set_tick_labels(ax.yaxis, rows, list(steps.labels), across=4, fontsize=9)
     ax.tick_params(axis="y", length=0)
     ax.tick_params(axis="x", labelsize=8, colors=palette.LINE)
     ax.spines[["top", "right", "left"]].set_visible(False)
     set_title(ax, title)
-    ax.title.set_y(1.0)
+    # Room for the name of the reference between axes and title.
     ax.set_title(ax.get_title(), fontsize=ax.title.get_fontsize(), pad=20, parse_math=False)
     return ax
 
@@ -134,4 +134,5 @@ def _draw_numbers(ax: Any, steps: Steps, rows: Any, margin: float) -> None:
             fontsize=8,
             color=palette.LINE,
             zorder=4,
+            bbox={"facecolor": ax.get_facecolor(), "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
         )
