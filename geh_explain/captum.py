@@ -26,7 +26,7 @@ from geh_explain.engines.smoothing.sharpness import Smooth
 from geh_explain.errors import GEHTypeError
 from geh_explain.explainer import GEHExplainer
 from geh_explain.local.example_rows import integrated_rows
-from geh_explain.local.row_hessians import row_hessians
+from geh_explain.local.hessians import row_hessians
 from geh_explain.model.layer_wrappers import FunctionWithLayer, LayerEntry
 from geh_explain.model.layers import Layer
 from geh_explain.model.outputs import Output
@@ -171,7 +171,7 @@ class LayerHessian(LayerAttribution, GradientAttribution):  # type: ignore[misc]
     ) -> None:
         super().__init__(forward_func, layer)
         self._reference = reference
-        self._options = {"units": units, "output": output, "smooth": smooth, "engine": engine}
+        self._options: dict[str, Any] = {"units": units, "output": output, "smooth": smooth, "engine": engine}
         self._explainer = _explainer(forward_func, layer, posterior=PointEstimate(), **self._options)
 
     @_as_in_captum

@@ -53,9 +53,9 @@ class RowExplaining(ExplainerBase):
         target, additional_forward_args
             As in :meth:`explain`; those of the row are used for baselines and data, too.
         baseline
-            Where the path begins: ``"mean"`` of the data, ``"zeros"`` or a number, a row, or a sample of rows over which
-            the account is averaged. At a hidden layer mean and numbers are values of the layer, and rows are inputs
-            whose activations are the baseline.
+            Where the path begins: ``"mean"`` of the data, ``"zeros"`` or a number, a row, or a sample of rows, over
+            which the account is averaged. At a hidden layer mean and numbers are values of the layer, and rows are
+            inputs whose activations are the baseline.
         data
             Rows for the mean baseline, and for the sharpness with which kinked functions are smoothed. None: the inputs
             of the last :meth:`explain` of this explainer. The rows that are explained never count.

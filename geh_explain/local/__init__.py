@@ -6,6 +6,8 @@
     The argument ``baseline``, and the data that it and smoothing refer to.
 ``unit_path``
     The model as a function of how far each unit has moved from the baseline to the row.
+``smoothing``
+    Smooth forms of kinked functions, as sharp as the account needs them.
 ``integrated_hessians``, ``differences``
     The two accounts: by second derivatives along the path, and by switching units.
 ``account``
@@ -14,6 +16,6 @@
     One row from start to end: smoothing, draws, warnings.
 ``explanation``, ``plotting``
     What users hold: tables, text and plots.
-``row_hessians``
-    Local Hessians of single rows, which do not depend on the other rows of a batch.
+``hessians``, ``example_rows``
+    For Captum: local Hessians that do not depend on the other rows of a batch, and accounts of a batch of examples.
 """

@@ -242,12 +242,12 @@ def _remainder_warning(local: LocalExplanation) -> str:
         return f"{size}: three or more units act together. The listed contributions are not the whole account."
     if local.error > abs(local.remainder) / 2:
         return (
-            f"{size}, because the output bends sharply along the path and {local.points} points do not resolve it; pass "
-            "more points=, or a smaller sharpness as smooth=."
+            f"{size}, because the output bends sharply along the path and {local.points} points do not resolve it; "
+            "pass more points=, or a smaller sharpness as smooth=."
         )
     if local.smoothed is not None:
         return (
-            f"{size}, because smoothing the kinks ({', '.join(map(str, local.smoothed['functions']))}) changes the "  # type: ignore[arg-type]
+            f"{size}, because smoothing the kinks ({', '.join(map(str, local.smoothed['functions']))}) changes the "
             "output; pass a larger beta or a smaller Step as smooth=, or engine='difference'."
         )
     return (

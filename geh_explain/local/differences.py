@@ -17,7 +17,9 @@ _BLOCK_NUMBERS = 2**22
 
 
 def switch_units(path: UnitPath) -> PathAccount:
-    """Return the account by differences: with e_i the positions that are 1 at unit i and 0 elsewhere ::
+    """Return the account by differences.
+
+    With e_i the positions that are 1 at unit i and 0 elsewhere ::
 
         main_i = F(e_i) - F(0),    pair_ij = F(e_i + e_j) - F(e_i) - F(e_j) + F(0).
 

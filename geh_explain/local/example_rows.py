@@ -99,7 +99,8 @@ def _baseline(value: Any, x: Tensor, number: int, n_examples: int) -> Tensor:
             f"baselines has shape {tuple(value.shape)}; give one row of shape {tuple(x.shape[1:])}, or one for each of "
             f"the {n_examples} examples."
         )
-    return (value if len(value) == 1 else value[number : number + 1]).detach().to(x)
+    own: Tensor = value if len(value) == 1 else value[number : number + 1]
+    return own.detach().to(x)
 
 
 def _places(start: Rows, row: Rows) -> tuple[Tensor, ...]:

@@ -28,7 +28,9 @@ _SHOWN = 8
 
 @dataclass(frozen=True, repr=False)
 class LocalExplanation:
-    """The account of one prediction, by main effects of units and effects of pairs::
+    """The account of one prediction, by main effects of units and effects of pairs.
+
+    ::
 
         prediction = reference + sum of main effects + sum of pairs + remainder.
 
@@ -38,11 +40,11 @@ class LocalExplanation:
         Gamma_ij = (x_i - b_i) (x_j - b_j) int_0^1 -s ln(s) H_ij(s) ds,    i != j,
         Gamma_ii = (x_i - b_i) int_0^1 -ln(s) g_i(s) ds  +  (x_i - b_i)^2 int_0^1 -s ln(s) H_ii(s) ds.
 
-    The double integral of the authors, int int a b H(a b) da db, is that of -s ln(s) H(s) by s = a b. The main effect of
-    unit i is Gamma_ii, the effect of a pair 2 Gamma_ij. For a smooth network they sum to f(x) - f(b) exactly; row sums
-    of Gamma are integrated gradients. The remainder holds the errors of integration, and of smoothing for networks with
-    kinks. Of a product (x_i - b_i) (x_j - b_j) the pair gets one half, and each unit one quarter as its main effect:
-    either unit alone changes the slope of the other along the path.
+    The double integral of the authors, int int a b H(a b) da db, is that of -s ln(s) H(s) by s = a b. The main effect
+    of unit i is Gamma_ii, the effect of a pair 2 Gamma_ij. For a smooth network they sum to f(x) - f(b) exactly; row
+    sums of Gamma are integrated gradients. The remainder holds the errors of integration, and of smoothing for networks
+    with kinks. Of a product (x_i - b_i) (x_j - b_j) the pair gets one half, and each unit one quarter as its main
+    effect: either unit alone changes the slope of the other along the path.
 
     A unit of several numbers (a channel, a group of columns) moves along the differences of all its members at once.
     What belongs to no unit, and what bypasses a hidden layer, keeps the values of the row: the reference is the output
@@ -192,9 +194,10 @@ class LocalExplanation:
         return _table(units, self.pair_effects, level)
 
     def __repr__(self) -> str:
+        main, pairs = (_signed(part.mean.sum()) for part in (self.main_effects, self.pair_effects))
         lines = [
-            f"prediction {self.prediction:.4g} = reference {self.reference:.4g} {_signed(self.main_effects.mean.sum())} "
-            f"(main effects) {_signed(self.pair_effects.mean.sum())} (pairs) {_signed(self._shown_remainder)} (remainder)",
+            f"prediction {self.prediction:.4g} = reference {self.reference:.4g} {main} (main effects) {pairs} (pairs) "
+            f"{_signed(self._shown_remainder)} (remainder)",
             f"{self.method} of {self.place}; baseline: {self.baseline}; {self._uncertainty()}",
         ]
         table = self.table().head(_SHOWN)

@@ -102,7 +102,7 @@ def apply_rule(path: UnitPath, points: int) -> tuple[Floats, Floats]:
     engine = path.engine()
     directions = torch.eye(n_units, device=path.cut.device, dtype=path.cut.dtype)
     size = max(1, min(engine.chunk_rows(path.row), _CHUNK_NUMBERS // max(1, n_units**2)))
-    for some, s, w in zip(baseline.split(size), place.split(size), weight.split(size), strict=True):
+    for some, s, w in zip(*(torch.split(part, size) for part in (baseline, place, weight)), strict=True):
         cut, rows = path.at(some.to(path.cut.device), s[:, None])
         # The same run for all chunks, as it has measured its memory.
         engine.cut = cut

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from geh_explain.plots.local_network import draw_local_network
 from geh_explain.plots.pairs import pair_label
 from geh_explain.plots.waterfall import Steps, draw_waterfall
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 #: Characters of a unit's name beside a bar.
 _MAX_NAME = 28
 
@@ -25,17 +22,44 @@ _MAX_NAME = 28
 class Account(Protocol):
     """What the plots of an account read."""
 
-    names: list[str]
-    prediction: float
-    reference: float
-    remainder: float
-    main_effects: Contributions
-    pair_effects: Contributions
-    method: str
-    baseline: str
+    @property
+    def names(self) -> list[str]:
+        """Names of the units."""
+        ...
 
-    def table(self, level: float = 0.95) -> pd.DataFrame:
-        """Return all contributions."""
+    @property
+    def prediction(self) -> float:
+        """Output at the row."""
+        ...
+
+    @property
+    def reference(self) -> float:
+        """Output at the baseline."""
+        ...
+
+    @property
+    def remainder(self) -> float:
+        """What is left over."""
+        ...
+
+    @property
+    def main_effects(self) -> Contributions:
+        """Main effects."""
+        ...
+
+    @property
+    def pair_effects(self) -> Contributions:
+        """Effects of pairs."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """Name of the account."""
+        ...
+
+    @property
+    def baseline(self) -> str:
+        """The baseline in words."""
         ...
 
 

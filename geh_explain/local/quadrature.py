@@ -19,7 +19,9 @@ _LENGTH = 4.0
 
 @cache
 def log_rule(points: int) -> tuple[Floats, Floats]:
-    """Return nodes and weights (n,) with sum_k w_k h(s_k) = int_0^1 -ln(s) h(s) ds for polynomials h up to degree 2n - 1.
+    """Return nodes and weights (n,) of the Gauss rule: exact for polynomials h up to degree 2n - 1.
+
+    The rule is sum_k w_k h(s_k) = int_0^1 -ln(s) h(s) ds.
 
     The modified Chebyshev algorithm gives the three-term recurrence of the orthogonal polynomials from the moments of
     shifted Legendre polynomials P_l, int_0^1 -ln(s) P_l(s) ds = (-1)^l / (l (l + 1)) for l > 0 and 1 for l = 0. Nodes

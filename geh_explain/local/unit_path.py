@@ -101,7 +101,9 @@ class Directions(Units):
 
 @dataclass(frozen=True)
 class UnitPath:
-    """The output as a function of the positions u of the units on the path from each of R baselines to one row::
+    """The output as a function of the positions u of the units on the path from each of R baselines to one row.
+
+    ::
 
         F_r(u) = g(a(x) + sum over units k of (u_k - 1) d_rk),    d_rk = a(x) - a(b_r) at the members of unit k.
 
@@ -142,7 +144,7 @@ class UnitPath:
         return self.batch_size or max(1, min(_CALL_ROWS, _CALL_BYTES // row_bytes))
 
     def at(self, baseline: Tensor, positions: Tensor) -> tuple[Cut, Rows]:
-        """Return the cut and the rows at ``positions`` u (n, D) or (n, 1), each for a ``baseline`` by its index (n,)."""
+        """Return the cut and the rows at ``positions`` u (n, D) or (n, 1), for baselines by their index (n,)."""
         moved = copy.copy(self.cut)
         offset = positions.to(device=self.cut.device, dtype=self.cut.dtype) - 1
         differences = self.differences.to(self.cut.dtype)[baseline]
@@ -162,7 +164,9 @@ class UnitPath:
         ``viewed``: by the smooth forms of the cut's view, else by the model itself.
         """
         parts = []
-        for some, places in zip(baseline.split(self.call_rows), positions.split(self.call_rows), strict=True):
+        for some, places in zip(
+            torch.split(baseline, self.call_rows), torch.split(positions, self.call_rows), strict=True
+        ):
             if self.cut.layer is None and not viewed and self.members.are_disjoint and _is_binary(places):
                 parts.append(self.cut.outputs(self._switched(some, places)).double().cpu())
                 continue

@@ -17,7 +17,7 @@ from geh_explain.errors import GEHTypeError
 from geh_explain.interpret.gallery import Gallery
 from geh_explain.report.charts import build_charts
 from geh_explain.report.content import build_content
-from geh_explain.report.local_section import Local, local_section
+from geh_explain.report.predictions import Local, local_section
 from geh_explain.report.text import list_omissions, list_settings, reading_guide, summarise
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.protocol import PairResult

@@ -12,8 +12,8 @@ import numpy as np
 
 from geh_explain.analyses.surface import Surface
 from geh_explain.interpret.gallery import Gallery
-from geh_explain.report.local_section import Local
 from geh_explain.report.page import write_page
+from geh_explain.report.predictions import Local
 from geh_explain.report.text import (
     describe_columns,
     describe_decisions,

@@ -67,17 +67,17 @@ def _account(account: LocalExplanation, number: int, count: int) -> str:
     )
     words = _sentences(account)
     warnings = "".join(f"<p>{escape(message)}</p>" for message in account.warnings)
-    body = _rows(steps)
-    return f'{title}<p>{escape(words)}</p>{warnings}<div class="scroll"><table class="waterfall">{head}{body}</table></div>'
+    table = f'<div class="scroll"><table class="waterfall">{head}{_rows(steps)}</table></div>'
+    return f"{title}<p>{escape(words)}</p>{warnings}{table}"
 
 
 def _sentences(account: LocalExplanation) -> str:
     """Return what the account is about."""
-    share = account.remainder_share
+    main, pairs = (part.mean.sum() for part in (account.main_effects, account.pair_effects))
     return (
-        f"The output is {account.prediction:.4g}, and {account.reference:.4g} at the reference ({account.baseline}). Main "
-        f"effects add {account.main_effects.mean.sum():+.4g}, pairs {account.pair_effects.mean.sum():+.4g}; "
-        f"{share:.1%} of what is to explain is left over. Account: {account.method}. Red raises the output, blue lowers it."
+        f"The output is {account.prediction:.4g}, and {account.reference:.4g} at the reference ({account.baseline}). "
+        f"Main effects add {main:+.4g}, pairs {pairs:+.4g}; {account.remainder_share:.1%} of what is to explain is "
+        f"left over. Account: {account.method}. Red raises the output, blue lowers it."
     )
 
 
