@@ -9,9 +9,9 @@ from tqdm.auto import tqdm
 
 from geh_explain._validation import check_int
 from geh_explain.data.targets import Target
-from geh_explain.errors import warn
+from geh_explain.errors import GEHValueError, warn
 from geh_explain.explainer.base import ExplainerBase
-from geh_explain.local.baselines import ReferenceData, as_rows, check_columns, read_baseline, row_shapes
+from geh_explain.local.baselines import ReferenceData, as_rows, read_baseline, row_shapes
 from geh_explain.local.computation import LocalRun
 from geh_explain.local.explanation import LocalExplanation, LocalExplanations
 from geh_explain.local.integrated_hessians import MAX_POINTS
@@ -62,7 +62,7 @@ class RowExplaining(ExplainerBase):
         draws
             Posterior draws K.
         points
-            Nodes of the Gauss rule along the path; None doubles them until two rules agree, up to 1,024.
+            Nodes of the Gauss rule along the path; None doubles them until two rules agree, up to 2,048.
         names
             Names of the units; a data frame's columns by default.
         batch_size
@@ -93,15 +93,15 @@ class RowExplaining(ExplainerBase):
         """
         options = AnalysisOptions(draws, batch_size, seed, progress)
         if points is not None and check_int("points", points, 1) > MAX_POINTS:
-            points = MAX_POINTS
+            raise GEHValueError(f"points={points} must be at most {MAX_POINTS}.")
         known = data if data is not None else self._last_inputs
         with preserved(self.model):
             rows, cut = self._setup.read(
                 as_rows(x_row, row_shapes(known)), target, additional_forward_args, argument="x_row"
             )
             reference = ReferenceData(self._setup, known)
-            if data is not None and reference.points is not None:
-                check_columns("data", reference.points.columns, rows.columns)
+            if data is not None:
+                reference.check(rows.first, rows.columns)
             run = LocalRun(
                 setup=self._setup,
                 cut=cut,

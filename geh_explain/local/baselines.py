@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from geh_explain._process import cached_property
-from geh_explain.data.forward_args import ForwardArgs
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHTypeError, GEHValueError
@@ -25,11 +24,14 @@ _MAX_BASELINES = 1000
 
 
 class SharedArguments(Points):
-    """Points that are passed to the model with the target and the further arguments of one row."""
+    """Points that are passed to the model as one row is: in its precision, with its target and further arguments.
 
-    def __init__(self, points: Points, arguments: ForwardArgs) -> None:
+    They must have as many input tensors as the row. ``row`` may hold several rows, the first of which counts.
+    """
+
+    def __init__(self, points: Points, row: Rows) -> None:
         self._points = points
-        self._arguments = arguments
+        self._row = row
         self.columns = points.columns
         self.ordered = points.ordered
 
@@ -38,7 +40,9 @@ class SharedArguments(Points):
 
     def batches(self) -> Iterator[Rows]:
         for rows in self._points.batches():
-            yield replace(rows, forward_args=self._arguments.take([0] * len(rows)))
+            pairs = zip(rows.inputs, self._row.inputs, strict=False)
+            inputs = tuple(x.to(own.dtype) if x.is_floating_point() else x for x, own in pairs)
+            yield replace(rows, inputs=inputs, forward_args=self._row.forward_args.take([0] * len(rows)))
 
     def digest(self) -> str:
         return self._points.digest()
@@ -61,9 +65,20 @@ class ReferenceData:
             return None
         return self.setup.read_points(self.values, None, None, None, "data")
 
+    def check(self, row: Rows, columns: list[str] | None) -> None:
+        """Raise if the rows have other shapes or columns than ``row``, which has these ``columns``."""
+        if self.points is None:
+            return
+        given, expected = ([tuple(x.shape[1:]) for x in rows.inputs] for rows in (self.points.first, row))
+        if len(given) != len(expected) or (given != expected and self.setup.layer_ref.module is None):
+            raise GEHValueError(
+                f"data: one row has shape {_words(given)}, and x_row has {_words(expected)}; give the same."
+            )
+        check_columns("data", self.points.columns, columns)
+
     def with_arguments_of(self, row: Rows) -> Points | None:
         """Return the points with the target and the further arguments of ``row``; None where there are none."""
-        return None if self.points is None else SharedArguments(self.points, row.forward_args)
+        return None if self.points is None else SharedArguments(self.points, row)
 
     def required(self, row: Rows, reason: str) -> Points:
         """Return the points with the arguments of ``row``, or raise; ``reason`` starts the message."""
@@ -119,7 +134,7 @@ class Baseline:
                 sums += _layer_values(cut, rows, "data").double().sum(dim=0)
             return (sums / len(points)).to(cut.dtype)[None]
         assert self.points is not None
-        points = SharedArguments(self.points, row.forward_args)
+        points = SharedArguments(self.points, row)
         return torch.cat([_layer_values(cut, rows, "baseline") for rows in points.split(None)])
 
 
@@ -152,7 +167,7 @@ def read_baseline(baseline: Any, setup: ModelSetup, row: Rows, columns: list[str
     shapes = [tuple(x.shape[1:]) for x in row.inputs]
     points = setup.read_points(as_rows(baseline, shapes), None, None, None, "baseline")
     given = [tuple(x.shape[1:]) for x in points.first.inputs]
-    if given != shapes and setup.layer_ref.module is None:
+    if len(given) != len(shapes) or (given != shapes and setup.layer_ref.module is None):
         raise GEHValueError(
             f"baseline: one row of it has shape {_words(given)}, and x_row has {_words(shapes)}; give rows of the same "
             "shape, or 'mean', 'zeros' or a number."

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,13 +17,14 @@ from geh_explain.engines.base import Limits
 from geh_explain.engines.difference import Difference
 from geh_explain.engines.exact import Exact, NoSecondDerivative
 from geh_explain.engines.smoothing.view import Smoothing
+from geh_explain.engines.twice_differentiable import DoubleBackwardView
 from geh_explain.errors import GEHValueError
 from geh_explain.local.account import AccountMoments
 from geh_explain.local.baselines import Baseline, ReferenceData
 from geh_explain.local.differences import switch_units
 from geh_explain.local.explanation import DIFFERENCES, INTEGRATED, LocalExplanation
-from geh_explain.local.integrated_hessians import PathAccount, apply_rule, integrate_path
-from geh_explain.local.smoothing import LocalView, choose_view, smoothing_from_data
+from geh_explain.local.integrated_hessians import PathAccount, apply_rule, integrate_path, with_own_gradients
+from geh_explain.local.smoothing import LocalView, smoothing_from_data, view_of_path
 from geh_explain.local.unit_path import Members, UnitPath
 from geh_explain.model.cut import Cut
 from geh_explain.model.kept_points import keep_below, output_of_row
@@ -36,6 +36,10 @@ from geh_explain.run.setup import ModelSetup
 
 #: Remainder that is warned of, as a part of the larger one of the difference to explain and the largest contribution.
 _MAX_REMAINDER = {INTEGRATED: 0.01, DIFFERENCES: 0.1}
+#: Remainders up to this part of the output are rounding.
+_ROUNDING = 1e-6
+#: Change of the output by smoothing that is warned of, as a part of the same.
+_MAX_CHANGE = 0.25
 #: Copies of a row from which dimensions of rows are recognised.
 _COPIES = 3
 
@@ -145,7 +149,7 @@ class RowAccount:
         path = self._path()
         self._method, self._reason = self._choose_method(path)
         if self._method == INTEGRATED and not self.run.own_kinks:
-            self._view = choose_view(self.run.smoothing(self.row), self.run.setup, path)
+            self._view = view_of_path(self.run.smoothing(self.row), path)
         if self.run.cut.layer is not None and self.run.cut.below is None:
             # Draws may change the values of the layer.
             self._baselines = None
@@ -186,7 +190,7 @@ class RowAccount:
         """Return the account by integrated Hessians; the first draw chooses the rule for the others."""
         run, cut = self.run, self.run.cut
         if run.own_kinks:
-            self._view = choose_view(run.smoothing(self.row), run.setup, path)
+            self._view = view_of_path(run.smoothing(self.row), path)
         assert self._view is not None
         with cut.viewed(self._view.view):
             if self.moments.n_draws == 0:
@@ -196,9 +200,10 @@ class RowAccount:
                 self._later_points = account.points // (1 if run.points is not None else 2)
             else:
                 account = PathAccount(*apply_rule(path, self._later_points), self._later_points)
-            each = torch.arange(len(path.baselines))
-            ends = [path.outputs(each, torch.full((len(each), 1), end), viewed=True).numpy() for end in (0.0, 1.0)]
-        self._error = max(self._error, abs(float((ends[1] - ends[0] - account.sums).mean())))
+        if self._view.smooths:
+            # Second derivatives are those of the smoothed network, gradients those of the network itself.
+            with cut.viewed(DoubleBackwardView()):
+                return with_own_gradients(path, account)
         return account
 
     def result(self) -> LocalExplanation:
@@ -221,17 +226,21 @@ class RowAccount:
             place=run.cut.place,
             points=self._points,
             error=self._error,
-            smoothed=None if self._view is None else self._view.smoothed,
         )
-        return local.with_warnings(*self._warnings(local))
+        if self._view is not None:
+            local = replace(local, smoothed=self._view.describe(local.scale))
+        return replace(local, warnings=tuple(self._warnings(local)))
 
     def _warnings(self, local: LocalExplanation) -> list[str]:
         """Return what is legal and suspicious."""
         messages = []
         if self._reason is not None:
             messages.append(f"engine: explain_row takes differences in place of derivatives: {self._reason}")
-        if not np.isclose(local.remainder, 0.0) and local.remainder_share > _MAX_REMAINDER[local.method]:
+        rounding = _ROUNDING * max(abs(local.prediction), abs(local.reference))
+        if abs(local.remainder) > rounding and local.remainder_share > _MAX_REMAINDER[local.method]:
             messages.append(_remainder_warning(local))
+        if local.smoothed is not None and local.smoothed["change"] > _MAX_CHANGE:
+            messages.append(_smoothing_warning(local.smoothed))
         return messages
 
 
@@ -240,19 +249,21 @@ def _remainder_warning(local: LocalExplanation) -> str:
     size = f"remainder: {local.remainder:.3g} ({local.remainder_share:.0%} of what is to explain) is left over"
     if local.method == DIFFERENCES:
         return f"{size}: three or more units act together. The listed contributions are not the whole account."
-    if local.error > abs(local.remainder) / 2:
-        return (
-            f"{size}, because the output bends sharply along the path and {local.points} points do not resolve it; "
-            "pass more points=, or a smaller sharpness as smooth=."
-        )
-    if local.smoothed is not None:
-        return (
-            f"{size}, because smoothing the kinks ({', '.join(map(str, local.smoothed['functions']))}) changes the "
-            "output; pass a larger beta or a smaller Step as smooth=, or engine='difference'."
-        )
     return (
-        f"{size}, because the output jumps or has kinks that derivatives do not see; use smooth='auto', or "
-        "engine='difference', which needs no derivatives."
+        f"{size}, because the output has jumps or kinks along the path, which derivatives do not see, or bends too "
+        f"sharply for {local.points} points; use smooth='auto', engine='difference', which needs no derivatives, or "
+        "more points=."
+    )
+
+
+def _smoothing_warning(smoothed: dict[str, Any]) -> str:
+    """Return the warning of a smoothed network that differs much from the network itself."""
+    step = smoothed["step"]
+    sharper = f"{2 * smoothed['beta'][1]:.3g}" if step is None else f"geh_explain.engines.Step({step / 2:.3g})"
+    return (
+        f"smooth: smoothing the kinks ({', '.join(smoothed['functions'])}) changes the difference of prediction and "
+        f"reference by {smoothed['change']:.0%} of what is to explain, and pairs are those of the smoothed network; "
+        f"pass smooth={sharper}, or engine='difference'."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -42,9 +42,13 @@ class LocalExplanation:
 
     The double integral of the authors, int int a b H(a b) da db, is that of -s ln(s) H(s) by s = a b. The main effect
     of unit i is Gamma_ii, the effect of a pair 2 Gamma_ij. For a smooth network they sum to f(x) - f(b) exactly; row
-    sums of Gamma are integrated gradients. The remainder holds the errors of integration, and of smoothing for networks
-    with kinks. Of a product (x_i - b_i) (x_j - b_j) the pair gets one half, and each unit one quarter as its main
-    effect: either unit alone changes the slope of the other along the path.
+    sums of Gamma are integrated gradients. The remainder holds the errors of integration. Of a product
+    (x_i - b_i) (x_j - b_j) the pair gets one half, and each unit one quarter as its main effect: either unit alone
+    changes the slope of the other along the path.
+
+    Networks with kinks have no second derivatives. There H is that of the smoothed network, as in ``explain``, and g
+    that of the network itself: Gamma_ii is the integrated gradient of unit i minus Gamma_ij of all j, which is the same
+    for smooth networks. The contributions sum to f(x) - f(b) of the network itself.
 
     A unit of several numbers (a channel, a group of columns) moves along the differences of all its members at once.
     What belongs to no unit, and what bypasses a hidden layer, keeps the values of the row: the reference is the output
@@ -76,8 +80,8 @@ class LocalExplanation:
     error
         Estimated error of integration of a contribution.
     smoothed
-        Which functions were smoothed, their sharpness, and how many times sharper than ``smooth`` says they are, which
-        keeps the remainder small; None where nothing was.
+        Which functions were smoothed, their sharpness, and by how much that changes the difference of prediction and
+        reference, as a part of :attr:`scale`; None where nothing was.
     warnings
         Warnings that were raised.
 
@@ -107,12 +111,8 @@ class LocalExplanation:
     place: str
     points: int
     error: float
-    smoothed: dict[str, Any] | None
+    smoothed: dict[str, Any] | None = None
     warnings: tuple[str, ...] = ()
-
-    def with_warnings(self, *messages: str) -> LocalExplanation:
-        """Return the same with these warnings."""
-        return replace(self, warnings=(*self.warnings, *messages))
 
     @property
     def main(self) -> pd.DataFrame:
@@ -152,11 +152,15 @@ class LocalExplanation:
         return matrix
 
     @property
-    def remainder_share(self) -> float:
-        """|remainder| as a part of the larger one of |prediction - reference| and the largest contribution."""
+    def scale(self) -> float:
+        """The size of what is to explain: the larger one of |prediction - reference| and the largest contribution."""
         effects = np.concatenate([self.main_effects.mean, self.pair_effects.mean])
-        scale = max(abs(self.prediction - self.reference), float(np.abs(effects).max(initial=0.0)))
-        return abs(self.remainder) / scale if scale > 0 else 0.0
+        return max(abs(self.prediction - self.reference), float(np.abs(effects).max(initial=0.0)))
+
+    @property
+    def remainder_share(self) -> float:
+        """|remainder| as a part of :attr:`scale`."""
+        return abs(self.remainder) / self.scale if self.scale > 0 else 0.0
 
     @property
     def plot(self) -> LocalPlots:

@@ -87,7 +87,7 @@ class _RowHessians:
     def hessians(self, rows: Rows) -> Tensor:
         """Return the interactions (n, P) of all pairs at each row."""
         cut = self._cut
-        points = None if self._data.points is None else SharedArguments(self._data.points, rows.forward_args)
+        points = None if self._data.points is None else SharedArguments(self._data.points, rows)
         view = self._smoothing(rows, points) or DoubleBackwardView()
         self.smoothed |= isinstance(view, Smoothing)
         with cut.viewed(view):

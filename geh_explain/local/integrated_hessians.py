@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from geh_explain._types import Floats
 from geh_explain.engines.selection import slopes_of
@@ -15,10 +16,13 @@ from geh_explain.local.unit_path import UnitPath
 
 #: Nodes of the first rule that is tried, and of the last.
 MIN_POINTS = 8
-MAX_POINTS = 1024
+MAX_POINTS = 2048
 #: Difference of two rules, as a part of the largest contribution, at which the finer one is taken.
 _TOLERANCE = {torch.float64: 1e-7}
 _SINGLE_TOLERANCE = 1e-4
+#: Panels on which gradients that jump are integrated, divided by the number of baselines, and the fewest.
+_MAX_PANELS = 256
+_MIN_PANELS = 16
 #: Numbers in the Hessians of one chunk of nodes, at most.
 _CHUNK_NUMBERS = 2**23
 
@@ -71,7 +75,7 @@ def integrate_path(path: UnitPath, points: int | None) -> PathAccount:
     path
         The output as a function of the units' positions, with the view under which it is differentiated.
     points
-        Nodes of the rule; None doubles them from 8 on until two rules agree, or there are 1,024.
+        Nodes of the rule; None doubles them from 8 on until two rules agree, or there are 2,048.
     """
     if points is not None:
         coarse = apply_rule(path, max(1, points // 2))
@@ -83,6 +87,34 @@ def integrate_path(path: UnitPath, points: int | None) -> PathAccount:
         points *= 2
         account = _compared(apply_rule(path, points), (account.main, account.pairs), points)
     return account
+
+
+def with_own_gradients(path: UnitPath, account: PathAccount) -> PathAccount:
+    """Return the account with main effects by the gradients of the network itself, for networks with kinks.
+
+    Row sums of Gamma are integrated gradients, int F_i(s) ds, so that Gamma_ii is these minus Gamma_ij of all j. Pairs
+    stay those of the smoothed network. The contributions then sum to F(1) - F(0) of the network itself, up to the
+    integration of gradients that jump.
+    """
+    n_baselines, n_units = account.main.shape
+    nodes, weights = _panel_rule(max(_MIN_PANELS, _MAX_PANELS // n_baselines))
+    places, weight = nodes.repeat(n_baselines), weights.repeat(n_baselines)
+    baseline = torch.arange(n_baselines).repeat_interleave(len(nodes))
+    gradients = torch.zeros(n_baselines, n_units, dtype=torch.double)
+    for some, s, w in zip(*(torch.split(part, path.call_rows) for part in (baseline, places, weight)), strict=True):
+        slopes = torch.as_tensor(slopes_of(*path.at(some.to(path.cut.device), s[:, None])))
+        gradients.index_add_(0, some, w[:, None] * slopes)
+    ends = np.concatenate(np.triu_indices(n_units, 1))
+    halves = np.concatenate([account.pairs, account.pairs], axis=1) / 2
+    of_pairs = np.stack([np.bincount(ends, row, n_units) for row in halves])
+    return replace(account, main=gradients.numpy() - of_pairs)
+
+
+def _panel_rule(panels: int) -> tuple[Tensor, Tensor]:
+    """Return nodes and weights on (0, 1) of four-point Gauss rules on so many panels, for functions that jump."""
+    nodes, weights = np.polynomial.legendre.leggauss(4)
+    places = (np.arange(panels)[:, None] + (nodes + 1) / 2) / panels
+    return torch.as_tensor(places.ravel()), torch.as_tensor(np.tile(weights / 2, panels) / panels)
 
 
 def _compared(fine: tuple[Floats, Floats], coarse: tuple[Floats, Floats], points: int) -> PathAccount:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,27 +21,27 @@ from geh_explain.model.cut import Cut
 from geh_explain.model.view import View
 from geh_explain.run.setup import ModelSetup
 
-#: ``"auto"`` is sharpened until smoothing moves the difference of prediction and reference by less than this part ...
-_MAX_CHANGE = 0.003
-#: ... but by no larger factor than this.
-_MAX_FACTOR = 64
-#: Places on the path at which the range of the output is measured.
-_PLACES = 17
-
 
 @dataclass(frozen=True)
 class LocalView:
-    """The view under which the path is differentiated, and how it was chosen.
+    """The view under which the path is differentiated, and how it changes the output.
 
-    ``factor`` is how many times sharper than the rule of ``smooth`` it is.
+    ``change`` is how far smoothing moves F(1) - F(0), of the mean over baselines.
     """
 
     view: View
-    factor: int = 1
+    change: float = 0.0
 
     @property
-    def smoothed(self) -> dict[str, object] | None:
-        """What was smoothed, as values that JSON can hold; None where nothing was."""
+    def smooths(self) -> bool:
+        """Whether kinked functions are smoothed."""
+        return isinstance(self.view, Smoothing)
+
+    def describe(self, scale: float) -> dict[str, Any] | None:
+        """Return what was smoothed, as values that JSON can hold; None where nothing was.
+
+        ``scale`` is that of which the change is a part.
+        """
         if not isinstance(self.view, Smoothing):
             return None
         pairs = zip(self.view.names, self.view.betas, strict=True)
@@ -50,7 +51,7 @@ class LocalView:
             "functions": sorted({name for name, _ in betas}),
             "step": self.view.step,
             "beta": [min(sizes), max(sizes)],
-            "sharpened": self.factor,
+            "change": self.change / scale if scale > 0 else 0.0,
         }
 
 
@@ -82,29 +83,17 @@ def smoothing_from_data(setup: ModelSetup, cut: Cut, row: Rows, data: ReferenceD
     return smoothing_for(cut, points, smooth, None)
 
 
-def choose_view(smoothing: Smoothing | None, setup: ModelSetup, path: UnitPath) -> LocalView:
-    """Return the view for one path.
-
-    ``smooth="auto"`` is sharpened by factors of 2 until F(1) - F(0) of the smoothed network is that of the network
-    itself, up to 0.3 % of the range of F on the path.
-    """
+def view_of_path(smoothing: Smoothing | None, path: UnitPath) -> LocalView:
+    """Return the view for one path, with the change of F(1) - F(0) by smoothing."""
     if smoothing is None:
         return LocalView(DoubleBackwardView())
-    if setup.smooth != "auto":
-        return LocalView(smoothing)
-    n_baselines = len(path.baselines)
-    baseline = torch.arange(n_baselines).repeat_interleave(_PLACES)
-    places = torch.linspace(0, 1, _PLACES, dtype=torch.double).repeat(n_baselines)[:, None]
-    original = path.outputs(baseline, places).reshape(n_baselines, _PLACES).mean(dim=0)
-    scale = float((original - original[0]).abs().max())
-    ends = torch.arange(n_baselines).repeat(2)
-    positions = torch.tensor([0.0, 1.0], dtype=torch.double).repeat_interleave(n_baselines)[:, None]
-    factor = 1
-    while True:
-        view = smoothing.times(factor) if factor > 1 else smoothing
-        with path.cut.viewed(view):
-            smoothed = path.outputs(ends, positions, viewed=True).reshape(2, n_baselines).mean(dim=1)
-        change = float((smoothed[1] - smoothed[0] - original[-1] + original[0]).abs())
-        if change <= _MAX_CHANGE * scale or factor >= _MAX_FACTOR:
-            return LocalView(view, factor)
-        factor *= 2
+    with path.cut.viewed(smoothing):
+        change = _difference(path, viewed=True) - _difference(path, viewed=False)
+    return LocalView(smoothing, abs(change))
+
+
+def _difference(path: UnitPath, viewed: bool) -> float:
+    """Return F(1) - F(0), the mean over baselines."""
+    each = torch.arange(len(path.baselines))
+    reference, prediction = (path.outputs(each, torch.full((len(each), 1), u), viewed=viewed) for u in (0.0, 1.0))
+    return float((prediction - reference).mean())
