@@ -199,7 +199,7 @@ class RowAccount:
                 # Where the rule was chosen, one with half the points agreed with it.
                 self._later_points = account.points // (1 if run.points is not None else 2)
             else:
-                account = PathAccount(*apply_rule(path, self._later_points), self._later_points)
+                account = PathAccount(*apply_rule(path, self._later_points, path.engine()), self._later_points)
         if self._view.smooths:
             # Second derivatives are those of the smoothed network, gradients those of the network itself.
             with cut.viewed(DoubleBackwardView()):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from geh_explain._types import Floats
+from geh_explain.engines.exact import ExactRun
 from geh_explain.engines.selection import slopes_of
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.local.quadrature import log_rule
@@ -77,15 +78,16 @@ def integrate_path(path: UnitPath, points: int | None) -> PathAccount:
     points
         Nodes of the rule; None doubles them from 8 on until two rules agree, or there are 2,048.
     """
+    engine = path.engine()
     if points is not None:
-        coarse = apply_rule(path, max(1, points // 2))
-        return _compared(apply_rule(path, points), coarse, points)
+        coarse = apply_rule(path, max(1, points // 2), engine)
+        return _compared(apply_rule(path, points, engine), coarse, points)
     tolerance = _TOLERANCE.get(path.cut.dtype, _SINGLE_TOLERANCE)
     points = MIN_POINTS
-    account = PathAccount(*apply_rule(path, points), points, np.inf)
+    account = PathAccount(*apply_rule(path, points, engine), points, np.inf)
     while points < MAX_POINTS and account.error > tolerance * account.largest:
         points *= 2
-        account = _compared(apply_rule(path, points), (account.main, account.pairs), points)
+        account = _compared(apply_rule(path, points, engine), (account.main, account.pairs), points)
     return account
 
 
@@ -123,15 +125,17 @@ def _compared(fine: tuple[Floats, Floats], coarse: tuple[Floats, Floats], points
     return PathAccount(*fine, points, float(max(errors)))
 
 
-def apply_rule(path: UnitPath, points: int) -> tuple[Floats, Floats]:
-    """Return main effects (R, D) and effects of pairs (R, P) by the rule with so many nodes."""
+def apply_rule(path: UnitPath, points: int, engine: ExactRun) -> tuple[Floats, Floats]:
+    """Return main effects (R, D) and effects of pairs (R, P) by the rule with so many nodes.
+
+    ``engine`` is that of the path. It measures the memory of a row once.
+    """
     nodes, weights = (torch.as_tensor(part.copy()) for part in log_rule(points))
     n_baselines, n_units = len(path.baselines), path.members.n_units
     slopes = torch.zeros(n_baselines, n_units, dtype=torch.double)
     curvature = torch.zeros(n_baselines, n_units, n_units, dtype=torch.double)
     baseline = torch.arange(n_baselines).repeat_interleave(points)
     place, weight = nodes.repeat(n_baselines), weights.repeat(n_baselines)
-    engine = path.engine()
     directions = torch.eye(n_units, device=path.cut.device, dtype=path.cut.dtype)
     size = max(1, min(engine.chunk_rows(path.row), _CHUNK_NUMBERS // max(1, n_units**2)))
     for some, s, w in zip(*(torch.split(part, size) for part in (baseline, place, weight)), strict=True):

@@ -19,7 +19,9 @@ def vars_of(cls):
 
 
 def test_arguments_that_may_be_given_by_position_have_the_order_of_captum():
-    for method in ("explain", "estimate", "choose_groups", "explain_row", "screen", "diagnose", "surface"):
+    for method in ("explain", "estimate", "choose_groups", "screen", "diagnose", "surface"):
         parameters = inspect.signature(getattr(geh.GEHExplainer, method)).parameters.values()
         positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
         assert positional == ["self", "inputs", "target", "additional_forward_args"]
+    row = list(inspect.signature(geh.GEHExplainer.explain_row).parameters)
+    assert row[:4] == ["self", "x_row", "target", "additional_forward_args"]
