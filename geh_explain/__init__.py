@@ -15,6 +15,8 @@ from geh_explain.analyses.surface import Surface
 from geh_explain.errors import GEHError, GEHWarning
 from geh_explain.explainer import GEHExplainer
 from geh_explain.groups.number import GroupChoice
+from geh_explain.local.explanation import LocalExplanation, LocalExplanations
+from geh_explain.local.plotting import LocalPlots
 from geh_explain.model.layers import Layer
 from geh_explain.results.interactions import Interactions
 from geh_explain.results.plotting import Plots
@@ -38,6 +40,9 @@ __all__ = [
     "InteractionShare",
     "Interactions",
     "Layer",
+    "LocalExplanation",
+    "LocalExplanations",
+    "LocalPlots",
     "MainEffects",
     "PairRanking",
     "Plots",

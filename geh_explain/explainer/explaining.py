@@ -165,6 +165,7 @@ class Explaining(ExplainerBase):
         record = make_record(self._setup, plan, done.accumulator, messages)
         for message in messages if plan.ranks.first else ():
             warn(message)
+        self._last_inputs = inputs
         grouping = done.accumulator.grouping
         result = Interactions(result_draws, grouping.labels, plan.names, grouping.names, record, pairs=plan.pairs)
         result = result.with_source(ResultSource.of(self._setup, inputs, options, plan.points))

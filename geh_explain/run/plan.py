@@ -15,6 +15,7 @@ from geh_explain._memory import budget_bytes
 from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
+from geh_explain.engines.difference import DifferenceRun
 from geh_explain.engines.exact import ExactRun
 from geh_explain.engines.selection import choose_engine, needs_smoothing
 from geh_explain.engines.smoothing.change import SmoothingChange
@@ -341,6 +342,8 @@ def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPas
     check = partial(_check_unchanged, cut, points, count_writes(cut.model))
     with cut.viewed(view), explain_writes(check):
         run, reason = choose_engine(setup.engine, cut, points.first, limits)
+    if isinstance(run, DifferenceRun):
+        run.check_spread(len(points))
     if not run.engine.differentiates:
         return _StartedEngine(run, reason, View(), None)
     return _StartedEngine(run, reason, view, smoothing)

@@ -26,6 +26,7 @@ from geh_explain.inference import PermutationTest
 from geh_explain.interpret.ascent.maximisation import Maximised
 from geh_explain.interpret.exemplar_search import Exemplars
 from geh_explain.interpret.gallery import Gallery, PairView
+from geh_explain.local.account import Contributions
 from geh_explain.scores.ranking import PairRanking
 
 BASELINES = Path(__file__).parent / "images"
@@ -104,6 +105,19 @@ def shares() -> InteractionShare:
     return InteractionShare(NAMES[:3], [("age", "income in $"), ("age", "blood_pressure")], "permuted", *parts, 100, 1)
 
 
+def account() -> geh.LocalExplanation:
+    """Return the account of a prediction from fixed numbers; some pairs have intervals that hold 0."""
+    main, pairs = (
+        Contributions(2 * np.sin(np.arange(n) * 2.4 + 1), 0.3 + 0.2 * np.cos(np.arange(n)), None, 30, 1)
+        for n in (5, 10)
+    )
+    prediction = 1 + main.mean.sum() + pairs.mean.sum() + 0.2
+    ends = {"prediction": prediction, "reference": 1.0, "remainder": 0.2, "points": 16, "error": 0.0}
+    words = {"method": "integrated Hessians", "baseline": "zeros", "place": "the inputs"}
+    return geh.LocalExplanation(list("abcde"), **ends, main_effects=main, pair_effects=pairs, **words,
+                                row_values=np.ones(5), baseline_values=np.zeros(5))  # fmt: skip
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "heatmap": on_axes(lambda ax: result().plot.heatmap(ax=ax), SQUARES),
     "heatmap_cluster": on_axes(lambda ax: result().plot.heatmap(order="cluster", ax=ax), SQUARES),
@@ -129,6 +143,8 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     ),
     "surface": on_axes(lambda ax: surface().plot(ax=ax)),
     "shares": on_axes(lambda ax: shares().plot(ax=ax), RIGHT),
+    "waterfall": on_axes(lambda ax: account().plot.waterfall(steps=6, ax=ax), (70, 50, 240, 150)),
+    "local_network": on_axes(lambda ax: account().plot.network(ax=ax), WIDE),
     "gallery": lambda: gallery().plot(),
     "exemplars": lambda: exemplars(["a", "b", "c"], k=4).plot(),
     "maximised": lambda: maximised().plot(),
@@ -188,6 +204,10 @@ LOSSES: list[tuple[str, str, Callable[[Figure], None]]] = [
     ("surface", "a group", lambda figure: figure.axes[0].patches[1].remove()),
     ("shares", "an interval", lose_interval(0)),
     ("shares", "a bar", lambda figure: figure.axes[0].patches[1].remove()),
+    ("waterfall", "a bar", lambda figure: figure.axes[0].patches[2].remove()),
+    ("waterfall", "its intervals", lose_collection(0)),
+    ("local_network", "an edge", lose_edge),
+    ("local_network", "its units", lose_collection(1)),
     ("gallery", "the groups", lose_groups),
     ("exemplars", "the images of a unit", lambda figure: figure.axes[1].images[0].remove()),
     ("maximised", "an image", lambda figure: figure.axes[1].images[0].remove()),
