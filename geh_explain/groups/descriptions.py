@@ -214,6 +214,13 @@ class _Table:
         either = float(self.weights[held | members].sum())
         return float(self.weights[held & members].sum()) / either if either else 0.0
 
+    def middle(self, rule: _Rule, others: Sequence[_Rule]) -> float:
+        """Return the middle of the thresholds that hold for the same rows as that of a rule, given other rules."""
+        held = np.logical_and.reduce([np.ones(len(self.values), dtype=bool), *(o.holds(self.values) for o in others)])
+        column = self.values[held, rule.column]
+        below, above = column[column < rule.value], column[column >= rule.value]
+        return _between(float(below.max()), float(above.min())) if len(below) and len(above) else rule.value
+
     def best_rule(self, members: Mask, held: Mask) -> _Candidate:
         """Return the rule that agrees best with the members, among rows for which other rules ``held``."""
         return max(self.best_rules(members, held), key=lambda found: found.agreement)
@@ -243,7 +250,7 @@ class _Table:
 
 def _between(low: float, high: float) -> float:
     """Return a threshold above ``low`` and at most ``high``: the middle, if rounding leaves it there."""
-    middle = low + (high - low) / 2
+    middle = low / 2 + high / 2
     return float(middle if low < middle else high)
 
 
@@ -254,7 +261,8 @@ def _rounded(table: _Table, members: Mask, found: _Candidate) -> tuple[_Rule, ..
     for place, rule in enumerate(rules):
         if rule.sign == "=":
             continue
-        for value in _round_numbers(rule.value, table.is_whole(rule.column)):
+        middle = table.middle(rule, [*rules[:place], *rules[place + 1 :]])
+        for value in _round_numbers(middle, table.is_whole(rule.column)):
             changed = [*rules[:place], _Rule(rule.column, rule.sign, value), *rules[place + 1 :]]
             if table.agreement(changed, members) >= limit:
                 rules = changed

@@ -1,4 +1,4 @@
-"""Scores of all pairs in two results, one over the other."""
+"""Scores of the pairs that differ most between two results."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 
 from geh_explain._types import Floats, Ints
 from geh_explain.plots import palette
-from geh_explain.plots.axes import axes_or_new, set_title, shorten
+from geh_explain.plots.axes import axes_or_new, set_tick_labels, set_title, shorten
 from geh_explain.plots.pairs import pair_labels
 from geh_explain.scores.decisions import percent
 from geh_explain.units.pair_set import PairSet
 
-#: Maximum number of characters of the name of a result on an axis.
-_MAX_LABEL = 40
+#: Maximum number of characters of the name of a result.
+_MAX_LABEL = 24
+#: What the scores are, by measure.
+_SCORES = {"groups": "GEH", "mean": "mean interaction"}
 
 
 class ComparedScores(Protocol):
@@ -46,6 +48,22 @@ class ComparedScores(Protocol):
         """Scores (P,) of the second result."""
 
     @property
+    def difference(self) -> Floats:
+        """Differences (P,)."""
+
+    @property
+    def low(self) -> Floats:
+        """Low ends (P,) of their intervals, NaN if unknown."""
+
+    @property
+    def high(self) -> Floats:
+        """High ends (P,) of their intervals, NaN if unknown."""
+
+    @property
+    def level(self) -> float:
+        """Level of the intervals."""
+
+    @property
     def different(self) -> NDArray[np.bool_] | None:
         """Pairs (P,) that differ; None if nothing is known of errors."""
 
@@ -58,88 +76,60 @@ class ComparedScores(Protocol):
         """False discovery rate."""
 
 
-def draw_comparison(comparison: ComparedScores, *, labelled: int = 8, ax: Any = None) -> Any:
-    """Draw the score in B of every pair over that in A, with the diagonal of equal scores.
+def draw_comparison(comparison: ComparedScores, *, pairs: int = 12, ax: Any = None) -> Any:
+    """Draw the scores of the pairs that differ most as two points with a line between, the largest difference on top.
+
+    Beside each pair stand its difference and interval. A pair with equal scores can differ if the signs of its effects
+    do.
 
     Parameters
     ----------
     comparison
-        The comparison. Pairs that differ are coloured; a pair on the diagonal can differ, too, if the signs of its
-        effects do.
-    labelled
-        Number of pairs that are labelled, among those that differ; of all pairs if no test was possible.
+        The comparison. Lines and points of pairs that do not differ are grey.
+    pairs
+        Number of pairs.
     ax
         Axes to draw into, or None.
     """
-    ax = axes_or_new(ax, (5.6, 5.2))
-    a, b, different = comparison.score_a, comparison.score_b, comparison.different
-    marked = np.zeros(len(a), dtype=bool) if different is None else different
-    low, high = _limits(a, b, comparison.measure)
-    ax.axline((low, low), slope=1, color=palette.UNSURE, linewidth=0.8, linestyle="--", zorder=1)
-    if comparison.measure == "mean":
-        ax.axhline(0, color=palette.NONE, linewidth=0.8, zorder=0)
-        ax.axvline(0, color=palette.NONE, linewidth=0.8, zorder=0)
-    ax.scatter(a[~marked], b[~marked], s=16, facecolors="none", edgecolors=palette.UNSURE, label="not different")
-    if marked.any():
-        label = f"different, FDR {percent(comparison.fdr)}"
-        ax.scatter(a[marked], b[marked], s=26, color=palette.SURE, zorder=3, label=label)
-    ax.set_xlim(low, high)
-    ax.set_ylim(low, high)
-    ax.set_aspect("equal", adjustable="box")
-    chosen = comparison.order if different is None else comparison.order[marked[comparison.order]]
-    _label_pairs(ax, comparison, chosen[:labelled])
-    score = "mean interaction" if comparison.measure == "mean" else _score_name(comparison.measure)
-    first, second = (shorten(label, _MAX_LABEL) for label in comparison.labels)
-    ax.set_xlabel(f"{score} in {first}", parse_math=False)
-    ax.set_ylabel(f"{score} in {second}", parse_math=False)
-    set_title(ax, f"{first} and {second}: {int(marked.sum()):,} of {len(a):,} pairs differ")
-    if different is not None:
-        ax.legend(loc="upper left", frameon=False, fontsize=8)
+    shown = comparison.order[:pairs]
+    ax = axes_or_new(ax, (7, 1.5 + 0.28 * len(shown)))
+    a, b = comparison.score_a[shown], comparison.score_b[shown]
+    marked = np.ones(len(shown), dtype=bool) if comparison.different is None else comparison.different[shown]
+    height = np.arange(len(shown))[::-1]
+    ax.axvline(0, color=palette.LINE, linewidth=0.8)
+    ax.hlines(height, a, b, colors=[palette.LINE if mark else palette.NONE for mark in marked], linewidth=1.2)
+    labels = [shorten(label, _MAX_LABEL) for label in comparison.labels]
+    for scores, colour, label in ((a, palette.MARK, labels[0]), (b, palette.SURE, labels[1])):
+        colours = [colour if mark else palette.UNSURE for mark in marked]
+        ax.scatter(scores, height, s=30, c=colours, zorder=3)
+        ax.scatter([], [], s=30, c=colour, label=label)
+    if not marked.all():
+        ax.scatter([], [], s=30, c=palette.UNSURE, label=f"not different, FDR {percent(comparison.fdr)}")
+    ax.set_ylim(-0.6, len(shown) - 0.4)
+    names = [label.replace("\n", " ") for label in pair_labels(comparison.names, comparison.pairs, shown)]
+    set_tick_labels(ax.yaxis, height, names)
+    ax.tick_params(axis="y", length=0)
+    _write_differences(ax, comparison, shown, height)
+    ax.set_xlabel(_SCORES.get(comparison.measure, comparison.measure.upper()))
     ax.spines[["top", "right"]].set_visible(False)
+    _finish(ax, comparison)
     return ax
 
 
-def _score_name(measure: str) -> str:
-    return "GEH" if measure == "groups" else measure.upper()
+def _write_differences(ax: Any, comparison: ComparedScores, shown: Ints, height: Ints) -> None:
+    """Write the difference of each pair and its interval to the right of the axes."""
+    size = min([label.get_fontsize() for label in ax.yaxis.get_ticklabels()], default=8)
+    for pair, y in zip(shown, height, strict=True):
+        low, high = comparison.low[pair], comparison.high[pair]
+        text = f"{comparison.difference[pair]:.3g}" + ("" if np.isnan(low) else f"  ({low:.2g} to {high:.2g})")
+        where = ax.get_yaxis_transform()
+        ax.text(1.02, y, text, transform=where, va="center", fontsize=min(size, 8), color=palette.LINE)
 
 
-def _limits(a: Floats, b: Floats, measure: str) -> tuple[float, float]:
-    """Return the limits of both axes, the same for both; scores start at 0."""
-    low, high = float(min(a.min(), b.min())), float(max(a.max(), b.max()))
-    if measure != "mean":
-        low = 0.0
-    margin = 0.06 * (high - low) or 1.0
-    return low - margin / (1 if measure == "mean" else 3), high + margin
-
-
-def _label_pairs(ax: Any, comparison: ComparedScores, chosen: Ints) -> None:
-    """Label pairs beside their points, away from the diagonal, so that labels do not cover each other.
-
-    Labels are placed from top to bottom on either side of the diagonal; each moves down until it is free.
-    """
-    if not len(chosen):
-        return
-    labels = [label.replace("\n", " ") for label in pair_labels(comparison.names, comparison.pairs, chosen)]
-    low, high = ax.get_ylim()
-    line = 0.036 * (high - low)
-    above = comparison.score_b[chosen] >= comparison.score_a[chosen]
-    for side in (True, False):
-        last = np.inf
-        members = np.flatnonzero(above == side)
-        for place in members[np.argsort(-comparison.score_b[chosen[members]], kind="stable")]:
-            x, y = comparison.score_a[chosen[place]], comparison.score_b[chosen[place]]
-            height = min(float(y), last - line)
-            last = height
-            left = x > (low + high) / 2
-            # Labels point away from the nearer edge of the axes.
-            ax.annotate(
-                labels[place],
-                (x, y),
-                xytext=(x + (-1 if left else 1) * 0.025 * (high - low), height),
-                ha="right" if left else "left",
-                va="center",
-                fontsize=7,
-                color=palette.LINE,
-                parse_math=False,
-                arrowprops={"arrowstyle": "-", "color": palette.UNSURE, "linewidth": 0.5} if height < y else None,
-            )
+def _finish(ax: Any, comparison: ComparedScores) -> None:
+    """Add legend and title."""
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.5 / ax.figure.get_figheight()), ncols=3, frameon=False)
+    total, different = len(comparison.difference), comparison.different
+    found = "" if different is None else f"{int(different.sum()):,} of {total:,} pairs differ; "
+    interval = "" if np.isnan(comparison.low).all() else f", {percent(comparison.level)} intervals"
+    set_title(ax, f"{found}differences on the right{interval}")

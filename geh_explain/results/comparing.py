@@ -15,7 +15,7 @@ from geh_explain.results.comparability import CommonPairs, check_comparable, fin
 from geh_explain.results.comparison import Comparison, GroupDifferences
 from geh_explain.results.rules import SOURCES, score_distances
 from geh_explain.scores.draws import MEASURES
-from geh_explain.scores.merged_means import DrawnResult, merged_means, merged_scores
+from geh_explain.scores.group_unions import DrawnResult, merged_means, merged_scores
 from geh_explain.scores.point_uncertainty import known_errors
 from geh_explain.scores.protocol import PairResult
 from geh_explain.statistics.differences import MeanDifference, interval_p_value
@@ -78,7 +78,9 @@ def align_groups(a: PairResult, b: PairResult, notes: list[str]) -> GroupAlignme
     if same_points(a, b):
         alignment = align_labels(a.labels, b.labels, (a.group_names, b.group_names))
         if several and len(alignment.names) == 1:
-            notes.append("The groups of points of both results cross each other, so that all points are one group.")
+            single = min(len(a.group_names), len(b.group_names)) == 1
+            why = "One result has a single group of points" if single else "The groups of points of both results cross"
+            notes.append(f"{why}; the same groups= for both would compare groups.")
         return alignment
     if a.settings.get("groups_given") and b.settings.get("groups_given"):
         shares = (a.sizes / a.sizes.sum(), b.sizes / b.sizes.sum())
@@ -175,8 +177,8 @@ def _compare_scores(
         down_b, up_b = (end[common.second] for end in _distances(b, measure, level, source))
         return np.hypot(down_a, up_b), np.hypot(up_a, down_b)
 
-    if measure == "geh" and not (same_points(a, b) and np.array_equal(a.labels, b.labels)):
-        notes.append("The scores are over different groups of points; finer groups give larger ones.")
+    if measure == "geh":
+        _check_same_groups(a, b)
     known = bool(_sources((a, b), source))
     unknown = np.full_like(difference, np.nan)
     down, up = reach(request.level) if known else (unknown, unknown)
@@ -185,6 +187,18 @@ def _compare_scores(
     columns.add(score_a=score_a, score_b=score_b)
     columns.add(p_value=interval_p_value(difference, reach) if known else unknown)
     return _finish((a, b), common, request, columns, None, source, notes)
+
+
+def _check_same_groups(a: PairResult, b: PairResult) -> None:
+    """Raise unless the GEH scores of two results are over the same groups; finer or other ones give other scores."""
+    single = len(a.group_names) == len(b.group_names) == 1
+    named = a.settings.get("groups_given") and b.settings.get("groups_given") and a.group_names == b.group_names
+    if single or named or (same_points(a, b) and np.array_equal(a.labels, b.labels)):
+        return
+    raise GEHValueError(
+        "measure='geh': the scores are over different groups of points, so that equal networks and populations have "
+        "different ones; use measure='mean' or 'eah', or explain both with groups= labels of the same names."
+    )
 
 
 def _finish(

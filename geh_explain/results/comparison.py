@@ -201,17 +201,22 @@ class Comparison:
             columns["description"] = groups.descriptions
         return pd.DataFrame(columns, index=pd.Index(groups.names, name="group"))
 
-    def plot(self, *, pairs: int = 8, ax: Any = None) -> Any:
-        """Draw the score in B of every pair over that in A; pairs that differ are marked.
+    def plot(self, *, pairs: int = 12, ax: Any = None) -> Any:
+        """Draw the scores in A and B of the pairs that differ most, with their differences and intervals.
 
         Parameters
         ----------
         pairs
-            Number of pairs that are labelled: those that differ most.
+            Number of pairs.
         ax
-            Axes to draw into, or None.
+            Axes to draw into, or None for a new figure.
+
+        Returns
+        -------
+        Axes
+            The axes; pairs that do not differ at the false discovery rate are grey.
         """
-        return draw_comparison(self, labelled=check_int("pairs", pairs, 0), ax=ax)
+        return draw_comparison(self, pairs=check_int("pairs", pairs, 1), ax=ax)
 
     def __repr__(self) -> str:
         return " ".join([self._describe_outcome(), self._describe_method(), *self.notes])

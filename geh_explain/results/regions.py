@@ -14,7 +14,7 @@ from geh_explain.results.comparing import ComparisonRequest, compare_results
 from geh_explain.results.comparison import Comparison
 from geh_explain.results.output import ResultOutput
 from geh_explain.results.tables import group_table
-from geh_explain.scores.merged_means import DrawnResult
+from geh_explain.scores.group_unions import DrawnResult
 from geh_explain.statistics.intervals import mean_half_width
 
 if TYPE_CHECKING:

@@ -46,7 +46,8 @@ class EstimatedMeans:
     draw_freedom
         Degrees of freedom of ``of_draws``.
     of_points
-        Variances (M, P) of the errors over points, independent between groups; None where points do not count.
+        Covariance (M, M, P) of the errors over points; variances (M, P) where groups are independent; None where points
+        do not count.
     point_freedom
         Degrees of freedom (M,) of ``of_points``.
     """
@@ -62,10 +63,9 @@ class EstimatedMeans:
         """Variances (M, P) by source, with their degrees of freedom."""
         parts: list[tuple[Floats, Floats | float]] = []
         if self.of_draws is not None:
-            diagonal = self.of_draws if self.of_draws.ndim == 2 else np.einsum("mmp->mp", self.of_draws)
-            parts.append((diagonal, self.draw_freedom))
+            parts.append((_variances(self.of_draws), self.draw_freedom))
         if self.of_points is not None:
-            parts.append((self.of_points, self.point_freedom[:, None]))
+            parts.append((_variances(self.of_points), self.point_freedom[:, None]))
         return parts
 
 
@@ -157,9 +157,16 @@ class MeanDifference:
                 # Correlations are not known; these give the largest variance of the size.
                 std = np.sqrt(estimate.of_draws) * np.where(self.delta < 0, -1.0, 1.0)
                 total += std[:, None] * std[None]
-            if estimate.of_points is not None:
+            if estimate.of_points is not None and estimate.of_points.ndim == 3:
+                total += estimate.of_points
+            elif estimate.of_points is not None:
                 total[index, index] += estimate.of_points
         return total
+
+
+def _variances(covariance: Floats) -> Floats:
+    """Return the variances (M, P) of a covariance (M, M, P), or the variances themselves."""
+    return covariance if covariance.ndim == 2 else np.asarray(np.einsum("mmp->mp", covariance))
 
 
 def interval_p_value(difference: Floats, reach: Callable[[float], tuple[Floats, Floats]]) -> Floats:

@@ -8,6 +8,7 @@ import numpy as np
 
 from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHValueError
+from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.measures import geh
 from geh_explain.scores.point_uncertainty import known_errors
 from geh_explain.scores.protocol import PairResult
@@ -100,28 +101,47 @@ def kept_draws(result: DrawnResult) -> Floats | None:
 
 
 def _point_variances(result: DrawnResult, groups: Ints, shares: Floats, pairs: Ints) -> tuple[Floats | None, Floats]:
-    """Return the variances (unions, p) of the means over the choice of points, and their degrees of freedom."""
-    errors, clusters = known_errors(result), result.cluster_errors
+    """Return the variances (unions, p) of the means over the choice of points, and their degrees of freedom.
+
+    For clusters of points, which may have points in several unions, it is the covariance (unions, unions, p).
+    """
+    errors = known_errors(result)
     indicator = (shares > 0).astype(float)
     sizes = result.sizes.astype(float)
     merged = indicator @ sizes
     if errors is None:
         return None, np.ones(len(shares))
     errors = _fill_unknown(errors[:, pairs], sizes)
-    if clusters is not None:
-        if (indicator.sum(axis=1) == 1).all():
-            return indicator @ errors**2, np.maximum(indicator @ clusters.counts - 1, 0.5)
-        of_shares = np.einsum("um,mlp,ul->up", indicator, clusters.covariance[:, :, pairs], indicator, optimize=True)
-        factor = (sizes.sum() / merged) ** 2
-        return of_shares * factor[:, None], np.full(len(shares), max(clusters.total - 1, 1.0))
+    if result.cluster_errors is not None:
+        return _cluster_covariance(result.cluster_errors, errors, indicator, sizes, pairs)
     means = result.signed_means[0][:, pairs]
     within = indicator @ ((np.maximum(sizes - 1, 0) * sizes)[:, None] * errors**2)
     between = indicator @ (sizes[:, None] * means**2) - merged[:, None] * (shares @ means) ** 2
     # A union of one point has the variance of the other groups, not of its own.
     single = (merged < 2)[:, None] * (indicator @ errors**2)
-    freedom = np.maximum(merged - 1, 0.5)
     variance = (within + np.maximum(between, 0)) / (merged * np.maximum(merged - 1, 1))[:, None] + single
-    return np.asarray(variance), np.asarray(freedom)
+    return np.asarray(variance), np.asarray(np.maximum(merged - 1, 0.5))
+
+
+def _cluster_covariance(
+    clusters: ClusterErrors, errors: Floats, indicator: Floats, sizes: Floats, pairs: Ints
+) -> tuple[Floats, Floats]:
+    """Return the covariance (unions, unions, p) of means over the choice of clusters, and its degrees of freedom.
+
+    Correlations are those of the unions' shares in the score. Variances are those of the groups; of a union of several
+    groups that of its share, which contains the randomness of its size.
+    """
+    covariance = clusters.covariance[:, :, pairs]
+    of_shares = np.einsum("um,mlp,vl->uvp", indicator, covariance, indicator, optimize=True)
+    spread = np.sqrt(np.maximum(np.einsum("uup->up", of_shares), 0))
+    product = spread[:, None] * spread[None]
+    correlation = np.divide(of_shares, product, out=np.zeros_like(of_shares), where=product > 0)
+    several = (indicator.sum(axis=1) > 1)[:, None]
+    std = np.where(several, spread * (sizes.sum() / (indicator @ sizes))[:, None], indicator @ errors)
+    index = np.arange(len(std))
+    correlation[index, index] = 1.0
+    freedom = np.where(several[:, 0], clusters.total - 1, indicator @ clusters.counts - 1)
+    return correlation * std[:, None] * std[None], np.maximum(freedom, 0.5)
 
 
 def _fill_unknown(errors: Floats, sizes: Floats) -> Floats:
