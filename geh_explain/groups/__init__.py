@@ -5,7 +5,7 @@ from a clustering of the points by :mod:`~geh_explain.groups.kmeans`, from label
 scikit-learn.
 
 Reading order: ``kmeans`` (nested clusters), ``grouping`` (the group of each point), ``number`` (how many groups),
-``positions`` (the coordinates that are clustered) and ``assignment`` (from the argument ``groups`` to a grouping). Then
-``descriptions`` (groups in words), ``group_info`` (what a result knows of its groups) and ``alignment`` (groups that two
-results have in common).
+``positions`` (the coordinates that are clustered) and ``assignment`` (from the argument ``groups`` to a grouping).
+``descriptions`` (groups in words), ``group_info`` (what a result knows of its groups) and ``alignment`` (groups that
+two results have in common) come after a run.
 """

@@ -49,7 +49,10 @@ def test_whole_numbers_binary_and_few_valued_columns_are_written_as_such() -> No
 
 def test_thresholds_have_the_fewest_digits_that_leave_the_members() -> None:
     income = np.array([12.0, 31.0, 48731.0, 51234.0, 90123.0, 120456.0])[:, None]
-    assert texts(income, np.array([0, 0, 0, 1, 1, 1]), ["income"]) == ["income < 50000 (100 %)", "income >= 50000 (100 %)"]
+    assert texts(income, np.array([0, 0, 0, 1, 1, 1]), ["income"]) == [
+        "income < 50000 (100 %)",
+        "income >= 50000 (100 %)",
+    ]
     small = np.array([[1.01e-5], [1.02e-5], [1.04e-5], [1.05e-5]])
     assert texts(small, np.array([0, 0, 1, 1]), ["rate"])[0] == "rate < 1.03e-05 (100 %)"
     signed = np.array([[-1.0], [-0.3], [0.4], [2.0]])
