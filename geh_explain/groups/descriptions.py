@@ -149,8 +149,7 @@ def _describe(table: _Table, members: Mask, columns: Sequence[str]) -> Descripti
 
 def _search(table: _Table, members: Mask) -> _Candidate:
     """Return the one or two rules that agree best with the members."""
-    everywhere = np.ones(len(members), dtype=bool)
-    singles = sorted(table.best_rules(members, everywhere), key=lambda found: -found.agreement)
+    singles = table.best_rules(members)
     single = singles[0]
     pairs = [
         _Candidate(best.agreement, (*first.rules, *best.rules))
@@ -188,7 +187,10 @@ class _Table:
         levels = [np.unique(column) for column in ordered.T]
         #: Levels (column, value) of columns that have few of them.
         self._levels = [
-            (c, v) for c, each in zip(self.used, levels, strict=True) if len(each) <= _MAX_LEVELS for v in each
+            (int(column), float(value))
+            for column, each in zip(self.used, levels, strict=True)
+            if len(each) <= _MAX_LEVELS
+            for value in each
         ]
         self._two_valued = {int(c): each for c, each in zip(self.used, levels, strict=True) if len(each) == 2}
         self._whole = {int(c) for c in self.used if (values[:, c] == np.round(values[:, c])).all()}
@@ -223,29 +225,39 @@ class _Table:
 
     def best_rule(self, members: Mask, held: Mask) -> _Candidate:
         """Return the rule that agrees best with the members, among rows for which other rules ``held``."""
-        return max(self.best_rules(members, held), key=lambda found: found.agreement)
+        found = []
+        for sign, agreement in self._agreements(members, held):
+            place = np.unravel_index(agreement.argmax(), agreement.shape)
+            found.append(_Candidate(float(agreement[place]), (self._rule(sign, *map(int, place)),)))
+        return max(found, key=lambda each: each.agreement)
 
-    def best_rules(self, members: Mask, held: Mask) -> Iterator[_Candidate]:
-        """Yield the best rule of each kind and column, with its agreement, if other rules ``held`` too."""
+    def best_rules(self, members: Mask) -> list[_Candidate]:
+        """Return the best threshold of either side of each column, and all levels, the best one first."""
+        found = []
+        for sign, agreement in self._agreements(members, np.ones(len(members), dtype=bool)):
+            for column, place in enumerate(agreement.argmax(axis=0)):
+                rule = self._rule(sign, int(place), column)
+                found.append(_Candidate(float(agreement[place, column]), (rule,)))
+        return sorted(found, key=lambda each: -each.agreement)
+
+    def _rule(self, sign: str, place: int, column: int) -> _Rule:
+        """Return the rule with this place in the arrays of :meth:`_agreements`."""
+        if sign == "=":
+            return _Rule(self._levels[column][0], sign, self._levels[column][1])
+        low, high = self._ordered[place, column], self._ordered[place + 1, column]
+        return _Rule(int(self.used[column]), sign, _between(low, high))
+
+    def _agreements(self, members: Mask, held: Mask) -> Iterator[tuple[str, Floats]]:
+        """Yield the agreement of each rule if others ``held``: of thresholds (n - 1, columns), of levels (1, levels)."""
         size = self.weights[members].sum()
-        all_rows = self.weights * held
-        inside = all_rows * members
-        outside = all_rows - inside
+        inside = self.weights * (held & members)
+        outside = self.weights * (held & ~members)
         below_in, below_out = (np.cumsum(rows[self._order], axis=0)[:-1] for rows in (inside, outside))
-        for sign, hits, others in (
-            ("<", below_in, below_out),
-            (">=", inside.sum() - below_in, outside.sum() - below_out),
-        ):
-            agreement = np.where(self._cuts, hits / (size + others), -1.0)
-            places = agreement.argmax(axis=0)
-            for index, place in enumerate(places):
-                low, high = self._ordered[place, index], self._ordered[place + 1, index]
-                rule = _Rule(int(self.used[index]), sign, _between(low, high))
-                yield _Candidate(float(agreement[place, index]), (rule,))
+        yield "<", np.where(self._cuts, below_in / (size + below_out), -1.0)
+        above_in, above_out = inside.sum() - below_in, outside.sum() - below_out
+        yield ">=", np.where(self._cuts, above_in / (size + above_out), -1.0)
         if self._levels:
-            agreement = (inside @ self._indicators) / (size + outside @ self._indicators)
-            for (column, value), found in zip(self._levels, agreement, strict=True):
-                yield _Candidate(float(found), (_Rule(int(column), "=", float(value)),))
+            yield "=", ((inside @ self._indicators) / (size + outside @ self._indicators))[None]
 
 
 def _between(low: float, high: float) -> float:
@@ -271,11 +283,12 @@ def _rounded(table: _Table, members: Mask, found: _Candidate) -> tuple[_Rule, ..
 
 
 def _round_numbers(value: float, whole: bool) -> Iterator[float]:
-    """Yield a number rounded to more and more digits; the last one of a whole column is the next whole number.
+    """Yield 0, and a number rounded to more and more digits; the last one of a whole column is the next whole number.
 
-    >>> list(_round_numbers(6.5, whole=True)), [x for x, _ in zip(_round_numbers(0.4987, False), range(3))]
-    ([10.0, 7.0], [0.0, 0.5, 0.5])
+    >>> list(_round_numbers(6.5, whole=True)), [x for x, _ in zip(_round_numbers(0.4987, False), range(4))]
+    ([0.0, 10.0, 7.0], [0.0, 0.0, 0.5, 0.5])
     """
+    yield 0.0
     first = -math.floor(math.log10(abs(value))) - 1 if value else 0
     for digits in range(first, 0 if whole else first + _MAX_DIGITS):
         yield round(value, digits)

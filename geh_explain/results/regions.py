@@ -62,7 +62,7 @@ class ResultRegions(ResultOutput):
         """What each group of points is, in words (M): one or two rules over the columns of the inputs.
 
         The rules and the group have the points in common that the percentage says: those in both, of those in either
-        (the Jaccard index), from a sample of at most some thousand points. Below 60 % it is ``"no short description"``.
+        (the Jaccard index), from a sample of about a thousand points at most. Below 60 % it is ``"no short description"``.
         The columns are those of the inputs, also where a hidden layer is explained. None if the inputs are no table.
 
         >>> import torch, geh_explain as geh

@@ -20,7 +20,7 @@ from geh_explain.run.plan import RunPlan
 from geh_explain.units.neurons import Neurons
 
 #: Rows of a table that are kept, and of each group at least.
-_TABLE_ROWS, _LEAST_TABLE_ROWS = 1500, 40
+_TABLE_ROWS, _LEAST_TABLE_ROWS = 1000, 30
 #: Numbers that are kept of a table, at most; tables with more columns than the second are not described.
 _TABLE_NUMBERS = 300_000
 _MAX_COLUMNS = 2000
