@@ -6,8 +6,9 @@ index ::
 
     agreement = |R and G| / |R or G|.
 
-It is 1 if the rules hold for the points of the group and for no other ones. Points of a sample count as many times as
-there are points of their group for each one in the sample.
+It is 1 if the rules hold for the points of the group and for no other ones. Groups have no description if it is below
+0.6, or hardly above the agreement with all points, which is the share of the group. Points of a sample count as many
+times as there are points of their group for each one in the sample.
 
 The first rule is searched among all thresholds of all columns; the best ones of each column are tried with each second
 rule; then either rule is searched again, given the other one, until the agreement stays the same. Thresholds are
@@ -28,6 +29,8 @@ from geh_explain._types import Floats, Ints
 
 #: Groups whose rules agree less than this have no description.
 MIN_AGREEMENT = 0.6
+#: All points agree with a group by its share of them. Of what is missing to 1, rules must add this part.
+_MIN_INFORMATION = 1 / 3
 #: What such a group is called, and a single group.
 NO_DESCRIPTION = "no short description"
 ALL_POINTS = "all points"
@@ -56,8 +59,8 @@ class Description:
     text
         One or two rules, ``"all points"``, or ``"no short description"``.
     agreement
-        Jaccard index of the points for which the rules hold and the points of the group, from 0 to 1; also where it is
-        too low for a description.
+        Jaccard index of the points for which the rules hold and the points of the group, from 0 to 1; of the best rules
+        also where they are no description.
 
     Examples
     --------
@@ -140,7 +143,8 @@ def _describe(table: _Table, members: Mask, columns: Sequence[str]) -> Descripti
     if not members.any() or not len(table.used):
         return Description(NO_DESCRIPTION, 0.0)
     best = _search(table, members)
-    if best.agreement < MIN_AGREEMENT:
+    share = float(table.weights[members].sum() / table.weights.sum())
+    if best.agreement < max(MIN_AGREEMENT, share + _MIN_INFORMATION * (1 - share)):
         return Description(NO_DESCRIPTION, best.agreement)
     rules = _rounded(table, members, best)
     text = " and ".join(_clauses(table, rules, columns))
@@ -248,7 +252,7 @@ class _Table:
         return _Rule(int(self.used[column]), sign, _between(low, high))
 
     def _agreements(self, members: Mask, held: Mask) -> Iterator[tuple[str, Floats]]:
-        """Yield the agreement of each rule if others ``held``: of thresholds (n - 1, columns), of levels (1, levels)."""
+        """Yield the agreement of each rule if others ``held``: of thresholds (n - 1, columns), levels (1, levels)."""
         size = self.weights[members].sum()
         inside = self.weights * (held & members)
         outside = self.weights * (held & ~members)
@@ -275,8 +279,10 @@ def _rounded(table: _Table, members: Mask, found: _Candidate) -> tuple[_Rule, ..
             continue
         middle = table.middle(rule, [*rules[:place], *rules[place + 1 :]])
         for value in _round_numbers(middle, table.is_whole(rule.column)):
-            changed = [*rules[:place], _Rule(rule.column, rule.sign, value), *rules[place + 1 :]]
-            if table.agreement(changed, members) >= limit:
+            rounded = _Rule(rule.column, rule.sign, value)
+            changed = [*rules[:place], rounded, *rules[place + 1 :]]
+            # A rule that all rows satisfy says nothing.
+            if table.agreement(changed, members) >= limit and not rounded.holds(table.values).all():
                 rules = changed
                 break
     return tuple(rules)

@@ -61,9 +61,10 @@ class ResultRegions(ResultOutput):
     def group_descriptions(self) -> list[str] | None:
         """What each group of points is, in words (M): one or two rules over the columns of the inputs.
 
-        The rules and the group have the points in common that the percentage says: those in both, of those in either
-        (the Jaccard index), from a sample of about a thousand points at most. Below 60 % it is ``"no short description"``.
-        The columns are those of the inputs, also where a hidden layer is explained. None if the inputs are no table.
+        The percentage is the agreement of rules and group: the points in both, of those in either (the Jaccard index),
+        in a sample of about a thousand points. Where it is below 60 %, or hardly above the share of the group in all
+        points, it is ``"no short description"``. The columns are those of the inputs, also where a hidden layer is
+        explained. None if the inputs are no table.
 
         >>> import torch, geh_explain as geh
         >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] ** 2, posterior=geh.posterior.PointEstimate())

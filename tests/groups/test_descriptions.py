@@ -62,14 +62,22 @@ def test_thresholds_have_the_fewest_digits_that_leave_the_members() -> None:
 
 
 def test_the_agreement_is_the_jaccard_index_and_counts_weights() -> None:
-    x = np.array([[0.0], [1.0], [2.0], [3.0], [4.0]])
-    labels = np.array([0, 0, 0, 1, 0])
-    first = describe_groups(x, labels, ["x"], 2)[0]
+    x = np.arange(8.0)[:, None]
+    labels = np.array([0, 0, 0, 1, 1, 1, 1, 0])
     # "x < 3" holds for three of the four points of the group, and for no other ones.
+    first = describe_groups(x, labels, ["x"], 2)[0]
     assert (first.text, first.agreement) == ("x < 3", 0.75)
-    weighted = describe_groups(x, labels, ["x"], 2, np.array([1.0, 1.0, 1.0, 1.0, 2.0]))[0]
-    # Without a rule at all the four points and one other, of weight 1, would agree by 5 / 6; "x >= 0" is no rule.
-    assert weighted.agreement == pytest.approx(max(3 / 5, 4 / 6, 2 / 5))
+    weighted = describe_groups(x, labels, ["x"], 2, np.array([1.0] * 7 + [0.5]))[0]
+    assert (weighted.text, weighted.agreement) == ("x < 3", 3 / 3.5)
+
+
+def test_rules_that_say_hardly_more_than_the_size_of_a_group_are_no_description() -> None:
+    x = np.arange(20.0)[:, None]
+    labels = np.zeros(20, dtype=int)
+    labels[[5, 12, 19]] = 1
+    # "x < 19" agrees by 17 / 19 with the first group, and all points do by 17 / 20.
+    first = describe_groups(x, labels, ["x"], 2)[0]
+    assert (first.text, first.agreement) == (NO_DESCRIPTION, 17 / 19)
 
 
 def test_groups_that_rules_do_not_fit_have_no_description() -> None:
