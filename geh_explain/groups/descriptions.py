@@ -36,7 +36,7 @@ NO_DESCRIPTION = "no short description"
 ALL_POINTS = "all points"
 
 #: A second rule must raise the agreement by this much.
-_MIN_GAIN = 0.02
+_MIN_GAIN = 0.05
 #: Rounding a threshold may lower the agreement by this much.
 _MAX_LOSS = 0.003
 #: Columns with at most this many different values have rules of the form "column = value".

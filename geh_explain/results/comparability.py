@@ -66,6 +66,8 @@ def check_comparable(a: PairResult, b: PairResult) -> list[str]:
         for key, words in _NOTED.items()
         if (ours := _comparable(a.settings.get(key))) != (theirs := _comparable(b.settings.get(key)))
     ]
+    if not (a.settings.get("inputs") and b.settings.get("inputs")):
+        notes.append("It is not recorded whether the points are the same; they are taken as different ones.")
     if a.settings.get("scale") == "std" and not same_points(a, b):
         notes.append("Each result is scaled by the standard deviations of its own points.")
     return notes

@@ -47,7 +47,7 @@ class ComparisonRequest:
             )
         if source not in (None, *SOURCES):
             raise GEHValueError(f"source={source!r} is unknown; use 'both', 'draws' or 'points', or None.")
-        if isinstance(labels, str) or len(labels) != 2:
+        if isinstance(labels, str) or not isinstance(labels, Sequence) or len(labels) != 2:
             raise GEHTypeError(f"labels={labels!r}: give two names, such as ('before', 'after').")
         return cls(level, check_rate(fdr), measure, source or "both", (str(labels[0]), str(labels[1])))
 
@@ -80,7 +80,7 @@ def align_groups(a: PairResult, b: PairResult, notes: list[str]) -> GroupAlignme
         if several and len(alignment.names) == 1:
             single = min(len(a.group_names), len(b.group_names)) == 1
             why = "One result has a single group of points" if single else "The groups of points of both results cross"
-            notes.append(f"{why}; the same groups= for both would compare groups.")
+            notes.append(f"{why}; the same labels as groups= of both would compare groups.")
         return alignment
     if a.settings.get("groups_given") and b.settings.get("groups_given"):
         shares = (a.sizes / a.sizes.sum(), b.sizes / b.sizes.sum())

@@ -257,7 +257,14 @@ def test_results_of_other_quantities_are_refused(case: str) -> None:
 
 def test_wrong_arguments_are_refused() -> None:
     result = random_result(3)
-    for options in ({"level": 1}, {"fdr": 0}, {"measure": "gh"}, {"source": "both of them"}, {"labels": "AB"}):
+    for options in (
+        {"level": 1},
+        {"fdr": 0},
+        {"measure": "gh"},
+        {"source": "both of them"},
+        {"labels": "AB"},
+        {"labels": 3},
+    ):
         with pytest.raises(geh.GEHError, match=next(iter(options))):
             result.compare(result, **options)
     with pytest.raises(geh.GEHError, match="over different groups of points"):
@@ -282,7 +289,9 @@ def test_what_must_be_known_is_said() -> None:
     assert "mean interactions in 2 groups of points, at the same points; intervals are over points." in text
     crossing = (x[:, 2] > 0).long()
     notes = one.compare(explain_point(network, x, target=0, groups=crossing)).notes
-    assert notes == ["The groups of points of both results cross; the same groups= for both would compare groups."]
+    assert notes == [
+        "The groups of points of both results cross; the same labels as groups= of both would compare groups."
+    ]
     notes = one.compare(explain_point(network, x + 1, target=0, groups=2)).notes
     assert any("Groups of different points do not correspond" in note for note in notes)
 
