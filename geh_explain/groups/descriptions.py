@@ -12,7 +12,7 @@ times as there are points of their group for each one in the sample.
 
 The first rule is searched among all thresholds of all columns; the best ones of each column are tried with each second
 rule; then either rule is searched again, given the other one, until the agreement stays the same. Thresholds are
-rounded to the fewest digits that leave it as it is.
+rounded to the fewest digits that leave it nearly as it is; an agreement of 1 stays 1.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ ALL_POINTS = "all points"
 
 #: A second rule must raise the agreement by this much.
 _MIN_GAIN = 0.05
-#: Rounding a threshold may lower the agreement by this much.
-_MAX_LOSS = 0.003
+#: Rounding of thresholds may lower the agreement by this part of what is missing to 1.
+_MAX_LOSS = 0.05
 #: Columns with at most this many different values have rules of the form "column = value".
 _MAX_LEVELS = 12
 #: Number of first rules that are tried with each second one, and of further searches of either rule.
@@ -144,9 +144,10 @@ def _describe(table: _Table, members: Mask, columns: Sequence[str]) -> Descripti
         return Description(NO_DESCRIPTION, 0.0)
     best = _search(table, members)
     share = float(table.weights[members].sum() / table.weights.sum())
-    if best.agreement < max(MIN_AGREEMENT, share + _MIN_INFORMATION * (1 - share)):
+    least = max(MIN_AGREEMENT, share + _MIN_INFORMATION * (1 - share))
+    if best.agreement < least:
         return Description(NO_DESCRIPTION, best.agreement)
-    rules = _rounded(table, members, best)
+    rules = _rounded(table, members, best, least)
     text = " and ".join(_clauses(table, rules, columns))
     return Description(text, table.agreement(rules, members))
 
@@ -270,10 +271,13 @@ def _between(low: float, high: float) -> float:
     return float(middle if low < middle else high)
 
 
-def _rounded(table: _Table, members: Mask, found: _Candidate) -> tuple[_Rule, ...]:
-    """Return the rules with thresholds of the fewest digits that leave the agreement nearly as it is."""
-    # Rules that hold for the members alone stay so.
-    rules, limit = list(found.rules), found.agreement - (_MAX_LOSS if found.agreement < 1 - 1e-9 else 1e-9)
+def _rounded(table: _Table, members: Mask, found: _Candidate, least: float) -> tuple[_Rule, ...]:
+    """Return the rules with thresholds of the fewest digits that leave the agreement nearly as it is.
+
+    It stays 1 where it is 1, and is at least ``least``.
+    """
+    rules = list(found.rules)
+    limit = max(found.agreement - _MAX_LOSS * (1 - found.agreement), least) - 1e-9
     for place, rule in enumerate(rules):
         if rule.sign == "=":
             continue
