@@ -18,6 +18,7 @@ from geh_explain.groups.number import GroupChoice
 from geh_explain.local.explanation import LocalExplanation, LocalExplanations
 from geh_explain.local.plotting import LocalPlots
 from geh_explain.model.layers import Layer
+from geh_explain.results.comparison import Comparison
 from geh_explain.results.interactions import Interactions
 from geh_explain.results.plotting import Plots
 from geh_explain.run.estimate import CostEstimate
@@ -29,6 +30,7 @@ from geh_explain.scores.ranking import PairRanking
 
 __all__ = [
     "AblationCheck",
+    "Comparison",
     "CostEstimate",
     "Decisions",
     "Diagnosis",

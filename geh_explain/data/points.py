@@ -36,6 +36,8 @@ class Points(ABC):
 
     columns: list[str] | None
     ordered: bool
+    #: Whether every pass reads the points anew from a loader.
+    streamed: bool = False
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -129,6 +131,8 @@ class StreamedPoints(Points):
     GEHRuntimeError
         In :meth:`batches`, if a pass yields other batches than the first one did.
     """
+
+    streamed = True
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from geh_explain.groups.number import GroupChoice
 from geh_explain.model.preserve import half_precision, preserved
 from geh_explain.results.interactions import Interactions
 from geh_explain.run.estimate import CostEstimate, estimate_cost
+from geh_explain.run.group_sample import sample_groups
 from geh_explain.run.identity import claim_run
 from geh_explain.run.loop import run_draws
 from geh_explain.run.options import RunOptions, Scale
@@ -162,12 +163,14 @@ class Explaining(ExplainerBase):
             done = run_draws(plan)
             result_draws = done.accumulator.result()
             messages = collect_warnings(self._setup, plan, done, result_draws, half)
+            info = sample_groups(plan, done.accumulator.grouping)
         record = make_record(self._setup, plan, done.accumulator, messages)
         for message in messages if plan.ranks.first else ():
             warn(message)
         self._last_inputs = inputs
         grouping = done.accumulator.grouping
-        result = Interactions(result_draws, grouping.labels, plan.names, grouping.names, record, pairs=plan.pairs)
+        parts = result_draws, grouping.labels, plan.names, grouping.names, record
+        result = Interactions(*parts, pairs=plan.pairs, group_info=info)
         result = result.with_source(ResultSource.of(self._setup, inputs, options, plan.points))
         if held_out is None:
             return result

@@ -10,7 +10,7 @@ from geh_explain._process import OwnGenerators
 from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHValueError
-from geh_explain.groups.grouping import Grouping, check_groups, from_clusterer, from_labels
+from geh_explain.groups.grouping import Grouping, are_labels, check_groups, from_clusterer, from_labels
 from geh_explain.groups.kmeans import GroupTree, grow
 from geh_explain.model.cut import Cut
 
@@ -21,7 +21,7 @@ MAX_GROUPS = 60
 def given_groups(groups: Any, points: Points) -> Grouping | None:
     """Return the groups that need no positions: labels, or a single group. None where groups must be found."""
     check_groups(groups)
-    if not isinstance(groups, (str, int, np.integer)) and not hasattr(groups, "fit_predict"):
+    if are_labels(groups):
         points.check_matched("groups")
         return from_labels(groups, len(points))
     if isinstance(groups, (int, np.integer)) and groups == 1:

@@ -48,6 +48,11 @@ def check_groups(groups: Any) -> None:
         raise GEHValueError(f"groups={groups}: at least one group is needed.")
 
 
+def are_labels(groups: Any) -> bool:
+    """Return whether the argument ``groups`` holds labels: it is no number, "auto" or clusterer."""
+    return not isinstance(groups, (str, int, np.integer)) and not hasattr(groups, "fit_predict")
+
+
 def from_labels(labels: Any, points: int, argument: str = "groups") -> Grouping:
     """Return the grouping of a user's labels, one per point; groups are in the sorted order of the labels.
 

@@ -47,6 +47,7 @@ class KeptPoints(Points):
         self._kept = kept
         self.columns = points.columns
         self.ordered = points.ordered
+        self.streamed = points.streamed
 
     def __len__(self) -> int:
         return len(self._points)

@@ -151,7 +151,7 @@ def format_p_value(p_value: float) -> str:
 
 def _describe_signs(result: PairResult, i: str, j: str) -> str:
     """Return in how many groups the effect of a pair is positive and negative."""
-    means = result.regions(i, j)["mean"]
+    means = result.signed_means[0][:, result.pair(i, j)]
     positive, negative = int((means > 0).sum()), int((means < 0).sum())
     if not positive and not negative:
         return "no effect"

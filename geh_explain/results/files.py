@@ -7,7 +7,8 @@ before it is used, and limits the memory that unpacking takes.
 Members of the archive, with K draws, M groups, P pairs, D units and N points:
 
 ``about``
-    JSON text as bytes: ``format``, ``names``, ``group_names`` and ``settings``.
+    JSON text as bytes: ``format``, ``names``, ``group_names``, ``settings`` and ``group_info``, the descriptions or
+    exemplars of the groups, see ``group_files``.
 ``labels``
     Group of each point (N,).
 ``signed``, ``absolute``, ``noise``, ``slopes``
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -39,6 +40,7 @@ from numpy.typing import NDArray
 
 from geh_explain._validation import check_output_file, check_path
 from geh_explain.errors import GEHValueError
+from geh_explain.groups.group_info import GroupInfo
 from geh_explain.results.evidence_files import (
     EVIDENCE_ARRAYS,
     TRUE_SCORE_ARRAYS,
@@ -46,6 +48,7 @@ from geh_explain.results.evidence_files import (
     evidence_to_json,
     parse_evidence,
 )
+from geh_explain.results.group_files import group_info_to_json, parse_group_info
 from geh_explain.run.record import RunRecord
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
@@ -92,6 +95,7 @@ class StoredResult:
     settings: dict[str, Any]
     evidence: Evidence | None = None
     pairs: PairSet | None = None
+    group_info: GroupInfo = field(default_factory=GroupInfo)
 
     @property
     def partial_pairs(self) -> PairSet | None:
@@ -116,6 +120,7 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
         "group_names": stored.group_names,
         "settings": stored.settings,
         "evidence": evidence_to_json(stored.evidence),
+        "group_info": group_info_to_json(stored.group_info),
     }
     text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     arrays = {"about": text, "labels": stored.labels, **_to_arrays(stored.draws)}
@@ -207,7 +212,8 @@ def _parse(about: Any, labels: Any, point_errors: Any = None, **arrays: Any) -> 
         raise ValueError("its labels are malformed")
     if labels.min() < 0 or labels.max() >= len(group_names):
         raise ValueError("its labels name unknown groups")
-    return StoredResult(draws, labels, names, group_names, settings, evidence, pairs)
+    group_info = parse_group_info(about.get("group_info"), len(group_names), len(labels))
+    return StoredResult(draws, labels, names, group_names, settings, evidence, pairs, group_info)
 
 
 def _check_names(names: Any, group_names: Any) -> None:

@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain._process import cached_property
-from geh_explain._types import Floats, Ints
+from geh_explain._types import Floats
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError, warn
+from geh_explain.groups.group_info import GroupInfo
 from geh_explain.results.files import StoredResult, read_result, write_result
 from geh_explain.results.measured import MeasuredResult
+from geh_explain.results.regions import ResultRegions
 from geh_explain.results.rules import compute_sign_p, decide
-from geh_explain.results.tables import group_table, pair_table
+from geh_explain.results.tables import pair_table
 from geh_explain.run.record import RunRecord
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.decisions import Decisions
@@ -27,14 +29,13 @@ from geh_explain.scores.main_effects import MainEffects
 from geh_explain.scores.moments import Moments, draws_not_kept
 from geh_explain.scores.pair_scores import Scores
 from geh_explain.scores.ranking import PairRanking, find_unit
-from geh_explain.statistics.intervals import mean_half_width
 from geh_explain.units.pair_set import PairSet
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Interactions(MeasuredResult):
+class Interactions(MeasuredResult, ResultRegions):
     """Pairwise interactions of D units over N points in M groups, with their uncertainty over K posterior draws.
 
     :meth:`GEHExplainer.explain` returns it. The three measures :attr:`geh`, :attr:`aeh` and :attr:`eah` are computed
@@ -58,6 +59,8 @@ class Interactions(MeasuredResult):
         Outcome of the test of the pairs on held-out labels, None if there is none.
     pairs
         The P pairs that the draws are about; None for all pairs of the units.
+    group_info
+        Descriptions or exemplars of the groups; None if nothing is known.
 
     Attributes
     ----------
@@ -100,8 +103,10 @@ class Interactions(MeasuredResult):
         settings: dict[str, Any] | None = None,
         evidence: Evidence | None = None,
         pairs: PairSet | None = None,
+        group_info: GroupInfo | None = None,
     ) -> None:
         self._draws = draws
+        self._group_info = group_info or GroupInfo()
         self.pairs = PairSet.all(len(names)) if pairs is None else pairs
         self.labels = labels
         self.names = names
@@ -125,7 +130,8 @@ class Interactions(MeasuredResult):
         settings = copy.deepcopy(self.settings)
         settings["warnings"] = list(record.warnings)
         parts = self._draws, self.labels, self.names, self.group_names, record, settings
-        return Interactions(*parts, evidence, self.pairs).with_source(self._source, self._share)
+        result = Interactions(*parts, evidence, self.pairs, self._group_info)
+        return result.with_source(self._source, self._share)
 
     # Scores.
 
@@ -326,34 +332,6 @@ class Interactions(MeasuredResult):
         """Return the first ``pairs`` rows of :meth:`table`, which takes the same further ``options``."""
         return self.table(measure, **options).head(check_int("pairs", pairs, 1))
 
-    def regions(self, i: int | str, j: int | str, level: float = 0.95) -> pd.DataFrame:
-        """Return one row per group of points with the signed effect of a pair: size, mean, std, low, high.
-
-        Parameters
-        ----------
-        i, j
-            The two units, by name or index.
-        level
-            Level of the intervals.
-
-        Returns
-        -------
-        DataFrame
-            Indexed by the names of the groups. ``mean`` and ``std`` are over draws, of the mean interaction in the
-            group; ``size`` is its number of points. Intervals are over draws and points. With a single draw std is NaN,
-            and so are low and high unless the errors of the points are known.
-        """
-        pair = self.pair(i, j)
-        mean, std = (values[:, pair] for values in self.signed_means)
-        half_width = self.group_half_widths(level, np.array([pair]))[:, 0]
-        return group_table(mean, std, half_width, self.sizes, self.group_names)
-
-    def group_half_widths(self, level: float, pairs: Ints) -> Floats:
-        """Return half the widths (M, p) of the intervals of the group means of p pairs; NaN where nothing is known."""
-        counts = self.sizes if self.cluster_errors is None else self.cluster_errors.counts
-        errors = None if self.point_errors is None else self.point_errors[:, pairs]
-        return mean_half_width(self.signed_means[1][:, pairs], self.geh.n_draws, errors, counts, level)
-
     def ranking(self, measure: str | None = None) -> PairRanking:
         """Return the pairs in the order of :meth:`table`, to compare with other methods."""
         decisions = self.decisions(measure)
@@ -381,7 +359,7 @@ class Interactions(MeasuredResult):
         True
         """
         parts = self._draws, self.labels, self.names, self.group_names, self.settings, self.evidence, self.pairs
-        return write_result(StoredResult(*parts), path)
+        return write_result(StoredResult(*parts, self._group_info), path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Interactions:
@@ -389,4 +367,4 @@ class Interactions(MeasuredResult):
         stored = read_result(path)
         record = RunRecord.from_settings(stored.settings)
         parts = stored.draws, stored.labels, stored.names, stored.group_names, record, stored.settings
-        return cls(*parts, stored.evidence, stored.pairs)
+        return cls(*parts, stored.evidence, stored.pairs, stored.group_info)

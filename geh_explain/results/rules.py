@@ -79,6 +79,15 @@ def score_interval(
     result: PairResult, measure: str, level: float, source: str
 ) -> tuple[Floats, Floats, tuple[str, ...]]:
     """Return both ends (P,) of the intervals of a measure, and what they count; NaN where nothing is known."""
+    mean = result.scores(measure).pair_mean
+    down, up, sources = score_distances(result, measure, level, source)
+    return np.maximum(mean - down, 0.0), mean + up, sources
+
+
+def score_distances(
+    result: PairResult, measure: str, level: float, source: str
+) -> tuple[Floats, Floats, tuple[str, ...]]:
+    """Return how far the ends of the intervals lie below and above the scores (P,), and what they count."""
     scores = result.scores(measure)
     mean = scores.pair_mean
     draws = scores.n_draws > 1 and source != "points"
@@ -90,7 +99,7 @@ def score_interval(
     down = up = predictive_half_width(scores.pair_std, scores.n_draws, level) if draws else np.zeros_like(mean)
     if points is not None:
         down, up = (np.hypot(down, distance) for distance in points.distances(level))
-    return np.maximum(mean - down, 0.0), mean + up, sources
+    return down, up, sources
 
 
 def choose_source(source: str | None, rule: str) -> str:

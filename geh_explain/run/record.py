@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from geh_explain._hashing import digest
 from geh_explain._version import __version__
 from geh_explain.engines.difference import DifferenceRun
+from geh_explain.groups.grouping import are_labels
 from geh_explain.run.accumulate import DrawAccumulator
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
@@ -57,10 +58,14 @@ class RunRecord:
     device: str = "cpu"
     dtype: str = "float32"
     points: int = 0
+    #: Hash of the inputs of all points; empty if unknown.
+    inputs: str = ""
     #: Names of the columns of the points, if they came as a data frame.
     columns: list[str] | None = None
     target: Any = None
     groups: Any = None
+    #: Whether the groups are labels that the user gave.
+    groups_given: bool = False
     group_count: int = 0
     #: Number of clusters of points, None where points are independent.
     clusters: int | None = None
@@ -142,9 +147,11 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
         device=str(cut.device),
         dtype=str(cut.dtype).removeprefix("torch."),
         points=len(plan.points),
+        inputs=plan.points.digest(),
         columns=plan.points.columns,
         target=describe(options.target),
         groups=describe(options.groups),
+        groups_given=are_labels(options.groups),
         group_count=len(accumulator.grouping.names),
         clusters=plan.n_clusters,
         draws=accumulator.n_draws,

@@ -75,6 +75,10 @@ class PairResult(Protocol):
         """Names of the groups (M)."""
 
     @property
+    def group_descriptions(self) -> list[str] | None:
+        """What the groups are, in words (M); None if this is not known."""
+
+    @property
     def labels(self) -> NDArray[np.int64]:
         """Group of each point (N,), an index into ``group_names``."""
 

@@ -134,6 +134,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
         WIDE,
     ),
     "regions": on_axes(lambda ax: result(6).plot.regions("age", "x4", ax=ax)),
+    "comparison": on_axes(lambda ax: result().compare(result(6)).plot(pairs=8, ax=ax), RIGHT),
     "draws": on_axes(lambda ax: result().plot.draws(pairs=5, ax=ax), RIGHT),
     "delta": on_axes(lambda ax: choose_group_number(np.abs(np.sin(np.arange(60.0).reshape(10, 6)))).plot(ax=ax)),
     "null": on_axes(
@@ -198,6 +199,8 @@ LOSSES: list[tuple[str, str, Callable[[Figure], None]]] = [
     ("network_images", "an image", lambda figure: figure.axes[0].artists[0].remove()),
     ("regions", "an interval", lose_interval(0)),
     ("regions", "its points", lose_collection(1)),
+    ("comparison", "a line", lose_interval(0)),
+    ("comparison", "the points of a result", lose_collection(3)),
     ("draws", "a ridge", lose_collection(0)),
     ("delta", "the chosen number", lose_line(1)),
     ("null", "a pair", lose_line(0)),
