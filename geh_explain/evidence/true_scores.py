@@ -98,10 +98,6 @@ class TrueScores:
         scale = 2 / width * explained.factors
         self._derivatives = np.stack([legendre.legval(points, c) for c in derivatives], axis=-1) * scale[:, None]
         self._held_out, self._points = held_out, points
-        n_groups = len(explained.shares)
-        self._members = np.eye(n_groups)[explained.labels] / np.maximum(
-            np.bincount(explained.labels, minlength=n_groups), 1
-        )
         degrees = np.maximum.outer(np.arange(1, _DEGREE + 1), np.arange(1, _DEGREE + 1)).ravel()
         self._degree_has_prior = degrees > _FREE_DEGREE
 
@@ -152,7 +148,7 @@ class TrueScores:
         explained = self._explained
         # Means over groups of the mixed derivatives of all functions; that of G is the network's own.
         mixed = _products(self._derivatives[:, i], self._derivatives[:, j], self._points[:, others])
-        effects = self._members.T @ mixed
+        effects = explained.group_means(mixed)
         effects = (effects if local is None else np.column_stack([network, effects])) / spreads
         truth = network + effects @ coefficients
         weights = explained.shares * np.sign(network)

@@ -38,6 +38,7 @@ class Explaining(ExplainerBase):
         *,
         groups: Any = "auto",
         clusters: Any = None,
+        sample_weight: Any = None,
         draws: int | str = 100,
         names: Sequence[str] | None = None,
         scale: Scale = None,
@@ -70,6 +71,9 @@ class Explaining(ExplainerBase):
         clusters
             Labels, one per row, of points that are not independent: crops of one photograph, frames of one film, visits
             of one patient. Intervals and stable pairs then count whole clusters. None: all points are independent.
+        sample_weight
+            Weights of the rows, one number per row, 0 or more: all means over points are weighted means. Rows of weight
+            0 are left out. Weights are those of a survey: a row of weight 2 stands for two, and is one observation.
         draws
             Posterior draws K. The means settle at about 50, the standard deviations at about 400. ``"auto"`` takes 20
             draws, and further ones until the order of the ten strongest pairs is settled, at most 400.
@@ -134,6 +138,7 @@ class Explaining(ExplainerBase):
             additional_forward_args=additional_forward_args,
             groups=groups,
             clusters=clusters,
+            sample_weight=sample_weight,
             draws=draws,
             scale=scale,
             batch_size=batch_size,
@@ -164,13 +169,21 @@ class Explaining(ExplainerBase):
         record = make_record(self._setup, plan, done.accumulator, messages)
         for message in messages if plan.ranks.first else ():
             warn(message)
-        grouping = done.accumulator.grouping
-        result = Interactions(result_draws, grouping.labels, plan.names, grouping.names, record, pairs=plan.pairs)
+        grouping, weights = done.accumulator.grouping, plan.weights
+        result = Interactions(
+            result_draws,
+            weights.expand(grouping.labels, missing=-1),
+            plan.names,
+            grouping.names,
+            record,
+            pairs=plan.pairs,
+            sample_weight=weights.sample_weight,
+        )
         if held_out is None:
             return result
         try:
             with preserved(self.model):
-                explained = Explained.of(plan.cut, plan.points, result.labels, result.signed_means[0], plan.factors)
+                explained = Explained.of(plan.cut, plan.points, grouping, result.signed_means[0], plan.factors)
                 return result.with_evidence(
                     held_out.run(result.pairs, strongest_pairs(result, MAX_TESTED), explained, progress)
                 )

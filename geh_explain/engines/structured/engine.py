@@ -20,7 +20,7 @@ from geh_explain.engines.structured.program import LocalHessians, Program
 from geh_explain.engines.structured.pull_back import PullBack
 from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
 from geh_explain.engines.structured.rules.table import apply_rule
-from geh_explain.engines.sums import GroupSums, add_by_group, sums_by_group
+from geh_explain.engines.sums import GroupSums, add_by_group, scale_points, sums_by_group
 from geh_explain.model.cut import Cut
 from geh_explain.model.row_independence import check_repeated
 
@@ -114,11 +114,10 @@ class StructuredRun(EngineRun):
         #: Whether absolute interactions are measured at each point (n_points,) of this draw; None for all points.
         self._measured: NDArray[np.bool_] | None = None
         #: At a narrow layer: the map W (d, D), the sums of Hessians (B, M, d * d), and the Hessians of the points at
-        #: which absolute values are measured, with their groups (M, n).
+        #: which absolute values are measured, with their groups (M, n) and case weights (n,).
         self._linear_map: Tensor | None = None
         self._narrow_sums: Tensor | None = None
-        self._measured_hessians: list[Tensor] = []
-        self._measured_members: list[Tensor] = []
+        self._measured_points: list[tuple[Tensor, Tensor, Tensor | None]] = []
         #: Seed of the current draw, and whether its network was compared with double backward.
         self._seed, self._was_compared = 0, False
         self._fell_back = False
@@ -286,8 +285,7 @@ class StructuredRun(EngineRun):
 
     def _reset_narrow_sums(self) -> None:
         self._linear_map, self._narrow_sums = None, None
-        self._measured_hessians = []
-        self._measured_members = []
+        self._measured_points = []
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the local interactions of a chunk of rows to ``sums``; at a narrow layer they follow in end_draw()."""
@@ -340,8 +338,8 @@ class StructuredRun(EngineRun):
             else:
                 measured = torch.as_tensor(self._measured[start : start + n_rows], device=of_draw.device)
                 sums.skipped += int((~measured).sum())
-                self._measured_hessians.append(of_draw[measured])
-                self._measured_members.append(members[:, measured])
+                weights = None if sums.weights is None else sums.weights[measured.cpu()]
+                self._measured_points.append((of_draw[measured], members[:, measured], weights))
         if self._measured is None:
             sums.visit(members)
 
@@ -353,9 +351,11 @@ class StructuredRun(EngineRun):
         if self._linear_map is None or self._narrow_sums is None:
             return
         width, pull_back = len(self._linear_map), PullBack(self._linear_map, self.pairs)
-        if self._measured_hessians:
-            members = torch.cat(self._measured_members, dim=1)
-            pull_back.add_points(sums, 0, torch.cat(self._measured_hessians), members)
+        if self._measured_points:
+            hessians, groups_of_points, weights = zip(*self._measured_points, strict=True)
+            members = torch.cat(groups_of_points, dim=1)
+            sums.weights = None if sums.weights is None else torch.cat(weights)
+            pull_back.add_points(sums, 0, torch.cat(hessians), members)
             sums.visit(members)
         for draw, groups in enumerate(self._narrow_sums):
             for group, total in enumerate(groups):
@@ -387,13 +387,13 @@ def _add_hessians(sums: GroupSums, hessians: Tensor, members: Tensor, pairs: Ten
     Whole matrices are summed over the points before the pairs are picked: picking them for each point is slow.
     """
     flat = hessians.reshape(len(sums.signed), members.shape[1], -1)
-    total = sums_by_group(flat, members)[:, :, pairs].double().cpu()
-    sums.signed += total
+    sums.signed += sums_by_group(flat, members)[:, :, pairs].double().cpu()
+    if sums.visited is not None:
+        visited = scale_points(flat[: len(sums.visited)], sums.weights)
+        sums.visited += sums_by_group(visited, members)[:, :, pairs].double().cpu()
     sums.absolute += flat.abs_().sum(dim=1)[:, pairs].double().cpu()
     if sums.squares is not None:
         squares = flat.new_zeros(len(sums.squares), len(members), flat.shape[2])
         add_by_group(squares, flat[: len(squares)].square_(), members)
         sums.squares += squares[:, :, pairs].double().cpu()
-        if sums.visited is not None:
-            sums.visited += total[: len(squares)]
         sums.visit(members)
