@@ -33,6 +33,7 @@ class HeldOutTesting(ExplainerBase):
         y: Any,
         additional_forward_args: Any = None,
         *,
+        sample_weight: Any = None,
         train: Any = None,
         explained: Any = None,
         link: str = "auto",
@@ -61,6 +62,9 @@ class HeldOutTesting(ExplainerBase):
             Their labels, one per row. Numbers are compared with the output (regression); classes with its log-odds, for
             several logits with those of the explained class against all others, or with the probability, if that is
             explained.
+        sample_weight
+            Weights of the held-out rows, one number per row, 0 or more: weighted least squares with robust errors. Rows
+            of weight 0 are left out.
         train
             Inputs of the training rows. Held-out rows that are among them are counted in a warning.
         explained
@@ -98,7 +102,7 @@ class HeldOutTesting(ExplainerBase):
         options = AnalysisOptions(1, batch_size, seed, progress)
         check_int("pairs", pairs, 1)
         target = recorded_target(result.record)
-        rows = HeldOutRows(inputs, y, target, additional_forward_args, link, train)
+        rows = HeldOutRows(inputs, y, target, additional_forward_args, link, train, sample_weight=sample_weight)
         with preserved(self.model):
             held_out = self._held_out(rows, options)
             if held_out.n_units != len(result.names):
@@ -143,6 +147,7 @@ class HeldOutTesting(ExplainerBase):
         target: Target = None,
         additional_forward_args: Any = None,
         *,
+        sample_weight: Any = None,
         link: str = "auto",
         batch_size: int | None = None,
         seed: int = 0,
@@ -161,6 +166,7 @@ class HeldOutTesting(ExplainerBase):
         """
         options = AnalysisOptions(1, batch_size, seed, progress)
         with preserved(self.model):
-            held_out = self._held_out(HeldOutRows(inputs, y, target, additional_forward_args, link), options)
+            rows = HeldOutRows(inputs, y, target, additional_forward_args, link, sample_weight=sample_weight)
+            held_out = self._held_out(rows, options)
             pairs = PairSet.all(held_out.n_units)
             return held_out.run(pairs, np.arange(len(pairs)), None, progress)
