@@ -67,6 +67,13 @@ class CaseWeights:
             return self.values
         return np.asarray(self.expand(np.ones(len(self.kept)) if self.values is None else self.values))
 
+    @property
+    def effective(self) -> float | None:
+        """Number of rows of equal weight that tell as much, (sum w)^2 / sum w^2; None where all rows count alike."""
+        if self.values is None:
+            return None if self.kept is None else float(len(self.kept))
+        return float(self.values.sum() ** 2 / (self.values**2).sum())
+
     def expand(self, values: Any, missing: float = 0) -> Any:
         """Return an array (N,) with the ``values`` (n,) of the rows that count, and ``missing`` for the others."""
         if self.kept is None:
