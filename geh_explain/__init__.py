@@ -15,6 +15,7 @@ from geh_explain.errors import GEHError, GEHWarning
 from geh_explain.explainer import GEHExplainer
 from geh_explain.groups.number import GroupChoice
 from geh_explain.model.layers import Layer
+from geh_explain.results.by_target import InteractionsByTarget
 from geh_explain.results.interactions import Interactions
 from geh_explain.results.plotting import Plots
 from geh_explain.run.estimate import CostEstimate
@@ -35,6 +36,7 @@ __all__ = [
     "GEHWarning",
     "GroupChoice",
     "Interactions",
+    "InteractionsByTarget",
     "Layer",
     "MainEffects",
     "PairRanking",

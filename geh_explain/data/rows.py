@@ -113,6 +113,12 @@ class Rows:
         weights = None if self.weights is None else function(self.weights)
         return replace(self, inputs=inputs, below=below, weights=weights)
 
+    def with_target(self, target: Any) -> Rows:
+        """Return these rows with another output to explain, the same for all of them."""
+        args = self.forward_args
+        values, per_row = (target, *args.values[1:]), (False, *args.per_row[1:])
+        return replace(self, forward_args=replace(args, values=values, per_row=per_row))
+
     def weighted(self, weights: NDArray[np.float64] | None) -> Rows:
         """Return these rows with their weights, out of those (N,) of all points; None leaves them without.
 

@@ -2,8 +2,10 @@
 
 ``interactions``
     The class that users hold.
-``output``
-    Its base class: plots, page, exports and text.
+``by_target``
+    The results of several targets of one call.
+``group_shares``, ``output``
+    Its base classes: sizes of groups; plots, page, exports and text.
 ``rules``
     The rules that decide about pairs.
 ``tables``
