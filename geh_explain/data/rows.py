@@ -115,6 +115,8 @@ class Rows:
 
     def with_target(self, target: Any) -> Rows:
         """Return these rows with another output to explain, the same for all of them."""
+        if target is self.target:
+            return self
         args = self.forward_args
         values, per_row = (target, *args.values[1:]), (False, *args.per_row[1:])
         return replace(self, forward_args=replace(args, values=values, per_row=per_row))

@@ -11,14 +11,20 @@ from torch import Tensor
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import EngineRun
+from geh_explain.engines.structured.engine import StructuredRun
+from geh_explain.engines.structured.recorder import UnsupportedOp
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHRuntimeError
+
+#: Arrays of sums whose last dimension are pairs.
+_OVER_PAIRS = ("signed", "absolute", "squares", "visited")
 
 
 class SeveralTargetsRun(EngineRun):
     """Engine of C targets: that of each target adds to its own part of the sums.
 
-    Sums have room for C P pairs, those of the first target first, and slopes for C D units.
+    Sums have room for C P pairs, those of the first target first, and slopes for C D units. The structured engine
+    pushes directions through the network once for all targets, whose Hessians differ in the output's gradients only.
 
     Parameters
     ----------
@@ -74,16 +80,39 @@ class SeveralTargetsRun(EngineRun):
             run.fall_back()
 
     def chunk_rows(self, rows: Rows) -> int:
-        """Return the smallest number of rows that the engines ask for."""
+        """Return the smallest number of rows that the engines ask for, and for which the Hessians of all fit."""
         pairs = zip(self._runs, self._targets, strict=True)
-        return min(run.chunk_rows(rows.with_target(target)) for run, target in pairs)
+        smallest = min(run.chunk_rows(rows.with_target(target)) for run, target in pairs)
+        runs = self._structured
+        if runs is None or self.limits.batch_size is not None:
+            return smallest
+        return max(1, min(smallest, self.chunk_bytes // (8 * len(runs) * runs[0].hessian_width ** 2)))
+
+    @property
+    def _structured(self) -> list[StructuredRun] | None:
+        """The engines of the targets, if the structured engine takes the network for all of them; else None."""
+        runs = [run for run in self._runs if isinstance(run, StructuredRun) and not run.unsupported]
+        return runs if len(runs) == len(self._runs) else None
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the local interactions of a chunk of rows for all targets."""
         self._make_parts(sums)
-        for run, target, part in zip(self._runs, self._targets, self._parts, strict=True):
+        for part in self._parts:
             part.weights = sums.weights
+        if self._structured is not None and self._add_structured(self._structured, rows, labels):
+            return
+        for run, target, part in zip(self._runs, self._targets, self._parts, strict=True):
             run.add(part, rows.with_target(target), labels)
+
+    def _add_structured(self, runs: list[StructuredRun], rows: Rows, labels: Ints) -> bool:
+        """Add a chunk of rows by one pass of directions; return False for rows that the engine does not take."""
+        try:
+            found = runs[0].local_hessians(rows, self._targets)
+        except UnsupportedOp:
+            return False
+        for run, target, part, of_target in zip(runs, self._targets, self._parts, found, strict=True):
+            run.add_found(part, rows.with_target(target), labels, of_target)
+        return True
 
     def end_draw(self, sums: GroupSums) -> None:
         """Finish a draw: put the parts together."""
@@ -102,9 +131,10 @@ class SeveralTargetsRun(EngineRun):
         for number, (run, part) in enumerate(zip(self._runs, self._parts, strict=True)):
             chosen = part if run.takes_pairs or self.pairs.complete else part.select(self.pairs.positions)
             place = slice(number * width, (number + 1) * width)
-            for name in ("signed", "absolute", "squares", "visited"):
+            for name in _OVER_PAIRS:
                 total, own = getattr(sums, name), getattr(chosen, name)
-                if total is not None and own is not None:
+                # Most parts are views of the sums.
+                if total is not None and own is not None and own.data_ptr() != total[..., place].data_ptr():
                     total[..., place] = own
         if sums.counts is not None and first.counts is not None:
             sums.counts += first.counts
@@ -113,16 +143,24 @@ class SeveralTargetsRun(EngineRun):
         self._parts = []
 
     def _make_parts(self, sums: GroupSums) -> None:
-        """Make sums for each target, at the begin of a draw."""
+        """Make sums for each target, at the begin of a draw: parts of all sums, or of their own for all pairs."""
         draws, groups, _ = sums.signed.shape
         squared = 0 if sums.squares is None else len(sums.squares)
         while len(self._parts) < len(self._runs):
-            run = self._runs[len(self._parts)]
-            n_pairs = len(self.pairs) if run.takes_pairs else None
-            part = GroupSums.zeros(groups, self.cut.n_units, draws, squared, n_pairs)
-            if sums.visited is not None:
-                part.visit_sample()
+            start, width = len(self._parts) * len(self.pairs), len(self.pairs)
+            if self._runs[len(self._parts)].takes_pairs:
+                views = {name: total[..., start : start + width] for name, total in _arrays(sums).items()}
+                part = GroupSums(**views, counts=None if sums.counts is None else torch.zeros_like(sums.counts))
+            else:
+                part = GroupSums.zeros(groups, self.cut.n_units, draws, squared)
+                if sums.visited is not None:
+                    part.visit_sample()
             self._parts.append(part)
+
+
+def _arrays(sums: GroupSums) -> dict[str, Tensor]:
+    """Return the arrays of sums whose last dimension are pairs, as far as there are any."""
+    return {name: total for name in _OVER_PAIRS if (total := getattr(sums, name)) is not None}
 
 
 def _joined(parts: list[Tensor | None]) -> Tensor | None:

@@ -223,3 +223,21 @@ def add_by_group(total: Tensor, values: Tensor, members: Tensor) -> None:
     else:
         # Elsewhere index_add_() adds in an order that differs from call to call.
         total += members.to(values.dtype) @ values
+
+
+def add_hessians(sums: GroupSums, hessians: Tensor, members: Tensor, pairs: Tensor) -> None:
+    """Add local Hessians (B * n, D, D) to ``sums``; they are overwritten. ``pairs`` (P,) are places in D * D numbers.
+
+    Whole matrices are summed over the points before the pairs are picked: picking them for each point is slow.
+    """
+    flat = hessians.reshape(len(sums.signed), members.shape[1], -1)
+    sums.signed += sums_by_group(flat, members)[:, :, pairs].double().cpu()
+    if sums.visited is not None:
+        visited = scale_points(flat[: len(sums.visited)], sums.weights)
+        sums.visited += sums_by_group(visited, members)[:, :, pairs].double().cpu()
+    sums.absolute += flat.abs_().sum(dim=1)[:, pairs].double().cpu()
+    if sums.squares is not None:
+        squares = flat.new_zeros(len(sums.squares), len(members), flat.shape[2])
+        add_by_group(squares, flat[: len(squares)].square_(), members)
+        sums.squares += squares[:, :, pairs].double().cpu()
+        sums.visit(members)

@@ -34,7 +34,7 @@ class InteractionsByTarget(Mapping[Any, Interactions]):
     Examples
     --------
     >>> import torch, geh_explain as geh
-    >>> net = lambda x: torch.stack([x[:, 0] * x[:, 1], 3 * x[:, 1] * x[:, 2]], dim=1)
+    >>> net = lambda x: torch.stack([x[:, 0] * x[:, 1] + x[:, 2], 3 * x[:, 1] * x[:, 2] + x[:, 0]], dim=1)
     >>> explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
     >>> results = explainer.explain(torch.rand(40, 3), target="all", groups=1, progress=False)
     >>> list(results), results[1].geh.mean[1].round(3).tolist()

@@ -26,6 +26,7 @@ from geh_explain.errors import GEHRuntimeError, GEHValueError
 from geh_explain.model.row_independence import repeatable_outputs
 from geh_explain.posterior.protocols import fixed
 from geh_explain.run.loop import DrawsDone
+from geh_explain.run.memory_plan import MIN_COPIES, cluster_draws, point_draws
 from geh_explain.run.options import RunOptions
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
@@ -79,7 +80,28 @@ def plan_targets(setup: ModelSetup, plan: RunPlan, targets: Sequence[SingleTarge
         pairs=PairSet(count * n_units, ends),
         factors=np.tile(plan.factors, count),
     )
-    return TargetPlans(joint, single)
+    return TargetPlans(_within_memory(joint, count), single)
+
+
+def _within_memory(plan: RunPlan, count: int) -> RunPlan:
+    """Return a plan whose draws before the choice of groups, and those that measure errors, fit for all targets.
+
+    Raises
+    ------
+    GEHValueError
+        If not even the means of a few groups do.
+    """
+    n_pairs, n_groups, budget = len(plan.pairs), len(plan.grouping.names), plan.budget
+    if 8 * n_pairs * MIN_COPIES > budget:
+        raise GEHValueError(
+            f"targets: {count} targets with {n_pairs // count:,} pairs each do not fit into memory ({budget / 1e9:.1f} "
+            "GB). Explain fewer targets at a time, or fewer units."
+        )
+    pilot = max(1, min(plan.pilot_draws, budget // (4 * 8 * n_pairs * n_groups)))
+    squared = point_draws(budget, n_pairs, n_groups, plan.options.groups_are_chosen)
+    if plan.n_clusters is not None:
+        squared = cluster_draws(budget, n_pairs, plan.cells)
+    return replace(plan, pilot_draws=pilot, point_draws=plan.ranks.all_min(min(plan.point_draws, squared)))
 
 
 def _start_engines(setup: ModelSetup, plan: RunPlan, targets: Sequence[SingleTarget]) -> list[EngineRun]:
@@ -146,20 +168,24 @@ def _part_of(draws: Draws | DrawMoments, number: int, count: int) -> Draws | Dra
         # A copy, as a view would keep the draws of all targets alive.
         return values[..., number * width : (number + 1) * width].copy()
 
-    errors = {"point_errors": part(draws.point_errors), "weight_moments": part(draws.weight_moments)}
+    errors: dict[str, Any] = {
+        "point_errors": part(draws.point_errors),
+        "weight_moments": part(draws.weight_moments),
+    }
     if draws.cluster_errors is not None:
         covariance = part(draws.cluster_errors.covariance)
         assert covariance is not None
         of_clusters = ClusterErrors(covariance, draws.cluster_errors.counts, draws.cluster_errors.total)
-        errors["cluster_errors"] = of_clusters  # type: ignore[assignment]
+        errors["cluster_errors"] = of_clusters
     if isinstance(draws, Draws):
         names = ("signed", "absolute", "noise", "slopes")
-        return replace(draws, **{name: part(getattr(draws, name)) for name in names}, **errors)
-    moments = {}
+        arrays: dict[str, Any] = {name: part(getattr(draws, name)) for name in names}
+        return replace(draws, **arrays, **errors)
+    moments: dict[str, Any] = {}
     for name in (*MEASURES, "signed", "slopes"):
         whole: Moments = getattr(draws, name)
         moments[name] = Moments(whole.count, part(whole.mean), part(whole.squares)) if whole.count else Moments()
-    return replace(draws, **moments, **errors)  # type: ignore[arg-type]
+    return replace(draws, **moments, **errors)
 
 
 def done_of(done: DrawsDone, draws: Draws | DrawMoments, factors: Floats) -> DrawsDone:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,10 +22,12 @@ from geh_explain.engines.structured.program import LocalHessians, Program
 from geh_explain.engines.structured.pull_back import PullBack
 from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
 from geh_explain.engines.structured.rules.table import apply_rule
-from geh_explain.engines.sums import GroupSums, add_by_group, scale_points, sums_by_group
+from geh_explain.engines.sums import GroupSums, add_hessians, sums_by_group
 from geh_explain.model.cut import Cut
 from geh_explain.model.row_independence import check_repeated
 
+#: Local Hessians of n rows, None where all are 0, their slopes (n, D), and their outputs (n,).
+Found = tuple[LocalHessians | None, Tensor, Tensor]
 #: Rows of a chunk at most.
 _MAX_ROWS = 16384
 #: Bytes of directions or Hessians of a chunk at most, so that they stay in the caches.
@@ -145,7 +149,7 @@ class StructuredRun(EngineRun):
         """
         self.unsupported = None
         try:
-            local, _, _ = self._local_hessians(rows, check_cost=True)
+            ((local, _, _),) = self.local_hessians(rows, [rows.target], check_cost=True)
         except UnsupportedOp as unsupported:
             self.unsupported = str(unsupported)
             return
@@ -185,8 +189,8 @@ class StructuredRun(EngineRun):
             check_repeated(self.cut, rows, self.cut.zeros(rows).requires_grad_())
             self.refuted = True
 
-    def _local_hessians(self, rows: Rows, check_cost: bool = False) -> tuple[LocalHessians | None, Tensor, Tensor]:
-        """Return the local Hessians of ``rows``, None where all are 0, the slopes (n, D), and the outputs (n,).
+    def local_hessians(self, rows: Rows, targets: Sequence[Any], check_cost: bool = False) -> list[Found]:
+        """Return for each target the local Hessians of ``rows``, None where all are 0, slopes (n, D) and outputs (n,).
 
         ``check_cost`` measures what rows cost, and raises UnsupportedOp where autograd is cheaper.
         """
@@ -198,11 +202,12 @@ class StructuredRun(EngineRun):
         recorder.check_followed(outputs)
         self._detaches = recorder.detaches
         # The choice of the target is linear: it needs no step.
-        value = cut.selected(outputs, rows)
+        values = [cut.selected(outputs, rows.with_target(target)) for target in targets]
         with torch._C.DisableTorchFunction():
-            program = Program(recorder, value, t)
+            program = Program(recorder, values, t)
             check = partial(self._check_cost, program, recorder.work) if check_cost else None
-            return program.local_hessians(unit_directions(cut, rows), check), program.slopes, value
+            hessians = program.local_hessians(unit_directions(cut, rows), check)
+            return list(zip(hessians, program.slopes, values, strict=True))
 
     def _check_cost(self, program: Program, work: int, narrow_width: int) -> None:
         """Measure what rows cost, and raise UnsupportedOp where autograd is cheaper.
@@ -233,6 +238,11 @@ class StructuredRun(EngineRun):
             raise UnsupportedOp(
                 f"{n_rows} of {self.cut.n_units} rows of the Hessian, which double backward computes for less"
             )
+
+    @property
+    def hessian_width(self) -> int:
+        """Number of rows of the Hessians that are held for each point: units, or entries of a narrow layer."""
+        return self._narrow_width or self.cut.n_units
 
     @property
     def name(self) -> str:
@@ -295,11 +305,18 @@ class StructuredRun(EngineRun):
             self.exact.add(sums, rows, labels)
             return
         try:
-            local, slopes, outputs = self._local_hessians(rows)
+            (found,) = self.local_hessians(rows, [rows.target])
         except UnsupportedOp:
             # A branch of the forward that only these rows take.
             self.exact.add(sums, rows, labels)
             return
+        self.add_found(sums, rows, labels, found)
+
+    def add_found(self, sums: GroupSums, rows: Rows, labels: Ints, found: Found) -> None:
+        """Add what :meth:`local_hessians` found for the target of ``rows``."""
+        local, slopes, outputs = found
+        if self._measured is not None:
+            sums.visit_sample()
         self.check_outputs(rows, self.cut.zeros(rows).requires_grad_(), outputs)
         self._compare(rows, local)
         if self._detaches:
@@ -310,7 +327,7 @@ class StructuredRun(EngineRun):
             sums.visit(members)
             return
         if local.linear_map is None:
-            _add_hessians(sums, local.hessians, members, self._flat_pairs)
+            add_hessians(sums, local.hessians, members, self._flat_pairs)
             check_finite(sums.absolute, rows)
         else:
             self._add_narrow(sums, local.hessians, local.linear_map, members, rows.start)
@@ -379,21 +396,3 @@ def _agrees(local: LocalHessians | None, directions: Tensor, expected: Tensor) -
         if linear_map is not None:
             found, sizes = found @ linear_map, sizes @ linear_map.abs()
     return products_agree(found, expected, sizes)
-
-
-def _add_hessians(sums: GroupSums, hessians: Tensor, members: Tensor, pairs: Tensor) -> None:
-    """Add local Hessians (B * n, D, D) to ``sums``; they are overwritten. ``pairs`` (P,) are places in D * D numbers.
-
-    Whole matrices are summed over the points before the pairs are picked: picking them for each point is slow.
-    """
-    flat = hessians.reshape(len(sums.signed), members.shape[1], -1)
-    sums.signed += sums_by_group(flat, members)[:, :, pairs].double().cpu()
-    if sums.visited is not None:
-        visited = scale_points(flat[: len(sums.visited)], sums.weights)
-        sums.visited += sums_by_group(visited, members)[:, :, pairs].double().cpu()
-    sums.absolute += flat.abs_().sum(dim=1)[:, pairs].double().cpu()
-    if sums.squares is not None:
-        squares = flat.new_zeros(len(sums.squares), len(members), flat.shape[2])
-        add_by_group(squares, flat[: len(squares)].square_(), members)
-        sums.squares += squares[:, :, pairs].double().cpu()
-        sums.visit(members)
