@@ -121,9 +121,10 @@ def check_weights(sample_weight: Any, rows: int, argument: str = "sample_weight"
     if isinstance(sample_weight, (str, bytes, dict)):
         raise GEHTypeError(f"{argument}={sample_weight!r}: {wanted}.")
     check_unmasked(sample_weight, argument)
-    entries = sample_weight.tolist() if hasattr(sample_weight, "tolist") else sample_weight
     try:
-        weights = np.asarray(entries)
+        if hasattr(sample_weight, "to_numpy"):
+            sample_weight = sample_weight.to_numpy(dtype=np.float64, na_value=np.nan)
+        weights = np.asarray(sample_weight.tolist() if hasattr(sample_weight, "tolist") else sample_weight)
         # Text is no number, though NumPy would convert it.
         if weights.dtype.kind not in "fiub" and not (weights.dtype == object and None in weights):
             raise TypeError(f"dtype {weights.dtype}")

@@ -56,6 +56,11 @@ class TargetChoice:
         """Return the targets by name, out of all ``outputs`` (n, ...) of a few rows."""
         shape = tuple(outputs.shape[1:])
         if self.targets is not None:
+            # Negative numbers count from the end.
+            given = self.targets.values()
+            places = {t + shape[0] if isinstance(t, int) and t < 0 and shape else t for t in given}
+            if len(places) < len(self.targets):
+                raise GEHValueError(f"targets={list(given)} has an output twice; {_WANTED}.")
             return self.targets
         if len(shape) != 1 or shape[0] < 2:
             way = "leave target=None" if outputs[0].numel() == 1 else "give some of them, targets=[(0, 0), (0, 1)]"

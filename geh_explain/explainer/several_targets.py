@@ -50,8 +50,10 @@ def explain_targets(
         with torch.no_grad():
             targets = choice.resolve(cut.all_outputs(points.first))
         outputs = list(targets.values())
-        if evidence is not None and len(evidence) == 2 and options.additional_forward_args is not None:
-            check_shared_arguments(points)
+        if evidence is not None:
+            HeldOutRows.of(evidence, outputs[0], None)  # raises if these are no rows and labels
+            if len(evidence) == 2 and options.additional_forward_args is not None:
+                check_shared_arguments(points)
         tests = [] if evidence is None else _prepare_tests(setup, evidence, options, outputs)
         first = replace(options, target=outputs[0])
         plans = plan_targets(setup, make_plan(setup, TargetedPoints(points, outputs[0]), first, resources), outputs)

@@ -10,6 +10,7 @@ import numpy as np
 from geh_explain._types import Ints
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError
+from geh_explain.report.text import describe_scope
 from geh_explain.results.interactions import Interactions
 from geh_explain.scores.pair_names import join_names
 
@@ -108,12 +109,8 @@ class InteractionsByTarget(Mapping[Any, Interactions]):
 
     def __repr__(self) -> str:
         some = next(iter(self._results.values()))
-        count = f"{len(self)} target{'s' * (len(self) > 1)}"
-        head = (
-            f"Interactions of {count}: {len(some.pairs)} pairs of {len(some.names)} units of {some.record.place}, "
-            f"{int(some.sizes.sum())} points in {len(some.group_names)} groups, {some.geh.n_draws} draws of "
-            f"{some.record.posterior}"
-        )
+        scope = describe_scope(some).removeprefix("Interactions between ")
+        head = f"Interactions of {len(self)} target{'s' * (len(self) > 1)} between {scope}"
         table = self.summary().head(_REPR_TARGETS).to_string(float_format="{:.4g}".format)
         more = f"\n... and {len(self) - _REPR_TARGETS} more" if len(self) > _REPR_TARGETS else ""
         return f"{head}\n{table}{more}"

@@ -175,7 +175,9 @@ def test_a_mapping_of_results():
     with pytest.raises(GEHValueError):
         results["cat"]
     lines = repr(results).splitlines()
-    assert lines[0].startswith("Interactions of 3 targets: 6 pairs of 4 units of the inputs, 40 points in 2 groups")
+    assert lines[0].startswith(
+        "Interactions of 3 targets between 4 units of the inputs: 6 pairs, 40 points in 2 groups"
+    )
     assert len(lines) == 6
     strongest = results[1].table().iloc[0]
     assert results.summary().loc[1, "strongest pair"] == f"{strongest['unit_i']} × {strongest['unit_j']}"
@@ -231,6 +233,8 @@ BAD = {
     "no target": ({"targets": []}, GEHValueError, "empty"),
     "a fraction": ({"targets": [0.5]}, GEHTypeError, "entry 0.5"),
     "twice": ({"targets": [1, 1]}, GEHValueError, "twice"),
+    "twice, from the end": ({"targets": [2, -1]}, GEHValueError, "twice"),
+    "no evidence": ({"target": "all", "evidence": 5}, GEHTypeError, "evidence is a int"),
     "out of range": ({"targets": [0, 9]}, GEHValueError, "target=9 is out of range"),
     "checkpoint": ({"target": "all", "checkpoint": "folder"}, GEHValueError, "folder belongs to one target"),
     "search": ({"target": "all", "rows": "auto"}, GEHValueError, "rows='auto'"),

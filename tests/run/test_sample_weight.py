@@ -13,11 +13,11 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 
 MEASURES = ("aeh", "geh", "eah")
 ENGINES = {
-    "exact": (mlp(4, 10, 8, 1, dropout=0.2), 4, {"engine": "exact"}),
-    "structured": (mlp(4, 10, 8, 1, dropout=0.2), 4, {"engine": "structured"}),
-    "structured, pulled back": (mlp(30, 5, 6, 1, dropout=0.2), 30, {"engine": "structured"}),
-    "structured, some pairs": (mlp(30, 5, 6, 1, dropout=0.2), 30, {"engine": "structured", "rows": range(20)}),
-    "difference": (mlp(4, 10, 8, 1, dropout=0.2), 4, {"engine": "difference"}),
+    "exact": ((4, 10, 8, 1), {"engine": "exact"}),
+    "structured": ((4, 10, 8, 1), {"engine": "structured"}),
+    "structured, pulled back": ((30, 5, 6, 1), {"engine": "structured"}),
+    "structured, some pairs": ((30, 5, 6, 1), {"engine": "structured", "rows": range(20)}),
+    "difference": ((4, 10, 8, 1), {"engine": "difference"}),
 }
 
 
@@ -32,8 +32,8 @@ def scores(result):
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("groups", ["auto", 4])
 def test_integer_weights_are_repeated_rows(name, groups):
-    model, units, options = ENGINES[name]
-    x, weights = random_points(60, units), integer_weights(60)
+    widths, options = ENGINES[name]
+    model, x, weights = mlp(*widths, dropout=0.2), random_points(60, widths[0]), integer_weights(60)
     options = {**options, "groups": groups, "draws": 22, "scale": "std"}
     weighted = explain_draws(model, x, sample_weight=weights, **options)
     repeated = explain_draws(model, x.repeat_interleave(torch.as_tensor(weights), dim=0), **options)
