@@ -83,12 +83,12 @@ def explain_targets(
                 sample_weight=weights.sample_weight,
             )
         )
-    if tests:
+    try:
         with preserved(setup.model):
-            results = [
-                _tested(result, plan, test, grouping, options.progress)
-                for result, plan, test in zip(results, plans.single, tests, strict=True)
-            ]
+            for place, test in enumerate(tests):
+                results[place] = _tested(results[place], plans.single[place], test, grouping, options.progress)
+    except KeyboardInterrupt:
+        warn("evidence: the tests were interrupted; some targets have none. explainer.test(result, X, y) adds it.")
     return InteractionsByTarget(dict(zip(targets, results, strict=True)))
 
 
