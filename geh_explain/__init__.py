@@ -18,6 +18,7 @@ from geh_explain.groups.number import GroupChoice
 from geh_explain.local.explanation import LocalExplanation, LocalExplanations
 from geh_explain.local.plotting import LocalPlots
 from geh_explain.model.layers import Layer
+from geh_explain.results.by_target import InteractionsByTarget
 from geh_explain.results.comparison import Comparison
 from geh_explain.results.interactions import Interactions
 from geh_explain.results.plotting import Plots
@@ -41,6 +42,7 @@ __all__ = [
     "GroupChoice",
     "InteractionShare",
     "Interactions",
+    "InteractionsByTarget",
     "Layer",
     "LocalExplanation",
     "LocalExplanations",

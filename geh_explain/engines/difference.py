@@ -111,7 +111,7 @@ class DifferenceRun(EngineRun):
 
     def __init__(self, engine: Difference, cut: Cut, limits: Limits) -> None:
         super().__init__(engine, cut, limits)
-        self._moments = UnitMoments(cut.n_units)
+        self._moments = UnitMoments(cut.n_units, limits.weights)
         self._fixed_baseline = self._check_baseline()
         #: Values that occur, for each unit that may be discrete; collected only as long as they are few.
         self._levels: dict[int, set[float]] = {unit: set() for unit in self._check_discrete()}

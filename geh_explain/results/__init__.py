@@ -2,12 +2,14 @@
 
 ``interactions``
     The class that users hold.
+``by_target``
+    The results of several targets of one call.
 ``output``
     Its base class: plots, page, exports and text.
 ``measured``
     Its base class: questions to the network of a result, the share of interactions and triples.
-``regions``
-    Its other base class: groups of points, and ``compare``.
+``regions``, ``group_shares``
+    Its other base classes: groups of points, and ``compare``; sizes and weights of groups.
 ``comparability``, ``comparing``, ``comparison``
     Whether two results can be compared, their differences, and the object that holds them.
 ``rules``

@@ -52,6 +52,11 @@ def check_comparable(a: PairResult, b: PairResult) -> list[str]:
     Warns where units may not correspond: those of a hidden layer of two networks.
     """
     _check_names(a.names, b.names)
+    if a.sample_weight is not None or b.sample_weight is not None:
+        raise GEHValueError(
+            "other: results with case weights cannot be compared; explain both without sample_weight, or rows that "
+            "were drawn by their weights."
+        )
     for key, way_out in _EQUAL.items():
         ours, theirs = (_comparable(result.settings.get(key)) for result in (a, b))
         if ours != theirs:

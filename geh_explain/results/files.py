@@ -24,6 +24,9 @@ Members of the archive, with K draws, M groups, P pairs, D units and N points:
 ``cluster_covariance``, ``cluster_counts``, ``cluster_total``
     The parts of :class:`~geh_explain.scores.cluster_spread.ClusterErrors`, (M, M, P), (M,) and a number, where points
     have clusters.
+``sample_weight``, ``weight_moments``
+    Case weights (N,), and sums (M, P) beside ``point_errors``, where there are any; such files have format 3, and
+    labels of -1 for points of weight 0.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from geh_explain._types import Floats
 from geh_explain._validation import check_output_file, check_path
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.group_info import GroupInfo
@@ -63,7 +67,10 @@ _EVIDENCE = (*EVIDENCE_ARRAYS, *TRUE_SCORE_ARRAYS)
 _FORMAT = "geh_explain.Interactions/1"
 #: Format of files whose results do not have all pairs; versions that know all pairs only refuse it.
 _PARTIAL_FORMAT = "geh_explain.Interactions/2"
-#: Arrays of such a file.
+#: Format of files with case weights; versions without weights refuse it.
+_WEIGHTED_FORMAT = "geh_explain.Interactions/3"
+_WEIGHT_ARRAYS = ("sample_weight", "weight_moments")
+#: Arrays of a file that does not have all pairs.
 _PAIR_ARRAYS = ("pair_first", "pair_second")
 #: Arrays of a file that holds all draws.
 _DRAW_ARRAYS = ("signed", "absolute", "noise", "slopes")
@@ -96,6 +103,14 @@ class StoredResult:
     evidence: Evidence | None = None
     pairs: PairSet | None = None
     group_info: GroupInfo = field(default_factory=GroupInfo)
+    sample_weight: Floats | None = None
+
+    @property
+    def format(self) -> str:
+        """Format of the file."""
+        if self.sample_weight is not None:
+            return _WEIGHTED_FORMAT
+        return _FORMAT if self.partial_pairs is None else _PARTIAL_FORMAT
 
     @property
     def partial_pairs(self) -> PairSet | None:
@@ -115,7 +130,7 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
         path = path.with_name(f"{path.name}.npz")
     path = check_output_file("path", path)
     about = {
-        "format": _FORMAT if stored.partial_pairs is None else _PARTIAL_FORMAT,
+        "format": stored.format,
         "names": stored.names,
         "group_names": stored.group_names,
         "settings": stored.settings,
@@ -129,6 +144,8 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
         arrays |= dict(zip(_PAIR_ARRAYS, stored.partial_pairs.ends, strict=True))
     if stored.draws.point_errors is not None:
         arrays["point_errors"] = stored.draws.point_errors
+    for name, of_weights in zip(_WEIGHT_ARRAYS, (stored.sample_weight, stored.draws.weight_moments), strict=True):
+        arrays |= {} if of_weights is None else {name: of_weights}
     if (clusters := stored.draws.cluster_errors) is not None:
         values = (clusters.covariance, clusters.counts, np.array(clusters.total))
         arrays |= dict(zip(_CLUSTER_ARRAYS, values, strict=True))
@@ -154,7 +171,7 @@ def read_result(path: str | os.PathLike[str]) -> StoredResult:
                 raise ValueError("its settings are too long")
             with np.load(file, allow_pickle=False) as archive:
                 expected = ("labels", "about", "point_errors", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS)
-                optional = (*_CLUSTER_ARRAYS, *_EVIDENCE, *_PAIR_ARRAYS)
+                optional = (*_CLUSTER_ARRAYS, *_EVIDENCE, *_PAIR_ARRAYS, *_WEIGHT_ARRAYS)
                 arrays = {name: archive[name] for name in (*expected, *optional) if name in archive}
         about = json.loads(arrays.pop("about").tobytes().decode())
         return _parse(about, **arrays)
@@ -188,14 +205,16 @@ def _to_arrays(draws: Draws | DrawMoments) -> dict[str, Any]:
 
 def _parse(about: Any, labels: Any, point_errors: Any = None, **arrays: Any) -> StoredResult:
     """Return the parts of a file, after checking that they are valid and belong together."""
-    if not isinstance(about, dict) or about.get("format") not in (_FORMAT, _PARTIAL_FORMAT):
+    if not isinstance(about, dict) or about.get("format") not in (_FORMAT, _PARTIAL_FORMAT, _WEIGHTED_FORMAT):
         raise ValueError(f"its format is not {_FORMAT!r}")
     names, group_names = about["names"], about["group_names"]
     _check_names(names, group_names)
     settings = about["settings"]
     _check_settings(settings)
     of_pairs = [arrays.pop(name) for name in _PAIR_ARRAYS if name in arrays]
-    if (about["format"] == _PARTIAL_FORMAT) != bool(of_pairs):
+    sample_weight, moments = (arrays.pop(name, None) for name in _WEIGHT_ARRAYS)
+    weighted = about["format"] == _WEIGHTED_FORMAT
+    if (about["format"] == _PARTIAL_FORMAT) != bool(of_pairs) and not weighted:
         raise ValueError("its pairs do not fit its format")
     pairs = _parse_pairs(of_pairs, len(names)) if of_pairs else PairSet.all(len(names))
     of_evidence = {name: arrays.pop(name) for name in _EVIDENCE if name in arrays}
@@ -210,10 +229,27 @@ def _parse(about: Any, labels: Any, point_errors: Any = None, **arrays: Any) -> 
         draws = replace(draws, cluster_errors=_parse_clusters(of_clusters, point_errors, shape))
     if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
         raise ValueError("its labels are malformed")
-    if labels.min() < 0 or labels.max() >= len(group_names):
+    if labels.min() < (-1 if weighted else 0) or labels.max() >= len(group_names):
         raise ValueError("its labels name unknown groups")
+    if weighted != (sample_weight is not None) or (moments is not None and point_errors is None):
+        raise ValueError("its weights do not fit its format")
+    if weighted:
+        _check_weights(sample_weight, labels)
+        draws = replace(draws, weight_moments=moments)
+        if moments is not None and (moments.shape != shape or not _is_finite(moments)):
+            raise ValueError("its errors of weighted points do not fit")
+    elif moments is not None:
+        raise ValueError("its weights do not fit its format")
     group_info = parse_group_info(about.get("group_info"), len(group_names), len(labels))
-    return StoredResult(draws, labels, names, group_names, settings, evidence, pairs, group_info)
+    return StoredResult(draws, labels, names, group_names, settings, evidence, pairs, group_info, sample_weight)
+
+
+def _check_weights(weights: Any, labels: Any) -> None:
+    """Raise unless case weights are one number per point, positive exactly for points that are in a group."""
+    if weights.shape != labels.shape or not _is_finite(weights) or ((weights > 0) != (labels >= 0)).any():
+        raise ValueError("its weights do not fit")
+    if (weights < 0).any() or not weights.any():
+        raise ValueError("its weights do not fit")
 
 
 def _check_names(names: Any, group_names: Any) -> None:

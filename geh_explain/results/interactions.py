@@ -16,12 +16,12 @@ from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError, warn
 from geh_explain.groups.group_info import GroupInfo
 from geh_explain.results.files import StoredResult, read_result, write_result
+from geh_explain.results.group_shares import GroupShares
 from geh_explain.results.measured import MeasuredResult
 from geh_explain.results.regions import ResultRegions
 from geh_explain.results.rules import compute_sign_p, decide
 from geh_explain.results.tables import pair_table
 from geh_explain.run.record import RunRecord
-from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
 from geh_explain.scores.evidence import Evidence, check_evidence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Interactions(MeasuredResult, ResultRegions):
+class Interactions(GroupShares, MeasuredResult, ResultRegions):
     """Pairwise interactions of D units over N points in M groups, with their uncertainty over K posterior draws.
 
     :meth:`GEHExplainer.explain` returns it. The three measures :attr:`geh`, :attr:`aeh` and :attr:`eah` are computed
@@ -61,17 +61,19 @@ class Interactions(MeasuredResult, ResultRegions):
         The P pairs that the draws are about; None for all pairs of the units.
     group_info
         Descriptions or exemplars of the groups; None if nothing is known.
+    sample_weight
+        Case weights (N,), 0 for points that do not count; None where all points count alike.
 
     Attributes
     ----------
     names
         Names of the units (D).
     labels
-        Group of each point (N,), an index into ``group_names``.
+        Group of each point (N,), an index into ``group_names``; -1 for points of weight 0.
     group_names
         Names of the groups (M).
-    sizes
-        Number of points of each group (M,).
+    sizes, shares
+        Number of points of each group (M,), and its share of the case weights; without weights, of the points.
     settings
         The record of the run as a plain dict: arguments, choices that were made, and warnings. Entries that a user adds
         are saved with the result; they must be values that JSON can hold.
@@ -104,6 +106,7 @@ class Interactions(MeasuredResult, ResultRegions):
         evidence: Evidence | None = None,
         pairs: PairSet | None = None,
         group_info: GroupInfo | None = None,
+        sample_weight: Floats | None = None,
     ) -> None:
         self._draws = draws
         self._group_info = group_info or GroupInfo()
@@ -113,7 +116,7 @@ class Interactions(MeasuredResult, ResultRegions):
         self.group_names = group_names
         self.record = record
         self.settings = record.to_settings() if settings is None else settings
-        self.sizes = np.bincount(labels, minlength=len(group_names))
+        self.sample_weight = sample_weight
         self.evidence = check_evidence(evidence, len(self.pairs), names)
 
     def with_evidence(self, evidence: Evidence | None) -> Interactions:
@@ -130,7 +133,7 @@ class Interactions(MeasuredResult, ResultRegions):
         settings = copy.deepcopy(self.settings)
         settings["warnings"] = list(record.warnings)
         parts = self._draws, self.labels, self.names, self.group_names, record, settings
-        result = Interactions(*parts, evidence, self.pairs, self._group_info)
+        result = Interactions(*parts, evidence, self.pairs, self._group_info, self.sample_weight)
         return result.with_source(self._source, self._share)
 
     # Scores.
@@ -148,11 +151,11 @@ class Interactions(MeasuredResult, ResultRegions):
     @cached_property
     def eah(self) -> Scores:
         """Expected absolute Hessian: nothing cancels. Warns if it was measured on a part of the points."""
-        points = self.record.eah_points
-        if points is not None and points < len(self.labels):
+        points, count = self.record.eah_points, int(self.sizes.sum())
+        if points is not None and points < count:
             warn(
-                f"eah: measured on {points} of {len(self.labels)} points in each draw, because each point needs all "
-                f"pairs of {len(self.names)} units; explain(eah_points={len(self.labels)}) uses all points."
+                f"eah: measured on {points} of {count} points in each draw, because each point needs all pairs of "
+                f"{len(self.names)} units; explain(eah_points={count}) uses all points."
             )
         return self._measure("eah")
 
@@ -166,7 +169,7 @@ class Interactions(MeasuredResult, ResultRegions):
     def _measure(self, measure: str) -> Scores:
         """Return the scores of a measure from the draws or their moments."""
         if isinstance(self._draws, Draws):
-            return Scores(self._draws.scores(measure, self.sizes), len(self.names), self.pairs)
+            return Scores(self._draws.scores(measure, self.weight_sums), len(self.names), self.pairs)
         return Scores(getattr(self._draws, measure), len(self.names), self.pairs)
 
     @property
@@ -178,7 +181,7 @@ class Interactions(MeasuredResult, ResultRegions):
                 "main: this result has no main effects, because its engine computes no first derivatives or an earlier "
                 "version saved it. Explain again with one of the engines of geh_explain.engines."
             )
-        return MainEffects(slopes, self.sizes, self.names)
+        return MainEffects(slopes, self.weight_sums, self.names)
 
     @property
     def has_main(self) -> bool:
@@ -225,11 +228,6 @@ class Interactions(MeasuredResult, ResultRegions):
         """
         return self._draws.point_errors
 
-    @property
-    def cluster_errors(self) -> ClusterErrors | None:
-        """Covariance of the groups' shares and effective numbers of clusters; None where points are independent."""
-        return self._draws.cluster_errors
-
     @cached_property
     def signed_means(self) -> tuple[Floats, Floats]:
         """Mean and standard deviation over draws of each group's mean interaction, both (M, P)."""
@@ -241,7 +239,7 @@ class Interactions(MeasuredResult, ResultRegions):
 
     def majority_signs(self) -> NDArray[np.int64]:
         """Return the sign (P,) of each pair's effect in most of the data: 1, -1, or 0 if neither has more points."""
-        return np.sign(self.sizes @ np.sign(self.signed_means[0])).astype(np.int64)
+        return np.sign(self.weight_sums @ np.sign(self.signed_means[0])).astype(np.int64)
 
     # Decisions and tables.
 
@@ -359,7 +357,7 @@ class Interactions(MeasuredResult, ResultRegions):
         True
         """
         parts = self._draws, self.labels, self.names, self.group_names, self.settings, self.evidence, self.pairs
-        return write_result(StoredResult(*parts, self._group_info), path)
+        return write_result(StoredResult(*parts, self._group_info, self.sample_weight), path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Interactions:
@@ -367,4 +365,4 @@ class Interactions(MeasuredResult, ResultRegions):
         stored = read_result(path)
         record = RunRecord.from_settings(stored.settings)
         parts = stored.draws, stored.labels, stored.names, stored.group_names, record, stored.settings
-        return cls(*parts, stored.evidence, stored.pairs, stored.group_info)
+        return cls(*parts, stored.evidence, stored.pairs, stored.group_info, stored.sample_weight)

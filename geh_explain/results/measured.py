@@ -183,6 +183,7 @@ class MeasuredResult(ResultOutput):
 
 def measure_share(result: MeasurablePairs, source: ResultSource, arguments: ShareArguments) -> InteractionShare:
     """Measure the share of interactions in the network of ``source``; the result keeps it for its findings."""
+    _refuse_weights(result, "share")
     record = result.record
     # The first draws do not depend on how many follow.
     n_draws = min(arguments.draws, max(1, record.draws))
@@ -202,6 +203,7 @@ def triple_table(
     result: MeasurablePairs, source: ResultSource, pairs: int, level: float, progress: bool
 ) -> pd.DataFrame:
     """Return the table of triples in the network of ``source``; see :meth:`MeasuredResult.triples`."""
+    _refuse_weights(result, "triples")
     import pandas as pd
 
     check_level(level)
@@ -239,6 +241,15 @@ def known_source(result: MeasurablePairs, question: str) -> ResultSource:
             "as it is now. Explain it again."
         )
     return source
+
+
+def _refuse_weights(result: PairResult, question: str) -> None:
+    """Raise if the points of a result have case weights."""
+    if result.sample_weight is not None:
+        raise GEHValueError(
+            f"{question}: this result has case weights, which {question}() does not take; explain without "
+            "sample_weight, or rows that were drawn by their weights."
+        )
 
 
 def strongest_ends(result: PairResult, pairs: int) -> Ints:

@@ -40,22 +40,24 @@ class ResultRegions(ResultOutput):
         -------
         DataFrame
             Indexed by the names of the groups. ``mean`` and ``std`` are over draws, of the mean interaction in the
-            group; ``size`` is its number of points. Intervals are over draws and points. With a single draw std is NaN,
-            and so are low and high unless the errors of the points are known. ``description`` is what the group is in
-            words, see :attr:`group_descriptions`; there is none if the inputs are no table.
+            group; ``size`` is its number of points, ``weight`` its share of the case weights, where points have some.
+            Intervals are over draws and points. With a single draw std is NaN, and so are low and high unless the
+            errors of the points are known. ``description`` is what the group is in words, see
+            :attr:`group_descriptions`; there is none if the inputs are no table.
         """
         pair = self.pair(i, j)
         mean, std = (values[:, pair] for values in self.signed_means)
         half_width = self.group_half_widths(level, np.array([pair]))[:, 0]
-        table = group_table(mean, std, half_width, self.sizes, self.group_names)
+        shares = None if self.sample_weight is None else self.shares
+        table = group_table(mean, std, half_width, self.sizes, self.group_names, shares)
         descriptions = self.group_descriptions
         return table if descriptions is None else table.assign(description=descriptions)
 
     def group_half_widths(self: DrawnResult, level: float, pairs: Ints) -> Floats:
         """Return half the widths (M, p) of the intervals of the group means of p pairs; NaN where nothing is known."""
-        counts = self.sizes if self.cluster_errors is None else self.cluster_errors.counts
         errors = None if self.point_errors is None else self.point_errors[:, pairs]
-        return mean_half_width(self.signed_means[1][:, pairs], self.scores("geh").n_draws, errors, counts, level)
+        std = self.signed_means[1][:, pairs]
+        return mean_half_width(std, self.scores("geh").n_draws, errors, self.effective_counts, level)
 
     @property
     def group_descriptions(self) -> list[str] | None:

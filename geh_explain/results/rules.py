@@ -138,6 +138,5 @@ def choose_measure(measure: str | None, rule: str, evidence: Evidence | None) ->
 
 def compute_sign_p(result: PairResult) -> Floats:
     """Return the p-values (P,) of the sign rule, NaN if there is one draw and no error of the points."""
-    clusters = result.cluster_errors
-    counts = result.sizes if clusters is None else clusters.counts
-    return sign_p_value(*result.signed_means, result.scores("geh").n_draws, known_errors(result), counts)
+    n_draws, counts = result.scores("geh").n_draws, result.effective_counts
+    return sign_p_value(*result.signed_means, n_draws, known_errors(result), counts)

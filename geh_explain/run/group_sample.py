@@ -100,7 +100,9 @@ def _find_exemplars(plan: RunPlan, grouping: Grouping) -> Ints | None:
     count = min(_EXEMPLAR_ROWS, max(groups * _LEAST_EXEMPLAR_ROWS, _POSITION_NUMBERS // width))
     indices, _ = stratified_sample(grouping.labels, groups, count, _LEAST_EXEMPLAR_ROWS)
     positions = _positions(cut, points, indices)
-    return nearest_to_centres(positions, grouping.labels[indices], indices, groups, _EXEMPLARS)
+    kept = plan.weights.kept
+    row_numbers = indices if kept is None else kept[indices]
+    return nearest_to_centres(positions, grouping.labels[indices], row_numbers, groups, _EXEMPLARS)
 
 
 def _positions(cut: Cut, points: Points, indices: Ints) -> Floats:

@@ -44,6 +44,7 @@ def identify_run(setup: ModelSetup, plan: RunPlan) -> dict[str, Any]:
         "smooth": digest_unless_plain(setup.smooth),
         "engine": repr(plan.engine.engine),
         "inputs": plan.points.digest(),
+        "sample_weight": None if plan.grouping.weights is None else digest(plan.grouping.weights),
         "pairs": None if plan.pairs.complete else digest(*plan.pairs.ends),
         **{name: digest_unless_plain(getattr(options, name)) for name in (*arguments, "memory", "seed")},
     }

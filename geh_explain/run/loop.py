@@ -315,10 +315,13 @@ class _DrawLoop:
         n_sums = len(grouping.names) if cells is None else len(cells)
         n_pairs = len(plan.pairs) if plan.engine.takes_pairs else None
         sums = GroupSums.zeros(n_sums, plan.cut.n_units, draws, squared if cells is None else 0, n_pairs)
+        if grouping.weights is not None:
+            sums.visit_sample()
         for rows in plan.points.batches():
             shared = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]
-            for chunk in shared.split(max(1, plan.engine.chunk_rows(rows) // draws)):
+            for chunk in shared.weighted(grouping.weights).split(max(1, plan.engine.chunk_rows(rows) // draws)):
                 labels = point_labels[chunk.start : chunk.start + len(chunk)]
+                sums.weights = chunk.weights
                 plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
                 self.bar.update(len(chunk) * draws)
         plan.engine.end_draw(sums)
@@ -390,5 +393,6 @@ class _DrawLoop:
         """Return the sizes of the sums of draws from number ``start`` on."""
         plan, squared = self.plan, max(0, self.plan.point_draws - start)
         cells = 0 if plan.cells is None else len(plan.cells)
-        groups, n_units = len(self.accumulator.grouping.names), plan.cut.n_units
-        return DrawSizes(len(plan.points), groups, n_units, len(plan.pairs), squared, cells)
+        grouping, n_units = self.accumulator.grouping, plan.cut.n_units
+        counted = None if grouping.weights is None else float((grouping.weights**2).sum())
+        return DrawSizes(len(plan.points), len(grouping.names), n_units, len(plan.pairs), squared, cells, counted)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from geh_explain._memory import budget_bytes
 from geh_explain._types import Floats, Ints
+from geh_explain.data.case_weights import CaseWeights, read_weights
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
 from geh_explain.engines.difference import DifferenceRun
@@ -88,6 +89,8 @@ class RunPlan:
         How many draws decide on the number of groups, if it is open.
     point_draws
         How many draws, the first ones, measure the variance over points; 0 where memory is short.
+    weights
+        Case weights of the rows; points are those that count.
     n_clusters, cells
         Number of clusters of points, None where points are independent; and their intersections with the groups, None
         also where memory is short.
@@ -125,6 +128,7 @@ class RunPlan:
     tree: GroupTree | None
     pilot_draws: int
     point_draws: int
+    weights: CaseWeights
     n_clusters: int | None
     cells: Cells | None
     factors: Floats
@@ -145,11 +149,11 @@ class Resources:
     ranks: RankGroup
     checkpoint: Checkpoint | None
 
-    def limits(self, options: RunOptions, n_points: int, pairs: PairSet) -> Limits:
+    def limits(self, options: RunOptions, points: Points, pairs: PairSet, weights: CaseWeights) -> Limits:
         """Return the limits of the engine; without a checkpoint or ``memory=`` it asks for the free memory itself."""
         fixed_budget = options.memory is not None or self.checkpoint is not None
-        memory = self.budget if fixed_budget else None
-        return Limits(n_points, options.batch_size, memory, options.eah_points, None if pairs.complete else pairs)
+        memory, some = self.budget if fixed_budget else None, None if pairs.complete else pairs
+        return Limits(len(points), options.batch_size, memory, options.eah_points, some, weights.values)
 
 
 @contextmanager
@@ -185,6 +189,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     points, cut = setup.read(
         inputs, options.target, options.additional_forward_args, None if options.memory is None else budget
     )
+    weights = read_weights(options.sample_weight, points)
+    points, options = weights.points(points), options.counted(weights)
     names = cut.unit_names(options.names)
     pairs = options.request.resolve(cut.units, names)
     check_units(cut, points, pairs, budget)
@@ -197,9 +203,9 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     with fixed(posterior, setup.model, options.seed):
         if keeps_below(posterior):
             points = keep_below(cut, points, options.batch_size, budget)
-        profile = _first_pass(setup, cut, points, options, budget)
+        profile = _first_pass(setup, cut, points, options, weights.values, budget)
         groups = _find_groups(cut, points, options, profile.positions, budget // len(pairs))
-        limits = resources.limits(options, len(points), pairs)
+        limits = resources.limits(options, points, pairs, weights)
         engine = _start_engine(setup, cut, points, profile, limits)
         second = SecondPass(
             tree=groups.tree if groups.labels is None else None,
@@ -209,7 +215,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         )
         labels = second.run(cut, points, options.batch_size)
         missed_kinks = _find_missed_kinks(setup, cut, points, profile, engine)
-    grouping = groups.grouping(labels)
+    grouping = replace(groups.grouping(labels), weights=weights.values)
     factors = check_scale(options.scale, cut)
     if factors is None:
         assert profile.moments is not None
@@ -253,6 +259,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         tree=groups.tree if options.groups_are_chosen else None,
         pilot_draws=options.pilot_draws or pilot,
         point_draws=resources.ranks.all_min(squared),
+        weights=weights,
         n_clusters=None if clusters is None else int(clusters.max()) + 1,
         cells=cells,
         factors=factors,
@@ -266,16 +273,18 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     )
 
 
-def _first_pass(setup: ModelSetup, cut: Cut, points: Points, options: RunOptions, budget: int) -> FirstPass:
-    """Collect what groups, scale and smoothing need from all points."""
+def _first_pass(
+    setup: ModelSetup, cut: Cut, points: Points, options: RunOptions, weights: Floats | None, budget: int
+) -> FirstPass:
+    """Collect what groups, scale and smoothing need from all points, whose case weights are (N,)."""
     needs_positions = given_groups(options.groups, points) is None
     smooths = setup.smooth is not None and needs_smoothing(setup.engine)
     sample_bytes = min(MAX_SAMPLE_BYTES, max(MIN_SAMPLE_BYTES, budget // 16))
     kinks = survey_kinks(cut, points.first) if smooths else None
     needs_moments = check_scale(options.scale, cut) is None or kinks is not None
     profile = FirstPass(
-        positions=PositionSample(options.seed, sample_bytes) if needs_positions else None,
-        moments=UnitMoments(cut.n_units) if needs_moments else None,
+        positions=PositionSample(options.seed, sample_bytes, weights) if needs_positions else None,
+        moments=UnitMoments(cut.n_units, weights) if needs_moments else None,
         kinks=kinks,
         change=SmoothingChange(),
         # Where values are kept, this was compared already.
@@ -311,9 +320,9 @@ def _find_groups(
         return _Groups(given=given_groups(options.groups, points))
     sample = positions.result()
     if hasattr(options.groups, "fit_predict"):
-        return _Groups(given=cluster(options.groups, sample, len(points)))
+        return _Groups(given=cluster(options.groups, sample, len(points), positions.weights))
     largest = options.largest_group_number(bytes_per_pair)
-    tree = grow_groups(options.groups, sample, len(points), largest, is_table(cut, points))
+    tree = grow_groups(options.groups, positions, len(points), largest, is_table(cut, points))
     complete = len(sample) == len(points)
     return _Groups(tree=tree, labels=tree.labels(sample) if complete else None)
 

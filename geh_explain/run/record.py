@@ -57,9 +57,12 @@ class RunRecord:
     smoothed: dict[str, Any] | None = None
     device: str = "cpu"
     dtype: str = "float32"
+    #: Number of rows of the data, those of weight 0 among them.
     points: int = 0
     #: Hash of the inputs of all points; empty if unknown.
     inputs: str = ""
+    #: Number of points of equal weight that tell as much, after Kish; None where all points count alike.
+    effective_points: float | None = None
     #: Names of the columns of the points, if they came as a data frame.
     columns: list[str] | None = None
     target: Any = None
@@ -146,7 +149,8 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
         smoothed=plan.smoothed,
         device=str(cut.device),
         dtype=str(cut.dtype).removeprefix("torch."),
-        points=len(plan.points),
+        points=plan.weights.rows,
+        effective_points=plan.weights.effective,
         inputs=plan.points.digest(),
         columns=plan.points.columns,
         target=describe(options.target),

@@ -75,7 +75,9 @@ class ModelSetup:
     def read_points(
         self, inputs: Any, target: Target, additional_forward_args: Any, budget: int | None, argument: str
     ) -> Points:
-        """Read the data as :meth:`read` does, without calling the model."""
+        """Read the data as :meth:`read` does, without calling the model; points were read already."""
+        if isinstance(inputs, Points):
+            return inputs
         device, dtype = device_and_dtype(self.model)
         at_inputs = self.layer_ref.module is None
         reader = Reader(floating_only=at_inputs, device=device, dtype=dtype, argument=argument, budget=budget)

@@ -185,7 +185,7 @@ def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> st
         )
     if isinstance(draws, DrawMoments) or len(draws.signed) < _MIN_DRAWS or len(plan.pairs) < _MIN_PAIRS:
         return None
-    scores = draws.scores("geh", done.accumulator.grouping.sizes)
+    scores = draws.scores("geh", done.accumulator.grouping.weight_sums)
     value = split_half_reliability(scores)
     if value >= _MIN_RELIABILITY:
         return None

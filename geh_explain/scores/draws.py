@@ -41,6 +41,9 @@ class Draws:
         not measured.
     cluster_errors
         Covariance of the groups' shares, where points come in clusters; else None.
+    weight_moments
+        Sums E (M, P) of :class:`WeightedPointSpread`, with which ``point_errors`` of weighted points give the
+        covariance of the groups' shares; None without case weights.
     """
 
     signed: Floats
@@ -49,15 +52,16 @@ class Draws:
     slopes: Floats | None = None
     point_errors: Floats | None = None
     cluster_errors: ClusterErrors | None = None
+    weight_moments: Floats | None = None
 
-    def scores(self, measure: str, sizes: NDArray[np.int64]) -> Floats:
-        """Return the draws (K, P) of a measure; ``sizes`` (M,) are the numbers of points of the groups."""
+    def scores(self, measure: str, sizes: Floats | NDArray[np.int64]) -> Floats:
+        """Return the draws (K, P) of a measure; ``sizes`` (M,) are the groups' numbers of points or sums of weights."""
         if measure == "eah":
             return self.absolute
         # The formulas take sums over groups, draws hold means.
         weights = sizes[:, None]
         variance = 0.0 if self.noise is None else (self.noise * weights) ** 2
-        return _FORMULAS[measure](self.signed * weights, int(sizes.sum()), variance)
+        return _FORMULAS[measure](self.signed * weights, float(sizes.sum()), variance)
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,8 @@ class DrawMoments:
     """Running moments over draws, kept where the draws themselves do not fit into memory.
 
     ``geh``, ``aeh`` and ``eah`` are moments of scores (P,), ``signed`` of group means (M, P) and ``slopes`` of mean
-    first derivatives (M, D). ``slopes`` stays empty where the engine computes none. ``point_errors`` (M, P) and
-    ``cluster_errors`` are those of :class:`Draws`; they are no moments, and set at the end.
+    first derivatives (M, D). ``slopes`` stays empty where the engine computes none. ``point_errors`` (M, P),
+    ``cluster_errors`` and ``weight_moments`` are those of :class:`Draws`; they are no moments, and set at the end.
     """
 
     geh: Moments = field(default_factory=Moments)
@@ -76,9 +80,10 @@ class DrawMoments:
     slopes: Moments = field(default_factory=Moments)
     point_errors: Floats | None = None
     cluster_errors: ClusterErrors | None = None
+    weight_moments: Floats | None = None
 
-    def add(self, draws: Draws, sizes: NDArray[np.int64]) -> None:
-        """Update with one or more draws; ``sizes`` (M,) are the numbers of points of the groups."""
+    def add(self, draws: Draws, sizes: Floats | NDArray[np.int64]) -> None:
+        """Update with one or more draws; ``sizes`` (M,) are as in :meth:`Draws.scores`."""
         for measure in MEASURES:
             for scores in draws.scores(measure, sizes):
                 getattr(self, measure).add(scores)

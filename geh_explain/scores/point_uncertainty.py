@@ -8,6 +8,7 @@ import numpy as np
 
 from geh_explain._types import Floats, Ints
 from geh_explain.scores.protocol import PairResult
+from geh_explain.scores.weighted_uncertainty import weighted_covariance
 from geh_explain.statistics.absolute_sums import GivenCovariance, IndependentPoints, ShareCovariance, distances
 
 
@@ -50,10 +51,11 @@ class PointUncertainty:
 def find_point_uncertainty(result: PairResult, measure: str) -> PointUncertainty | None:
     """Return the uncertainty of a measure over the choice of points, None where it is not known.
 
-    For clusters of points that of EAH is not known: engines do not sum absolute values by cluster.
+    For clusters of points, and for points with case weights, that of EAH is not known: engines do not sum absolute
+    values by cluster, nor with squared weights.
     """
-    errors, clusters = known_errors(result), result.cluster_errors
-    if errors is None or (clusters is not None and measure == "eah"):
+    errors, clusters, moments = known_errors(result), result.cluster_errors, result.weight_moments
+    if errors is None or ((clusters is not None or moments is not None) and measure == "eah"):
         return None
     score = result.scores(measure).pair_mean
     shares = _shares(result)
@@ -65,8 +67,14 @@ def find_point_uncertainty(result: PairResult, measure: str) -> PointUncertainty
             return PointUncertainty(shares, GivenCovariance(clusters.covariance), score, freedom)
         total = clusters.covariance.sum(axis=(0, 1))[None, None]
         return PointUncertainty(single, GivenCovariance(total), score, freedom)
+    if moments is not None:
+        weighted, of_geh, effective = weighted_covariance(result, errors, moments, shares)
+        if measure == "geh":
+            return PointUncertainty(shares, weighted, score, of_geh)
+        of_mean = weighted.quadratic(np.ones_like(shares))
+        return PointUncertainty(single, GivenCovariance(of_mean[None, None]), score, max(effective - 1, 1.0))
     squares, within = _squares(result, errors)
-    n_points = len(result.labels)
+    n_points = int(result.sizes.sum())
     if measure == "geh":
         covariance = IndependentPoints(squares, shares, n_points)
         return PointUncertainty(shares, covariance, score, _freedom(covariance, within, result.sizes))
@@ -85,8 +93,7 @@ def known_errors(result: PairResult) -> Floats | None:
 def _shares(result: PairResult) -> Floats:
     """Return the shares (M, P) of the groups: root mean squares over draws, with the sign of the mean."""
     mean, std = result.signed_means
-    weights = (result.sizes / result.sizes.sum())[:, None]
-    return np.asarray(weights * np.copysign(np.hypot(mean, np.nan_to_num(std)), mean))
+    return np.asarray(result.shares[:, None] * np.copysign(np.hypot(mean, np.nan_to_num(std)), mean))
 
 
 def _squares(result: PairResult, errors: Floats) -> tuple[Floats, Floats]:
@@ -124,7 +131,7 @@ def _of_eah(result: PairResult, squares: Floats, score: Floats) -> PointUncertai
 
     It may be measured at a sample of the points, drawn anew in each of K draws.
     """
-    n_points = len(result.labels)
+    n_points = int(result.sizes.sum())
     visited = min(result.record.eah_points or n_points, n_points)
     per_point = np.maximum(squares / n_points - score**2, 0) * n_points / max(n_points - 1, 1)
     repeats = result.scores("geh").n_draws

@@ -80,11 +80,27 @@ class PairResult(Protocol):
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """Group of each point (N,), an index into ``group_names``."""
+        """Group of each point (N,), an index into ``group_names``; -1 for points of weight 0."""
 
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Number of points of each group (M,)."""
+
+    @property
+    def shares(self) -> Floats:
+        """Share of each group (M,) in the case weights, or in the points."""
+
+    @property
+    def sample_weight(self) -> Floats | None:
+        """Case weights (N,), 0 for points that do not count; None where all points count alike."""
+
+    @property
+    def effective_counts(self) -> Floats | Ints:
+        """Effective number of points (M,), or of clusters of points, that the error of each group's mean rests on."""
+
+    @property
+    def weight_moments(self) -> Floats | None:
+        """Sums (M, P) beside ``point_errors`` where points have case weights, else None."""
 
     @property
     def record(self) -> RunDescription:
