@@ -116,6 +116,20 @@ class DifferenceRun(EngineRun):
         #: Values that occur, for each unit that may be discrete; collected only as long as they are few.
         self._levels: dict[int, set[float]] = {unit: set() for unit in self._check_discrete()}
 
+    @property
+    def has_fixed_baseline(self) -> bool:
+        """Whether units move to given values, so that their spread over the points does not count."""
+        return self._fixed_baseline is not None
+
+    def check_spread(self, n_points: int) -> None:
+        """Raise if steps are measured by the spread of a single point, so that all of them would be 0."""
+        if n_points == 1 and not self.has_fixed_baseline:
+            raise GEHValueError(
+                "engine='difference' steps by the spread of the units over the points, and there is one point: all "
+                "steps would be 0. Use explainer.explain_row(x, baseline=...) for a single row, pass more points, or "
+                "engine=Difference(baseline=0)."
+            )
+
     def _check_baseline(self) -> Floats | None:
         """Return the baseline (D,) of the units; None where it is their mean, or steps are used."""
         if self.engine.baseline is None or isinstance(self.engine.baseline, str):
@@ -188,7 +202,7 @@ class DifferenceRun(EngineRun):
         cut = self.cut
         i, j = (torch.as_tensor(ends, device=cut.device) for ends in self.pairs.ends)
         unit = torch.arange(cut.n_units, device=cut.device)
-        steps = self._steps(rows)
+        steps = self.steps(rows)
         with torch.no_grad():
             t = cut.zeros(rows)
             plain = cut.outputs(rows, t)
@@ -204,7 +218,7 @@ class DifferenceRun(EngineRun):
         sums.add(0, _quotient(mixed, area), members)
         sums.add_slopes(_quotient((single - plain).T, steps.double()), members)
 
-    def _steps(self, rows: Rows) -> Tensor:
+    def steps(self, rows: Rows) -> Tensor:
         """Return the signed step (n, D) of each unit of each row."""
         values = self.cut.units.values(self.cut.activations(rows))
         if self._baseline is not None:

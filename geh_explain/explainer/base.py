@@ -30,6 +30,9 @@ from geh_explain.units.base import Units
 class ExplainerBase:
     """Base class of :class:`~geh_explain.GEHExplainer`: the model, its layer, units, output, posterior and engine."""
 
+    #: What the last call of ``explain`` was about: the data that ``explain_row`` refers to by default.
+    _last_inputs: Any = None
+
     def __init__(
         self,
         model: nn.Module | Callable[..., Any],

@@ -27,6 +27,7 @@ from geh_explain.run.options import RunOptions, Scale
 from geh_explain.run.pair_request import PairRequest
 from geh_explain.run.plan import PILOT_DRAWS, make_plan, run_resources
 from geh_explain.run.record import make_record
+from geh_explain.run.source import ResultSource
 from geh_explain.run.warnings import collect_warnings
 from geh_explain.units.subset import Subset
 
@@ -186,6 +187,7 @@ class Explaining(ExplainerBase):
             request=PairRequest(unit, pairs, rows),
         )
         if choice is not None:
+            self._last_inputs = inputs
             return explain_targets(self._setup, inputs, options, choice, evidence)
         half = half_precision(self.model)
         with preserved(self.model), run_resources(options) as resources:
@@ -205,6 +207,7 @@ class Explaining(ExplainerBase):
         record = make_record(self._setup, plan, done.accumulator, messages)
         for message in messages if plan.ranks.first else ():
             warn(message)
+        self._last_inputs = inputs
         grouping, weights = done.accumulator.grouping, plan.weights
         result = Interactions(
             result_draws,
@@ -215,6 +218,7 @@ class Explaining(ExplainerBase):
             pairs=plan.pairs,
             sample_weight=weights.sample_weight,
         )
+        result = result.with_source(ResultSource.of(self._setup, inputs, options, plan.points))
         if held_out is None:
             return result
         try:

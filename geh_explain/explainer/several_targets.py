@@ -23,6 +23,7 @@ from geh_explain.run.plan import RunPlan, make_plan, run_resources
 from geh_explain.run.record import make_record
 from geh_explain.run.setup import ModelSetup
 from geh_explain.run.several_targets import check_several, done_of, plan_targets, split_draws
+from geh_explain.run.source import ResultSource
 from geh_explain.run.warnings import collect_warnings
 
 
@@ -72,17 +73,16 @@ def explain_targets(
     for plan, part, own in zip(plans.single, draws, messages, strict=True):
         record = make_record(setup, plan, done.accumulator, own)
         labels = weights.expand(grouping.labels, missing=-1)
-        results.append(
-            Interactions(
-                part,
-                labels,
-                plan.names,
-                grouping.names,
-                record,
-                pairs=plan.pairs,
-                sample_weight=weights.sample_weight,
-            )
+        result = Interactions(
+            part,
+            labels,
+            plan.names,
+            grouping.names,
+            record,
+            pairs=plan.pairs,
+            sample_weight=weights.sample_weight,
         )
+        results.append(result.with_source(ResultSource.of(setup, inputs, plan.options, plan.points)))
     try:
         with preserved(setup.model):
             for place, test in enumerate(tests):

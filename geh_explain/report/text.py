@@ -97,6 +97,7 @@ def summarise(result: PairResult, decisions: Decisions) -> list[str]:
     sentences = [_scope(result), *known, _uncertainty(result, decisions)]
     if decisions.accepted is not None:
         sentences.append(f"{describe_decisions(result, decisions, sentence=True)}.")
+    sentences += [f"{finding[0].upper()}{finding[1:]}." for finding in result.findings()]
     strongest = [_describe_pair(result, int(pair), decisions) for pair in decisions.order[:_SUMMARY_PAIRS]]
     return [*sentences, f"Strongest pair{'s' * (len(strongest) > 1)}: {'; '.join(strongest)}."]
 

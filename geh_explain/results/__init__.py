@@ -6,6 +6,8 @@
     The results of several targets of one call.
 ``group_shares``, ``output``
     Its base classes: sizes of groups; plots, page, exports and text.
+``measured``
+    A base class too: questions to the network of a result, the share of interactions and triples.
 ``rules``
     The rules that decide about pairs.
 ``tables``

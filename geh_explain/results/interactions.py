@@ -16,7 +16,7 @@ from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError, warn
 from geh_explain.results.files import StoredResult, read_result, write_result
 from geh_explain.results.group_shares import GroupShares
-from geh_explain.results.output import ResultOutput
+from geh_explain.results.measured import MeasuredResult
 from geh_explain.results.rules import compute_sign_p, decide
 from geh_explain.results.tables import group_table, pair_table
 from geh_explain.run.record import RunRecord
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Interactions(GroupShares, ResultOutput):
+class Interactions(GroupShares, MeasuredResult):
     """Pairwise interactions of D units over N points in M groups, with their uncertainty over K posterior draws.
 
     :meth:`GEHExplainer.explain` returns it. The three measures :attr:`geh`, :attr:`aeh` and :attr:`eah` are computed
@@ -128,7 +128,8 @@ class Interactions(GroupShares, ResultOutput):
         settings = copy.deepcopy(self.settings)
         settings["warnings"] = list(record.warnings)
         parts = self._draws, self.labels, self.names, self.group_names, record, settings
-        return Interactions(*parts, evidence, self.pairs, self.sample_weight)
+        result = Interactions(*parts, evidence, self.pairs, self.sample_weight)
+        return result.with_source(self._source, self._share)
 
     # Scores.
 

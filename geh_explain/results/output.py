@@ -13,6 +13,7 @@ import numpy as np
 from geh_explain.analyses.surface import Surface
 from geh_explain.interpret.gallery import Gallery
 from geh_explain.report.page import write_page
+from geh_explain.report.predictions import Local
 from geh_explain.report.text import (
     describe_columns,
     describe_decisions,
@@ -52,6 +53,7 @@ class ResultOutput:
         main: Any = None,
         surfaces: Sequence[Surface] = (),
         gallery: Gallery | None = None,
+        local: Local = None,
     ) -> Path:
         """Write one self-contained interactive HTML page, and return its path.
 
@@ -74,6 +76,8 @@ class ResultOutput:
             Results of :meth:`GEHExplainer.surface`, each shown with its pair.
         gallery
             Result of :meth:`GEHExplainer.interpret`; its images are shown with their units.
+        local
+            Result of :meth:`GEHExplainer.explain_row`, or a list of these: accounts of single predictions.
 
         Examples
         --------
@@ -86,7 +90,8 @@ class ResultOutput:
         True
         """
         decisions = self.decisions(level=level, fdr=fdr, rule=rule)
-        return write_page(self, path, decisions, title=title, main=main, surfaces=surfaces, gallery=gallery)
+        shown: dict[str, Any] = {"main": main, "surfaces": surfaces, "gallery": gallery, "local": local}
+        return write_page(self, path, decisions, title=title, **shown)
 
     def to_networkx(
         self: PairResult,
@@ -177,7 +182,7 @@ class ResultOutput:
     def __repr__(self: PairResult) -> str:
         decisions = self.decisions()
         lines = [describe_scope(self), *describe_known_pairs(self), describe_decisions(self, decisions)]
-        lines += describe_columns(decisions)
+        lines += [*self.findings(), *describe_columns(decisions)]
         return "\n".join([*lines, format_table(self.table().head(_REPR_PAIRS)).to_string()])
 
     def _repr_html_(self: PairResult) -> str:

@@ -23,7 +23,7 @@ from geh_explain.errors import GEHValueError
 from geh_explain.model.below import equal_up_to_rounding
 from geh_explain.model.kept_points import output_of_row
 from geh_explain.model.row_independence import check_row_independence, check_unchanged_function
-from geh_explain.posterior import PointEstimate
+from geh_explain.posterior import MCDropout, PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, fixed, n_available, seed_of_draw
 from geh_explain.run.accumulate import DrawAccumulator
 from geh_explain.run.fingerprint import identifying_numbers
@@ -181,8 +181,12 @@ class _DrawLoop:
         """Run the forward pass with one row that posteriors require, see Posterior."""
         plan, cut, first = self.plan, self.plan.cut, self.plan.points.first[:1]
 
+        # Masks are at the same places in all draws.
+        masks_above = isinstance(plan.posterior, MCDropout) and plan.dropout_places.above_layer is True
+        unchanged = masks_above and self.not_written is not None and cut.below is not None
+
         def forward() -> None:
-            self._first_output = output_of_row(cut, first, plan.below)
+            self._first_output = output_of_row(cut, first, plan.below, unchanged=unchanged)
 
         # Before the pass: what another thread writes during it counts.
         self._versions = count_writes(cut.model)

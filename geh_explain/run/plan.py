@@ -16,6 +16,7 @@ from geh_explain._types import Floats, Ints
 from geh_explain.data.case_weights import CaseWeights, read_weights
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
+from geh_explain.engines.difference import DifferenceRun
 from geh_explain.engines.exact import ExactRun
 from geh_explain.engines.selection import choose_engine, needs_smoothing
 from geh_explain.engines.smoothing.change import SmoothingChange
@@ -62,8 +63,8 @@ class RunPlan:
     ----------
     options
         The arguments of the call.
-    points, cut
-        The data, and the model as a function of the units' shifts.
+    points, weights, cut
+        The rows that count, the case weights, and the model as a function of the units' shifts.
     names, pairs
         Names of the units, and the pairs of units that are computed.
     search
@@ -88,8 +89,6 @@ class RunPlan:
         How many draws decide on the number of groups, if it is open.
     point_draws
         How many draws, the first ones, measure the variance over points; 0 where memory is short.
-    weights
-        Case weights of the rows; points are those that count.
     n_clusters, cells
         Number of clusters of points, None where points are independent; and their intersections with the groups, None
         also where memory is short.
@@ -235,6 +234,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     else:
         squared = cluster_draws(budget, len(pairs), cells)
     train_only, places = _examine_dropout(setup, cut, points, posterior)
+    if isinstance(posterior, MCDropout):
+        posterior = posterior.with_train_only(train_only)
     # Each member of an ensemble has kinked calls of its own.
     own_kinks = engine.run.engine.differentiates and getattr(posterior, "inputs_only", False)
     return RunPlan(
@@ -348,6 +349,8 @@ def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPas
     check = partial(_check_unchanged, cut, points, count_writes(cut.model))
     with cut.viewed(view), explain_writes(check):
         run, reason = choose_engine(setup.engine, cut, points.first, limits)
+    if isinstance(run, DifferenceRun):
+        run.check_spread(len(points))
     if not run.engine.differentiates:
         return _StartedEngine(run, reason, View(), None)
     return _StartedEngine(run, reason, view, smoothing)

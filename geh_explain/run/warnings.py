@@ -248,7 +248,7 @@ def _constant_units(plan: RunPlan) -> str | None:
     if len(plan.points) == 1:
         return (
             "scale='std': there is only one point, so that all standard deviations and all scores are 0; pass more "
-            "points, or scale=None."
+            "points, or scale=None, or use explainer.explain_row(x, data=...) for a single row."
         )
     return (
         f"scale='std': the units {_name_units(plan, constant)} are constant over the points, so that their standard "

@@ -166,3 +166,6 @@ class PairResult(Protocol):
 
     def majority_signs(self) -> NDArray[np.int64]:
         """Return the sign (P,) of each pair's effect in most of the data: 1, -1 or 0."""
+
+    def findings(self) -> list[str]:
+        """Return what was measured of the network beside the pairs, one sentence each."""

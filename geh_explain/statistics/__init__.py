@@ -8,4 +8,6 @@
     Error rates, ROC curves and coverage where it is known which pairs interact.
 ``reliability``
     Reproducibility of a ranking of pairs over posterior draws.
+``variance_shares``, ``additive``
+    Shares of variance that interactions carry, and fits of additive functions.
 """
