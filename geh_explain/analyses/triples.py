@@ -107,6 +107,7 @@ def compute_triples(source: ResultSource, request: TripleRequest) -> TripleDraws
         additional_forward_args=source.additional_forward_args,
         groups=np.asarray(request.groups, dtype=object),
         clusters=source.clusters,
+        sample_weight=source.sample_weight,
         draws=request.draws,
         scale=request.scale,
         batch_size=source.batch_size,

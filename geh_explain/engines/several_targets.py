@@ -149,7 +149,9 @@ class SeveralTargetsRun(EngineRun):
         while len(self._parts) < len(self._runs):
             start, width = len(self._parts) * len(self.pairs), len(self.pairs)
             if self._runs[len(self._parts)].takes_pairs:
-                views: dict[str, Any] = {name: total[..., start : start + width] for name, total in _arrays(sums).items()}
+                views: dict[str, Any] = {
+                    name: total[..., start : start + width] for name, total in _arrays(sums).items()
+                }
                 part = GroupSums(**views, counts=None if sums.counts is None else torch.zeros_like(sums.counts))
             else:
                 part = GroupSums.zeros(groups, self.cut.n_units, draws, squared)

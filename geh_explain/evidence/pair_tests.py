@@ -116,6 +116,7 @@ class PairTests:
         n_counted: int,
         case_weights: Floats | None = None,
     ) -> None:
+        self._weighted = case_weights is not None
         self._case_weights = np.ones(len(labels)) if case_weights is None else case_weights
         self._labels = labels
         self._outputs = outputs
@@ -255,12 +256,13 @@ class PairTests:
 
     def _test(self, direction: Floats, offset: Floats, bases: tuple[Floats, Floats]) -> Slope:
         """Return the slope of the labels' residuals on one direction."""
+        test = partial(slope_test, case_weights=self._weighted)
         if not self._logit:
-            return slope_test(direction * self._root_weights, (self._labels - offset) * self._root_weights, *bases)
+            return test(direction * self._root_weights, (self._labels - offset) * self._root_weights, *bases)
         log_odds = _calibrate(offset, self._labels, self._case_weights, self._main_effects)
         probability = sigmoid(log_odds + self._main_effects)
         residual = self._case_weights * (self._labels - probability) / self._root_weights
-        score = slope_test(direction * self._root_weights, residual, *bases)
+        score = test(direction * self._root_weights, residual, *bases)
         return self._likely_slope(score, direction, offset, bases)
 
     def _likely_slope(self, score: Slope, direction: Floats, offset: Floats, bases: tuple[Floats, Floats]) -> Slope:

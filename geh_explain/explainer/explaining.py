@@ -188,6 +188,7 @@ class Explaining(ExplainerBase):
             request=PairRequest(unit, pairs, rows),
         )
         if choice is not None:
+            self._last_inputs = inputs
             return explain_targets(self._setup, inputs, options, choice, evidence)
         half = half_precision(self.model)
         with preserved(self.model), run_resources(options) as resources:

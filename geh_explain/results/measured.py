@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -183,8 +183,12 @@ class MeasuredResult(ResultOutput):
 
 def measure_share(result: MeasurablePairs, source: ResultSource, arguments: ShareArguments) -> InteractionShare:
     """Measure the share of interactions in the network of ``source``; the result keeps it for its findings."""
-    _refuse_weights(result, "share")
     record = result.record
+    if result.sample_weight is not None:
+        raise GEHValueError(
+            "share: the points of this result have case weights, and the share of interactions takes none; explain "
+            "without sample_weight, for instance rows that were drawn with these weights."
+        )
     # The first draws do not depend on how many follow.
     n_draws = min(arguments.draws, max(1, record.draws))
     options = AnalysisOptions(n_draws, source.batch_size, record.seed, arguments.progress)
@@ -203,7 +207,6 @@ def triple_table(
     result: MeasurablePairs, source: ResultSource, pairs: int, level: float, progress: bool
 ) -> pd.DataFrame:
     """Return the table of triples in the network of ``source``; see :meth:`MeasuredResult.triples`."""
-    _refuse_weights(result, "triples")
     import pandas as pd
 
     check_level(level)
@@ -211,11 +214,19 @@ def triple_table(
     chosen = strongest_ends(result, check_int("pairs", pairs, 1))
     groups = [result.group_names[group] for group in result.labels]
     request = TripleRequest(chosen, names, groups, record.draws, record.seed, source.scale, progress)
-    found = compute_triples(source, request)
+    found = compute_triples(replace(source, sample_weight=result.sample_weight), request)
     # Triples are pairs of nodes, so that their intervals and decisions are those of any result.
     nodes = [*(join_names(names[i], names[j]) for i, j in chosen), *names]
     make_result = cast(Callable[..., MeasurablePairs], type(result))
-    of_nodes = make_result(found.draws, result.labels, nodes, result.group_names, record, pairs=found.nodes)
+    of_nodes = make_result(
+        found.draws,
+        result.labels,
+        nodes,
+        result.group_names,
+        record,
+        pairs=found.nodes,
+        sample_weight=result.sample_weight,
+    )
     decisions = of_nodes.decisions("geh", level, rule="sign")
     units = {
         f"unit_{end}": [names[unit] for unit in column] for end, column in zip("ijk", found.triples.T, strict=True)
@@ -241,15 +252,6 @@ def known_source(result: MeasurablePairs, question: str) -> ResultSource:
             "as it is now. Explain it again."
         )
     return source
-
-
-def _refuse_weights(result: PairResult, question: str) -> None:
-    """Raise if the points of a result have case weights."""
-    if result.sample_weight is not None:
-        raise GEHValueError(
-            f"{question}: this result has case weights, which {question}() does not take; explain without "
-            "sample_weight, or rows that were drawn by their weights."
-        )
 
 
 def strongest_ends(result: PairResult, pairs: int) -> Ints:

@@ -63,8 +63,8 @@ class RunPlan:
     ----------
     options
         The arguments of the call.
-    points, cut
-        The data, and the model as a function of the units' shifts.
+    points, weights, cut
+        The rows that count, the case weights, and the model as a function of the units' shifts.
     names, pairs
         Names of the units, and the pairs of units that are computed.
     search
@@ -89,8 +89,6 @@ class RunPlan:
         How many draws decide on the number of groups, if it is open.
     point_draws
         How many draws, the first ones, measure the variance over points; 0 where memory is short.
-    weights
-        Case weights of the rows; points are those that count.
     n_clusters, cells
         Number of clusters of points, None where points are independent; and their intersections with the groups, None
         also where memory is short.

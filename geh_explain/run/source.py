@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geh_explain._hashing import digest
+from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.data.targets import Target
 from geh_explain.errors import warn
@@ -26,6 +27,8 @@ class ResultSource:
         As in :meth:`~geh_explain.GEHExplainer.explain`.
     first_rows
         Hash of the inputs of the first rows; empty if unknown.
+    sample_weight
+        Case weights of the rows, as in the result.
     """
 
     setup: ModelSetup
@@ -36,6 +39,7 @@ class ResultSource:
     scale: Scale = None
     batch_size: int | None = None
     first_rows: str = ""
+    sample_weight: Floats | None = None
 
     @classmethod
     def of(cls, setup: ModelSetup, inputs: Any, options: RunOptions, points: Points) -> ResultSource:
