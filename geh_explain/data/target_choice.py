@@ -106,6 +106,7 @@ class TargetedPoints(Points):
         self._target = target
         self.columns = points.columns
         self.ordered = points.ordered
+        self.streamed = points.streamed
 
     def __len__(self) -> int:
         return len(self._points)
