@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from geh_explain.data.forward_args import ForwardArgs
+from geh_explain.data.frames import FrameLayout
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Rows:
     below
         What the part of the model below the layer passes on for these rows, each of shape (n, ...); empty if it is not
         kept, see :mod:`geh_explain.model.below`.
+    frame
+        Columns and dtypes of the data frame as which the model is called with the inputs; None for tensors.
 
     Examples
     --------
@@ -53,6 +56,7 @@ class Rows:
     repeats: int = 1
     argument: str = "inputs"
     below: tuple[Tensor, ...] = ()
+    frame: FrameLayout | None = None
 
     def __len__(self) -> int:
         return self.inputs[0].shape[0]

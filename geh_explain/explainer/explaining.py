@@ -62,7 +62,8 @@ class Explaining(ExplainerBase):
             Tensor, ndarray, DataFrame, tuple of tensors, Dataset or DataLoader (of inputs, or of tuples whose first
             entry is the inputs).
         target
-            Which output to explain, as in Captum: an int, a tuple, or one per row; None for one output.
+            Which output to explain, as in Captum: an int, a tuple, or one per row; None for one output. For classifiers
+            with labels also a label; None for the second of two classes.
         additional_forward_args
             Further arguments of the model, as in Captum; those with one entry per row are split with the rows.
         groups

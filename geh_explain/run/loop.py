@@ -319,8 +319,10 @@ class _DrawLoop:
             shared = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]
             for chunk in shared.split(max(1, plan.engine.chunk_rows(rows) // draws)):
                 labels = point_labels[chunk.start : chunk.start + len(chunk)]
-                plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
-                self.bar.update(len(chunk) * draws)
+                finished = self.bar.n + len(chunk) * draws
+                with plan.engine.reporting(self.bar.update):
+                    plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
+                self.bar.update(finished - self.bar.n)
         plan.engine.end_draw(sums)
         if n_pairs is None and not plan.pairs.complete:
             sums = sums.select(plan.pairs.positions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +31,7 @@ from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.positions import MAX_SAMPLE_BYTES, MIN_SAMPLE_BYTES, PositionSample
 from geh_explain.model.below import Below
 from geh_explain.model.cut import Cut
+from geh_explain.model.estimators import EstimatorModel
 from geh_explain.model.kept_points import keep_below
 from geh_explain.model.row_independence import repeatable_outputs
 from geh_explain.model.unit_values import UnitMoments, check_scale
@@ -145,11 +146,12 @@ class Resources:
     ranks: RankGroup
     checkpoint: Checkpoint | None
 
-    def limits(self, options: RunOptions, n_points: int, pairs: PairSet) -> Limits:
+    def limits(self, options: RunOptions, n_points: int, pairs: PairSet, names: Sequence[str]) -> Limits:
         """Return the limits of the engine; without a checkpoint or ``memory=`` it asks for the free memory itself."""
         fixed_budget = options.memory is not None or self.checkpoint is not None
         memory = self.budget if fixed_budget else None
-        return Limits(n_points, options.batch_size, memory, options.eah_points, None if pairs.complete else pairs)
+        known = None if pairs.complete else pairs
+        return Limits(n_points, options.batch_size, memory, options.eah_points, known, names)
 
 
 @contextmanager
@@ -199,7 +201,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
             points = keep_below(cut, points, options.batch_size, budget)
         profile = _first_pass(setup, cut, points, options, budget)
         groups = _find_groups(cut, points, options, profile.positions, budget // len(pairs))
-        limits = resources.limits(options, len(points), pairs)
+        limits = resources.limits(options, len(points), pairs, names)
         engine = _start_engine(setup, cut, points, profile, limits)
         second = SecondPass(
             tree=groups.tree if groups.labels is None else None,
@@ -384,7 +386,7 @@ def _examine_dropout(
     if setup.posterior is None and isinstance(posterior, PointEstimate):
         # Dropout that cannot be drawn may be the reason why there is only a point estimate.
         posterior = MCDropout()
-    if not isinstance(posterior, MCDropout):
+    if not isinstance(posterior, MCDropout) or isinstance(cut.model, EstimatorModel):
         return TrainOnlyDropout(), DropoutPlaces()
     return posterior.examine(cut.model, lambda: cut.outputs(points.first[:1]), cut.layer)
 

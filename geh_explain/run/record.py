@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from geh_explain._hashing import digest
 from geh_explain._version import __version__
 from geh_explain.engines.difference import DifferenceRun
+from geh_explain.model.estimators import model_name
 from geh_explain.run.accumulate import DrawAccumulator
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
@@ -60,6 +61,8 @@ class RunRecord:
     #: Names of the columns of the points, if they came as a data frame.
     columns: list[str] | None = None
     target: Any = None
+    #: Whether the target has one entry per row; None where files do not say.
+    target_per_row: bool | None = None
     groups: Any = None
     group_count: int = 0
     #: Number of clusters of points, None where points are independent.
@@ -123,7 +126,7 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
     return RunRecord(
         geh_explain=__version__,
         torch=torch.__version__,
-        model=type(cut.model).__name__,
+        model=model_name(cut.model),
         parameters=digest_parameters(setup.model),
         place=cut.place,
         layer=cut.name or None,
@@ -143,7 +146,8 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
         dtype=str(cut.dtype).removeprefix("torch."),
         points=len(plan.points),
         columns=plan.points.columns,
-        target=describe(options.target),
+        target=describe(setup.target_label(options.target)),
+        target_per_row=plan.points.first.forward_args.per_row[0],
         groups=describe(options.groups),
         group_count=len(accumulator.grouping.names),
         clusters=plan.n_clusters,
