@@ -32,6 +32,7 @@ from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.positions import MAX_SAMPLE_BYTES, MIN_SAMPLE_BYTES, PositionSample
 from geh_explain.model.below import Below
 from geh_explain.model.cut import Cut
+from geh_explain.model.estimators import EstimatorModel
 from geh_explain.model.kept_points import keep_below
 from geh_explain.model.row_independence import repeatable_outputs
 from geh_explain.model.unit_values import UnitMoments, check_scale
@@ -184,9 +185,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     changes.
     """
     budget = resources.budget
-    points, cut = setup.read(
-        inputs, options.target, options.additional_forward_args, None if options.memory is None else budget
-    )
+    memory = None if options.memory is None else budget
+    points, cut = setup.read(inputs, options.target, options.additional_forward_args, memory)
     weights = read_weights(options.sample_weight, points)
     points, options = weights.points(points), options.counted(weights)
     names = cut.unit_names(options.names)
@@ -203,7 +203,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
             points = keep_below(cut, points, options.batch_size, budget)
         profile = _first_pass(setup, cut, points, options, weights.values, budget)
         groups = _find_groups(cut, points, options, profile.positions, budget // len(pairs))
-        limits = resources.limits(options, points, pairs, weights)
+        limits = replace(resources.limits(options, points, pairs, weights), names=names)
         engine = _start_engine(setup, cut, points, profile, limits)
         second = SecondPass(
             tree=groups.tree if groups.labels is None else None,
@@ -391,7 +391,7 @@ def _examine_dropout(
     if setup.posterior is None and isinstance(posterior, PointEstimate):
         # Dropout that cannot be drawn may be the reason why there is only a point estimate.
         posterior = MCDropout()
-    if not isinstance(posterior, MCDropout):
+    if not isinstance(posterior, MCDropout) or isinstance(cut.model, EstimatorModel):
         return TrainOnlyDropout(), DropoutPlaces()
     return posterior.examine(cut.model, lambda: cut.outputs(points.first[:1]), cut.layer)
 
