@@ -155,7 +155,7 @@ class MeasuredResult(ResultOutput):
         Examples
         --------
         >>> import torch, geh_explain as geh
-        >>> model = lambda x: 2 * x[:, 0] * x[:, 1] * x[:, 2] + x[:, 3]
+        >>> model = lambda x: x[:, 0] * x[:, 1] * (3 + 2 * x[:, 2]) + x[:, 3]
         >>> explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
         >>> result = explainer.explain(torch.rand(100, 4), groups=1, progress=False)
         >>> result.triples(pairs=1, progress=False)[["unit_i", "unit_j", "unit_k", "mean"]].round(4).values.tolist()
