@@ -262,6 +262,9 @@ def _known_source(a: PairResult, b: PairResult, source: str, notes: list[str]) -
     if source != "draws" and any(known_errors(result) is None for result in (a, b)):
         notes.append("The errors over points are not known for both results and do not count.")
         return "draws"
+    if source != "draws" and same_points(a, b):
+        hint = "; explaining the difference of the networks is sharper" if a.settings.get("layer") is None else ""
+        notes.append(f"Errors over the same points are counted as independent, which makes intervals too wide{hint}.")
     return source
 
 
