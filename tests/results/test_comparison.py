@@ -187,7 +187,7 @@ def test_the_difference_is_the_score_of_the_difference_of_both_networks_whose_er
     groups = (x[:, 1] > 0).long()
     compared = explain_point(one, x, groups=groups).compare(explain_point(other, x, groups=groups))
     paired = explain_point(lambda x: one(x) - other(x), x, groups=groups)
-    np.testing.assert_allclose(compared.difference, paired.geh.pair_mean, rtol=1e-9)
+    np.testing.assert_allclose(compared.difference, paired.geh.pair_mean, rtol=1e-9, atol=1e-15)
     # Local interactions of the first pair differ by 0.05 at every point; independent errors are far larger.
     assert compared.p_value[0] > 0.5
     assert paired.sign_p_values()[0] < 1e-9
