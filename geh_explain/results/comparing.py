@@ -61,10 +61,10 @@ def compare_results(a: DrawnResult, b: DrawnResult, request: ComparisonRequest) 
         notes.append(f"{len(common.pairs):,} pairs were computed in both results; only these are compared.")
     if request.measure in MEASURES:
         return _compare_scores(a, b, common, request, notes)
-    alignment = align_groups(a, b, notes)
+    everything = align_all(len(a.group_names), len(b.group_names))
+    alignment = everything if request.measure == "mean" else align_groups(a, b, notes)
     measure = request.measure or ("mean" if len(alignment.names) == 1 else "groups")
-    if measure == "mean":
-        alignment = align_all(len(a.group_names), len(b.group_names))
+    alignment = everything if measure == "mean" else alignment
     return _compare_groups(a, b, common, _GroupRequest(request, measure, alignment), notes)
 
 
