@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from geh_explain._process import cached_property
+from geh_explain.data.conversion import is_frame
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHTypeError, GEHValueError
@@ -220,6 +221,11 @@ def row_shapes(data: Any) -> list[tuple[int, ...]] | None:
     if not parts or not all(hasattr(part, "shape") and len(part.shape) for part in parts):
         return None
     return [tuple(part.shape[1:]) for part in parts]
+
+
+def columns_of(data: Any) -> list[str] | None:
+    """Return the names of the columns of a data frame; None for anything else."""
+    return [str(name) for name in data.columns] if is_frame(data) else None
 
 
 def check_columns(argument: str, given: list[str] | None, expected: list[str] | None) -> None:

@@ -72,10 +72,14 @@ class ModelSetup:
             All rows as batches that repeat themselves, and the model as a function of the units' shifts.
         """
         points = self.read_points(inputs, target, additional_forward_args, budget, argument)
-        columns = points.columns if self.layer_ref.module is None else None
+        return points, self.cut(points)
+
+    def cut(self, points: Points, columns: list[str] | None = None) -> Cut:
+        """Cut the model at the layer; ``columns`` are names for the columns of points that have none."""
+        columns = (points.columns or columns) if self.layer_ref.module is None else None
         if columns is None and isinstance(self.model, EstimatorModel):
             columns = self.model.feature_names
-        return points, Cut(self.model, self.layer_ref, self.units, self.output, points.first, columns)
+        return Cut(self.model, self.layer_ref, self.units, self.output, points.first, columns)
 
     def read_points(
         self, inputs: Any, target: Target, additional_forward_args: Any, budget: int | None, argument: str
