@@ -111,5 +111,5 @@ def test_wrong_weights_of_held_out_rows_are_refused():
     x, y, _ = data(0)
     with pytest.raises(GEHValueError, match="sample_weight has shape"):
         evidence(x, y, sample_weight=np.ones(3))
-    with pytest.raises(GEHValueError, match="rows"):
+    with pytest.raises(GEHValueError, match="700 held-out rows with these weights tell as much as 5 of equal weight"):
         evidence(x, y, sample_weight=np.where(np.arange(ROWS) < 5, 1.0, 1e-9))
