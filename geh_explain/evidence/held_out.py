@@ -150,7 +150,14 @@ class HeldOutTest:
         if weights.kept is not None:
             points, labels = weights.points(points), replace(labels, values=labels.values[weights.kept])
             check_varies(labels.values)
-        choose_degrees(_effective_rows(len(points), weights.values), cut.n_units)
+        effective = _effective_rows(len(points), weights.values)
+        if weights.values is not None and not allows_test(effective, cut.n_units):
+            raise GEHValueError(
+                f"sample_weight: {len(points)} held-out rows with these weights tell as much as {effective} of equal "
+                f"weight, too few to test pairs of {cut.n_units} units; at least {rows_needed(cut.n_units)} are "
+                "needed. Give more rows, less unequal weights, or fewer units."
+            )
+        choose_degrees(effective, cut.n_units)
         functions = HeldOutFunctions(
             cut, points, posterior, labels.read, batch_size=options.batch_size, seed=options.seed
         )
