@@ -37,6 +37,7 @@ from geh_explain.evidence.nuisance import allows_test, choose_degrees, rows_need
 from geh_explain.evidence.pair_functions import HeldOutFunctions, Pair
 from geh_explain.evidence.pair_tests import PairTests
 from geh_explain.evidence.training_rows import count_common_rows, count_copied_rows
+from geh_explain.model.estimators import EstimatorModel
 from geh_explain.posterior.protocols import fixed
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.run.setup import ModelSetup
@@ -140,7 +141,9 @@ class HeldOutTest:
         posterior = setup.posterior_for(cut, points)
         with torch.no_grad(), fixed(posterior, setup.model, options.seed):
             outputs = cut.all_outputs(points.first)
-        labels = read_labels(rows.y, len(points), outputs, rows.target, setup.output, rows.link)
+        y = setup.model.class_indices(rows.y) if isinstance(setup.model, EstimatorModel) else rows.y
+        target = setup.target_index(rows.target)
+        labels = read_labels(y, len(points), outputs, target, setup.output, rows.link)
         points.check_matched("y")
         _check_index(rows.inputs, rows.y)
         weights = read_weights(rows.sample_weight, points)

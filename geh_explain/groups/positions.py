@@ -21,7 +21,10 @@ def positions_of(cut: Cut, activations: Tensor) -> Floats:
     """Return the positions (n, d) of rows with the given ``activations`` at the cut.
 
     They are the flattened inputs, or the activations of the layer, with the mean of each channel of feature maps.
+    Columns of text in a data frame have no distance, and are left out.
     """
+    if cut.frame is not None and cut.frame.coded and cut.frame.numeric:
+        activations = activations[:, cut.frame.numeric]
     if cut.layer is not None and activations.ndim > 2:
         activations = Channels().bind(cut.shape, cut.layout, None).values(activations)
     return np.asarray(activations.flatten(1).double().cpu().numpy())
