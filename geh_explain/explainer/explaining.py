@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from geh_explain.data.target_choice import TargetChoice
+from geh_explain.data.target_choice import ALL, TargetChoice
 from geh_explain.data.targets import Target
 from geh_explain.errors import warn
 from geh_explain.evidence.explained import Explained
@@ -169,6 +169,9 @@ class Explaining(ExplainerBase):
         >>> result.geh.mean.round(3).tolist()  # the pairs of x1 only
         [[0.0, 2.0, nan], [2.0, 0.0, 0.0], [nan, 0.0, 0.0]]
         """
+        if isinstance(self.model, EstimatorModel):
+            targets = self.model.targets_by_label(target, targets)
+            target = None if isinstance(target, str) and target == ALL else target
         choice = TargetChoice.of(target, targets, labels=isinstance(self.model, EstimatorModel))
         target = None if choice is not None else target
         options = RunOptions(

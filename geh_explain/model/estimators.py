@@ -97,13 +97,13 @@ class EstimatorModel(CallableModel):
         Raises
         ------
         GEHValueError
-            If the label is unknown, or no class is chosen among more than two.
+            If the label is unknown.
         """
         if self.classes is None or self.method not in _BY_CLASS or isinstance(target, tuple):
             return target
         one_column = self.method == "decision_function" and len(self.classes) == 2
         if target is None:
-            return None if one_column else self._default_class()
+            return 1 if len(self.classes) == 2 and not one_column else None
         if isinstance(target, (list, np.ndarray, Tensor)) or hasattr(target, "to_numpy"):
             labels = target.to_numpy() if hasattr(target, "to_numpy") else target
             labels = labels.tolist() if isinstance(labels, (np.ndarray, Tensor)) else labels
@@ -119,14 +119,23 @@ class EstimatorModel(CallableModel):
             )
         return None
 
-    def _default_class(self) -> int:
-        assert self.classes is not None
-        if len(self.classes) == 2:
-            return 1
-        raise GEHValueError(
-            f"target=None, but the model has {len(self.classes)} classes, {list_names(self.classes)}; say which one to "
-            f"explain, for instance target={self.classes[-1]!r}."
-        )
+    def targets_by_label(self, target: Any, targets: Any) -> Any:
+        """Return the columns of several classes by their labels: of all of them, or of a list that has labels."""
+        if self.classes is None or self.method not in _BY_CLASS:
+            return targets
+        if any(isinstance(given, str) and given == "all" for given in (target, targets)):
+            chosen = list(self.classes)
+        elif isinstance(targets, (list, tuple)) and all(isinstance(entry, str) for entry in targets):
+            chosen = list(targets)
+        else:
+            return targets
+        columns = {label: self._class_index(label) for label in chosen}
+        if any(isinstance(label, (int, float)) and label != column for label, column in columns.items()):
+            raise GEHValueError(
+                f"targets: the classes {list_names(self.classes)} are numbers, and others than their columns; explain "
+                f"one class at a time, target={self.classes[0]!r} for instance."
+            )
+        return columns
 
     def _class_index(self, target: Any) -> Any:
         """Return the column of one class; anything that is no label and may be an index is returned as it is."""

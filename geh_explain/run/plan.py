@@ -384,10 +384,7 @@ def _check_unchanged(cut: Cut, points: Points, before: dict[str, int]) -> None:
 def _examine_dropout(
     setup: ModelSetup, cut: Cut, points: Points, posterior: Posterior
 ) -> tuple[TrainOnlyDropout, DropoutPlaces]:
-    """Return the modules that drop in train mode only, and where the model drops, where draws are of dropout.
-
-    Runs the model on one row.
-    """
+    """Return the modules that drop in train mode only, and where the model drops; runs the model on one row."""
     if setup.posterior is None and isinstance(posterior, PointEstimate):
         # Dropout that cannot be drawn may be the reason why there is only a point estimate.
         posterior = MCDropout()

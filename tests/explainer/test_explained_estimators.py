@@ -373,3 +373,21 @@ def test_the_class_of_a_result_is_that_of_later_calls():
     ]
     expected = explainer.surface(frame, "low", pair=("a", "b"), grid=4, progress=False).values
     assert all(np.array_equal(values, expected) for values in surfaces)
+
+
+def test_all_classes_are_explained_by_their_labels():
+    model, frame, _ = classifier(("high", "low", "mid"))
+    explainer = point_explainer(model)
+    results = explainer.explain(frame, "all", groups=1, progress=False)
+    assert list(results) == ["high", "low", "mid"]
+    some = explainer.explain(frame, targets=["mid"], groups=1, progress=False)
+    assert np.array_equal(some["mid"].geh.mean, explain_point(model, frame, "mid").geh.mean)
+    assert np.allclose(results["mid"].geh.mean, some["mid"].geh.mean)
+    with refused(ValueError, "target=None", "3 outputs"):
+        explainer.explain(frame, progress=False)
+
+
+def test_classes_whose_numbers_are_not_their_columns_are_explained_one_at_a_time():
+    model, frame, _ = classifier((1, 2, 3))
+    with refused(ValueError, "numbers", "others than their columns", "target=1"):
+        point_explainer(model).explain(frame, "all", progress=False)

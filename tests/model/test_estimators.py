@@ -167,7 +167,6 @@ def test_a_number_that_may_be_a_label_or_an_index_is_a_label_and_a_warning_says_
     {
         "unknown": (lambda model: model.target_index("cat"), ValueError, "target='cat'", "['bat', 'car', 'dog']"),
         "similar": (lambda model: model.target_index("cat"), ValueError, "did you mean", "'bat'", "'car'"),
-        "none": (lambda model: model.target_index(None), ValueError, "3 classes", "target='dog'"),
     }
 )
 def test_unknown_classes_are_refused(call, kind, words):
