@@ -123,19 +123,19 @@ class EstimatorModel(CallableModel):
         """Return the columns of several classes by their labels: of all of them, or of a list that has labels."""
         if self.classes is None or self.method not in _BY_CLASS:
             return targets
-        if any(isinstance(given, str) and given == "all" for given in (target, targets)):
-            chosen = list(self.classes)
-        elif isinstance(targets, (list, tuple)) and all(isinstance(entry, str) for entry in targets):
-            chosen = list(targets)
-        else:
-            return targets
-        columns = {label: self._class_index(label) for label in chosen}
-        if any(isinstance(label, (int, float)) and label != column for label, column in columns.items()):
+        if targets is None and not (isinstance(target, str) and target == "all"):
+            return None
+        numbers = [label for label in self.classes if isinstance(label, (int, float))]
+        if numbers != list(range(len(numbers))):
             raise GEHValueError(
                 f"targets: the classes {list_names(self.classes)} are numbers, and others than their columns; explain "
                 f"one class at a time, target={self.classes[0]!r} for instance."
             )
-        return columns
+        if targets is None or (isinstance(targets, str) and targets == "all"):
+            return {label: column for column, label in enumerate(self.classes)}
+        if isinstance(targets, (list, tuple)) and all(isinstance(entry, str) for entry in targets):
+            return {label: self._class_index(label) for label in targets}
+        return targets
 
     def _class_index(self, target: Any) -> Any:
         """Return the column of one class; anything that is no label and may be an index is returned as it is."""
