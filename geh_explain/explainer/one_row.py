@@ -102,12 +102,14 @@ class RowExplaining(ExplainerBase):
             reference = ReferenceData(self._setup, known)
             if data is not None:
                 reference.check(rows.first, rows.columns)
+            start = read_baseline(baseline, self._setup, rows.first[:1], rows.columns)
+            start.check_units(cut.units)
             run = LocalRun(
                 setup=self._setup,
                 cut=cut,
                 posterior=self._setup.posterior_for(cut, rows),
                 names=cut.unit_names(names),
-                baseline=read_baseline(baseline, self._setup, rows.first[:1], rows.columns),
+                baseline=start,
                 data=reference,
                 options=options,
                 points=points,

@@ -19,6 +19,7 @@ from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.cut import Cut
 from geh_explain.run.setup import ModelSetup
+from geh_explain.units.base import Units
 
 #: Baselines of a sample at most: an account is computed for each.
 _MAX_BASELINES = 1000
@@ -119,6 +120,13 @@ class Baseline:
             return "zeros" if self.number == 0 else f"{self.number:g} everywhere"
         assert self.points is not None
         return "a given row" if len(self.points) == 1 else f"a sample of {len(self.points)} rows"
+
+    def check_units(self, units: Units) -> None:
+        """Raise if units are categories and the baseline is no row: categories have no mean."""
+        if units.has_levels and self.kind != "rows":
+            raise GEHValueError(
+                f"baseline: {self.description} is no level of a category; give a row, or a sample of rows."
+            )
 
     @torch.no_grad()
     def values(self, cut: Cut, row: Rows, data: ReferenceData) -> Tensor:

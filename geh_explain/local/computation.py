@@ -196,7 +196,7 @@ class RowAccount:
     def _choose_method(self, path: UnitPath) -> tuple[str, str | None]:
         """Return the account to make, and why differences replace derivatives that were asked for, if they do."""
         engine = self.run.setup.engine
-        if engine == "difference" or isinstance(engine, Difference):
+        if engine == "difference" or isinstance(engine, Difference) or self.run.cut.units.has_levels:
             return DIFFERENCES, None
         reason = why_not_differentiable(path)
         return (INTEGRATED, None) if reason is None else (DIFFERENCES, reason)
