@@ -32,10 +32,13 @@ class Points(ABC):
         Names of the columns of a data frame, else None.
     ordered
         Whether the rows come in the order of the data, so that arguments with one entry per row can be matched.
+    code_names
+        Names of the codes 0, 1, ... of columns that were categories in a data frame, by the name of the column.
     """
 
     columns: list[str] | None
     ordered: bool
+    code_names: dict[str, tuple[str, ...]]
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -92,10 +95,17 @@ class InMemoryPoints(Points):
     [256, 256, 88]
     """
 
-    def __init__(self, rows: Rows, columns: list[str] | None = None, ordered: bool = True) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        columns: list[str] | None = None,
+        ordered: bool = True,
+        code_names: dict[str, tuple[str, ...]] | None = None,
+    ) -> None:
         self._rows = rows
         self.columns = columns
         self.ordered = ordered
+        self.code_names = code_names or {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -138,6 +148,7 @@ class StreamedPoints(Points):
         ordered: bool,
     ) -> None:
         self.columns = None
+        self.code_names = {}
         self.ordered = ordered
         self._read = read
         # One pass for both: the number of rows is needed before any argument can be cut.

@@ -18,6 +18,7 @@ from geh_explain._process import OwnGenerators
 from geh_explain.data.conversion import (
     array_to_tensor,
     check_finite,
+    encode_categories,
     frame_to_tensor,
     image_conversion,
     is_frame,
@@ -53,6 +54,8 @@ class Reader:
         Name of the argument, for error messages.
     budget
         Memory of the whole run in bytes; None for all that is free.
+    coded
+        Names of columns of a data frame that may be categories of pandas, which are read as their codes.
 
     Examples
     --------
@@ -66,6 +69,7 @@ class Reader:
     dtype: torch.dtype | None = None
     argument: str = "inputs"
     budget: int | None = None
+    coded: tuple[str, ...] = ()
 
     def read(self, inputs: Any, target: Any = None, additional_forward_args: Any = None) -> Points:
         """Return ``inputs`` as points, in memory where they fit.
@@ -92,12 +96,15 @@ class Reader:
         if isinstance(inputs, (Dataset, DataLoader)):
             points = self._from_loader(_as_loader(inputs, DEFAULT_BATCH_SIZE), additional, target)
         else:
+            code_names: dict[str, tuple[str, ...]] = {}
+            if is_frame(inputs) and self.coded:
+                inputs, code_names = encode_categories(inputs, self.coded, self.argument)
             columns = [str(name) for name in inputs.columns] if is_frame(inputs) else None
             input_names = tuple(inputs) if isinstance(inputs, Mapping) else ()
             tensors = self._tensors(tuple(inputs.values()) if isinstance(inputs, Mapping) else inputs)
             forward_args = ForwardArgs.of(target, additional, len(tensors[0]))
             rows = Rows(tensors, forward_args, input_names=input_names, argument=self.argument)
-            points = InMemoryPoints(rows, columns)
+            points = InMemoryPoints(rows, columns, code_names=code_names)
         check_target(target, len(points))
         arguments = ("target", *("additional_forward_args",) * len(additional))
         for argument, per_row in zip(arguments, points.first.forward_args.per_row, strict=True):

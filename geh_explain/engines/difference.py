@@ -188,7 +188,7 @@ class DifferenceRun(EngineRun):
         cut = self.cut
         i, j = (torch.as_tensor(ends, device=cut.device) for ends in self.pairs.ends)
         unit = torch.arange(cut.n_units, device=cut.device)
-        steps = self._steps(rows)
+        steps = self.steps(rows)
         with torch.no_grad():
             t = cut.zeros(rows)
             plain = cut.outputs(rows, t)
@@ -201,10 +201,10 @@ class DifferenceRun(EngineRun):
         area = (steps[:, i] * steps[:, j]).double()
         mixed = (both - single[i] - single[j] + plain).T
         members = sums.one_hot(labels, cut.device)
-        sums.add(0, _quotient(mixed, area), members)
-        sums.add_slopes(_quotient((single - plain).T, steps.double()), members)
+        sums.add(0, divide_by_steps(mixed, area), members)
+        sums.add_slopes(divide_by_steps((single - plain).T, steps.double()), members)
 
-    def _steps(self, rows: Rows) -> Tensor:
+    def steps(self, rows: Rows) -> Tensor:
         """Return the signed step (n, D) of each unit of each row."""
         values = self.cut.units.values(self.cut.activations(rows))
         if self._baseline is not None:
@@ -240,6 +240,8 @@ def outputs_after_moves(
         Moves per call of the model; None for as many as fit into one call of about 8,000 rows.
     """
     moves_at_once = moves_at_once or max(1, _CALL_ROWS // len(rows))
+    if not len(first):
+        return torch.zeros(0, len(rows), device=steps.device, dtype=torch.double)
     parts = []
     for i, j in zip(torch.split(first, moves_at_once), torch.split(second, moves_at_once), strict=True):
         # Row n of move k is row k * n_rows + n of one large batch.
@@ -252,6 +254,6 @@ def outputs_after_moves(
     return torch.cat(parts)
 
 
-def _quotient(difference: Tensor, step: Tensor) -> Tensor:
+def divide_by_steps(difference: Tensor, step: Tensor) -> Tensor:
     """Return ``difference / step``, and 0 where the step is 0 because a unit is at its baseline already."""
     return torch.where(step == 0, 0.0, difference / torch.where(step == 0, 1.0, step))

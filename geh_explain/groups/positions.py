@@ -7,6 +7,7 @@ from torch import Tensor
 
 from geh_explain._types import Floats
 from geh_explain.model.cut import Cut
+from geh_explain.units.categorical import Categorical
 from geh_explain.units.channels import Channels
 
 #: Groups are found from a sample of at most this many points; all points are assigned to them.
@@ -20,8 +21,11 @@ MIN_SAMPLE_BYTES = 2**25
 def positions_of(cut: Cut, activations: Tensor) -> Floats:
     """Return the positions (n, d) of rows with the given ``activations`` at the cut.
 
-    They are the flattened inputs, or the activations of the layer, with the mean of each channel of feature maps.
+    They are the flattened inputs, or the activations of the layer, with the mean of each channel of feature maps. Codes
+    of categories, which have no distances, are replaced by indicators of their levels.
     """
+    if isinstance(cut.units, Categorical):
+        return np.asarray(cut.units.positions(activations).numpy())
     if cut.layer is not None and activations.ndim > 2:
         activations = Channels().bind(cut.shape, cut.layout, None).values(activations)
     return np.asarray(activations.flatten(1).double().cpu().numpy())

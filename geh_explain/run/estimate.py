@@ -84,7 +84,7 @@ def estimate_cost(plan: RunPlan, spent: float) -> CostEstimate:
     per_row += _seconds_to_read(plan.points)
     return CostEstimate(
         seconds=spent + once + n_draws * (per_draw + per_row * n_points),
-        result_bytes=8 * n_draws * n_pairs * (len(plan.grouping.names) + 1),
+        result_bytes=8 * n_draws * len(plan.columns) * (len(plan.grouping.names) + 1),
         draws=n_draws,
         points=n_points,
         pairs=n_pairs,
@@ -126,10 +126,12 @@ def _time_first_chunk(plan: RunPlan) -> tuple[float, float, float]:
 
 def _time_chunk(plan: RunPlan, chunk: Rows) -> tuple[float, float]:
     """Return the seconds of the first chunk, and those of what engines leave for the end of a draw."""
-    n_pairs = len(plan.pairs) if plan.engine.takes_pairs else None
+    n_pairs, labels = len(plan.engine.pairs) if plan.engine.takes_pairs else None, plan.grouping.labels[: len(chunk)]
     sums = GroupSums.zeros(len(plan.grouping.names), plan.cut.n_units, 1, 0, n_pairs)
     start = perf_counter()
-    plan.engine.add(sums, chunk, plan.grouping.labels[: len(chunk)])
+    plan.engine.add(sums, chunk, labels)
+    if plan.levels is not None:
+        plan.levels.add(plan.levels.zeros(len(plan.grouping.names), 0), chunk, labels)
     added = perf_counter()
     plan.engine.end_draw(sums)
     return added - start, perf_counter() - added

@@ -243,7 +243,7 @@ class _DrawLoop:
         """Return how many draws of all points fit into one chunk: a few points alone do not keep the machine busy."""
         plan = self.plan
         samples_points = plan.engine.n_eah_points < len(plan.points)
-        if not plan.engine.batches_draws or samples_points:
+        if not plan.engine.batches_draws or samples_points or plan.levels is not None:
             return 1
         fitting = plan.engine.chunk_rows(plan.points.first) // len(plan.points)
         draws_at_once = getattr(plan.posterior, "draws_at_once", None)
@@ -309,17 +309,23 @@ class _DrawLoop:
         cells = plan.cells if squared else None
         point_labels = grouping.labels if cells is None else cells.labels
         n_sums = len(grouping.names) if cells is None else len(cells)
-        n_pairs = len(plan.pairs) if plan.engine.takes_pairs else None
+        pairs = plan.engine.pairs
+        n_pairs = len(pairs) if plan.engine.takes_pairs else None
         sums = GroupSums.zeros(n_sums, plan.cut.n_units, draws, squared if cells is None else 0, n_pairs)
+        levels = plan.levels
+        of_levels = None if levels is None else levels.zeros(n_sums, squared if cells is None else 0)
         for rows in plan.points.batches():
             shared = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]
             for chunk in shared.split(max(1, plan.engine.chunk_rows(rows) // draws)):
                 labels = point_labels[chunk.start : chunk.start + len(chunk)]
                 plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
+                if levels is not None and of_levels is not None:
+                    levels.add(of_levels, chunk, labels)
                 self.bar.update(len(chunk) * draws)
         plan.engine.end_draw(sums)
-        if n_pairs is None and not plan.pairs.complete:
-            sums = sums.select(plan.pairs.positions)
+        if n_pairs is None and not pairs.complete:
+            sums = sums.select(pairs.positions)
+        sums = sums if of_levels is None else sums.joined(of_levels)
         self._check_unchanged()
         if monotonic() > self._trimmed + _TRIM_SECONDS:
             trim_heap()
@@ -386,5 +392,7 @@ class _DrawLoop:
         """Return the sizes of the sums of draws from number ``start`` on."""
         plan, squared = self.plan, max(0, self.plan.point_draws - start)
         cells = 0 if plan.cells is None else len(plan.cells)
-        groups, n_units = len(self.accumulator.grouping.names), plan.cut.n_units
-        return DrawSizes(len(plan.points), groups, n_units, len(plan.pairs), squared, cells)
+        groups, n_slopes = len(self.accumulator.grouping.names), plan.cut.n_units
+        if plan.levels is not None:
+            n_slopes += plan.levels.n_slopes
+        return DrawSizes(len(plan.points), groups, n_slopes, len(plan.columns), squared, cells)

@@ -16,6 +16,7 @@ from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
 from geh_explain.engines.exact import ExactRun
+from geh_explain.engines.level_contrasts import LevelContrasts
 from geh_explain.engines.selection import choose_engine, needs_smoothing
 from geh_explain.engines.smoothing.change import SmoothingChange
 from geh_explain.engines.smoothing.missed_kinks import MissedKinks, custom_function_names, find_missed_kinks
@@ -39,6 +40,7 @@ from geh_explain.posterior.dropout_places import DropoutPlaces
 from geh_explain.posterior.protocols import fixed, keeps_below, n_available
 from geh_explain.posterior.train_only import TrainOnlyDropout
 from geh_explain.run.checkpoint import Checkpoint
+from geh_explain.run.columns import Columns, plan_columns
 from geh_explain.run.distributed import RankGroup, find_rank_group
 from geh_explain.run.memory_plan import CELL_COPIES, check_units, cluster_draws, point_draws
 from geh_explain.run.options import RunOptions
@@ -77,6 +79,8 @@ class RunPlan:
         Where the model drops; empty where draws are not of dropout.
     engine, engine_reason
         What computes local interactions, and why it was chosen.
+    columns, levels
+        What sums have columns for, and what computes differences between levels of categories, beside ``engine``.
     view
         Answers torch calls above the cut: smooth forms of kinked functions, or kernels that differentiate twice.
     member_view
@@ -118,6 +122,8 @@ class RunPlan:
     dropout_places: DropoutPlaces
     engine: EngineRun
     engine_reason: str
+    columns: Columns
+    levels: LevelContrasts | None
     view: View
     member_view: Callable[[], View] | None
     grouping: Grouping
@@ -186,7 +192,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     )
     names = cut.unit_names(options.names)
     pairs = options.request.resolve(cut.units, names)
-    check_units(cut, points, pairs, budget)
+    columns = plan_columns(cut, pairs, options.request)
+    check_units(cut, points, columns, budget)
     clusters = read_clusters(options.clusters, points)
     # Before the default posterior calls the model; it has no function of its own outside of draws.
     with fixed(setup.given_posterior(cut, points) or PointEstimate(), setup.model, options.seed):
@@ -197,8 +204,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         if keeps_below(posterior):
             points = keep_below(cut, points, options.batch_size, budget)
         profile = _first_pass(setup, cut, points, options, budget)
-        groups = _find_groups(cut, points, options, profile.positions, budget // len(pairs))
-        limits = resources.limits(options, len(points), pairs)
+        groups = _find_groups(cut, points, options, profile.positions, budget // len(columns))
+        limits = columns.limited(resources.limits(options, len(points), columns.numeric))
         engine = _start_engine(setup, cut, points, profile, limits)
         second = SecondPass(
             tree=groups.tree if groups.labels is None else None,
@@ -212,22 +219,22 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     factors = check_scale(options.scale, cut)
     if factors is None:
         assert profile.moments is not None
-        factors = profile.moments.std
+        factors = columns.factors(profile.moments.std)
     search = None
     if options.request.automatic:
         with fixed(posterior, setup.model, options.seed), cut.viewed(engine.view):
             n_draws = min(options.max_draws, n_available(posterior, options.max_draws))
             search = find_rows(SearchedNetwork(engine.run, points, grouping, factors, n_draws, options.seed))
-            pairs = search.pairs
+            pairs, columns = search.pairs, Columns(search.pairs)
             engine = engine.restarted(setup, cut, points, replace(limits, pairs=pairs))
     # Pilot draws are held for the finest groups, with some copies, in a quarter of the memory.
-    pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * len(pairs) * len(grouping.names))))
+    pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * len(columns) * len(grouping.names))))
     # Ranks that share a draw add up their sums, so that all of them need the same ones.
-    cells = make_cells(clusters, grouping, resources.ranks.all_min(budget // (CELL_COPIES * 8 * len(pairs))))
+    cells = make_cells(clusters, grouping, resources.ranks.all_min(budget // (CELL_COPIES * 8 * len(columns))))
     if clusters is None:
-        squared = point_draws(budget, len(pairs), len(grouping.names), options.groups_are_chosen)
+        squared = point_draws(budget, len(columns), len(grouping.names), options.groups_are_chosen)
     else:
-        squared = cluster_draws(budget, len(pairs), cells)
+        squared = cluster_draws(budget, len(columns), cells)
     train_only, places = _examine_dropout(setup, cut, points, posterior)
     # Each member of an ensemble has kinked calls of its own.
     own_kinks = engine.run.engine.differentiates and getattr(posterior, "inputs_only", False)
@@ -244,6 +251,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         dropout_places=places,
         engine=engine.run,
         engine_reason=engine.reason,
+        columns=columns,
+        levels=columns.start(engine.run),
         view=engine.view,
         member_view=partial(_member_view, cut, points, setup.smooth, options.batch_size) if own_kinks else None,
         grouping=grouping,

@@ -20,6 +20,7 @@ from geh_explain.posterior import Posterior, Stochastic
 from geh_explain.posterior.default import default_posterior
 from geh_explain.posterior.protocols import prepared
 from geh_explain.units.base import Units
+from geh_explain.units.categorical import Categorical
 
 
 @dataclass(frozen=True)
@@ -69,16 +70,21 @@ class ModelSetup:
             All rows as batches that repeat themselves, and the model as a function of the units' shifts.
         """
         points = self.read_points(inputs, target, additional_forward_args, budget, argument)
-        columns = points.columns if self.layer_ref.module is None else None
-        return points, Cut(self.model, self.layer_ref, self.units, self.output, points.first, columns)
+        at_inputs, units = self.layer_ref.module is None, self.units
+        if isinstance(units, Categorical) and at_inputs:
+            units = units.observe(points)
+        columns = points.columns if at_inputs else None
+        return points, Cut(self.model, self.layer_ref, units, self.output, points.first, columns)
 
     def read_points(
         self, inputs: Any, target: Target, additional_forward_args: Any, budget: int | None, argument: str
     ) -> Points:
         """Read the data as :meth:`read` does, without calling the model."""
         device, dtype = device_and_dtype(self.model)
-        at_inputs = self.layer_ref.module is None
-        reader = Reader(floating_only=at_inputs, device=device, dtype=dtype, argument=argument, budget=budget)
+        coded = self.units.coded if isinstance(self.units, Categorical) else None
+        # Categories may be ids; Categorical.observe() refuses numeric units that are integers.
+        floating_only = self.layer_ref.module is None and coded is None
+        reader = Reader(floating_only, device, dtype, argument, budget, coded or ())
         return reader.read(inputs, target, additional_forward_args)
 
     def given_posterior(self, cut: Cut, points: Points) -> Posterior | None:

@@ -22,6 +22,7 @@ from geh_explain.groups.clusters import MIN_CLUSTERS
 from geh_explain.model.autograd_graph import ends_in_probabilities
 from geh_explain.model.row_independence import computing_dtype
 from geh_explain.posterior.protocols import fixed
+from geh_explain.run.category_warnings import binary_columns_warning, levels_warning
 from geh_explain.run.input_range import input_range_warning
 from geh_explain.run.loop import DrawsDone
 from geh_explain.run.plan import RunPlan
@@ -71,6 +72,8 @@ def collect_warnings(
         getattr(plan.posterior, "concern", None),
         _several_calls(plan),
         input_range_warning(plan),
+        levels_warning(plan),
+        binary_columns_warning(plan),
         _guessed_channels(plan),
         _scripted(plan),
         _no_scores_or_spread(plan, done),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from geh_explain._types import Shape
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.units.base import Units
+from geh_explain.units.categorical import refuse_categories
 from geh_explain.units.default import default_units
 from geh_explain.units.neurons import Neurons
 
@@ -61,6 +62,7 @@ class Subset(Units):
         self.importance = importance
 
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Subset:
+        refuse_categories(self.of, "units=Subset(...)", "Choose units by explain(unit=...), pairs= or rows=.")
         of = (self.of or default_units(shape, module)).bind(shape, module, columns)
         total = of.count(shape)
         wrong = [i for i in self.indices if not 0 <= i < total]

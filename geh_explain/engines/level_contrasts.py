@@ -1,0 +1,197 @@
+"""Differences between the levels of categories, summed by group: the part of a run that no engine differentiates."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geh_explain._types import Ints
+from geh_explain.data.rows import Rows
+from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
+from geh_explain.engines.difference import DifferenceRun, divide_by_steps, outputs_after_moves
+from geh_explain.engines.sums import GroupSums
+from geh_explain.errors import GEHTypeError
+from geh_explain.model.cut import Cut
+from geh_explain.model.view import View
+from geh_explain.units.categorical import Categorical
+from geh_explain.units.category_columns import ObservedCategory, set_levels
+from geh_explain.units.contrasts import Contrasts
+
+#: Rows of a chunk, and of one call of the model, at most.
+_MAX_ROWS = 1024
+_CALL_ROWS = 8192
+
+
+class NoNumericUnits(Engine):
+    """The engine of a run all of whose units are categories: there is nothing to differentiate."""
+
+    name = "levels"
+    differentiates = False
+
+    def start(self, cut: Cut, limits: Limits) -> EngineRun:
+        """Return the object of one run."""
+        return _NoNumericRun(self, cut, limits)
+
+
+class _NoNumericRun(EngineRun):
+    """A run of :class:`NoNumericUnits`, which adds nothing."""
+
+    takes_pairs = True
+
+    def chunk_rows(self, rows: Rows) -> int:
+        """Return ``batch_size``, or a number of rows."""
+        return self.limits.batch_size or _MAX_ROWS
+
+    def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
+        """Count the points; check that the outputs do not depend on the batch."""
+        t = self.cut.zeros(rows)
+        with torch.no_grad():
+            self.check_outputs(rows, t, self.cut.outputs(rows, t))
+        members = sums.one_hot(labels, self.cut.device)
+        sums.add_slopes(t, members)
+        sums.visit(members)
+
+
+class LevelContrasts:
+    """Sums of the contrasts of one run, beside those of pairs of numeric units, which an engine computes.
+
+    For a category c all rows are set to each of its L levels in turn, which gives the outputs f(x; c <- a) and the
+    derivatives df/du (x; c <- a) in all numeric units u; for two categories all rows are set to each of the L L' pairs
+    of levels. Contrasts are differences of these, see :class:`~geh_explain.units.Categorical`.
+
+    Derivatives are those of the network itself: smooth forms of kinked functions serve second derivatives only. If the
+    engine is that of mixed differences, derivatives are its quotients of differences.
+
+    Parameters
+    ----------
+    engine
+        The engine of the run, for pairs of numeric units.
+    units
+        The units, with the levels that occur.
+    contrasts
+        The contrasts to compute.
+
+    Attributes
+    ----------
+    contrasts
+        As passed.
+    n_slopes
+        Number of levels of all categories: outputs at each of them are summed as ``slopes``, for main effects.
+    """
+
+    def __init__(self, engine: EngineRun, units: Categorical, contrasts: Contrasts) -> None:
+        self.contrasts = contrasts
+        self.categories = units.observed
+        self.n_slopes = sum(len(category) for category in self.categories)
+        self._engine = engine
+        self._cut = engine.cut
+        has_numeric = engine.cut.n_units > len(self.categories)
+        if has_numeric and not engine.engine.differentiates and not isinstance(engine, DifferenceRun):
+            raise GEHTypeError(
+                f"engine={engine.engine!r} takes no derivatives, and units=Categorical(...) needs those of numeric "
+                "units; use engine='auto' or engine='difference'."
+            )
+        #: Numeric units that have a contrast with each category, with the index of the first one, and pairs of
+        #: categories with theirs.
+        self._numeric: list[list[tuple[int, int]]] = [[] for _ in self.categories]
+        self._pairs: list[tuple[int, int, int]] = []
+        first, second = contrasts.pairs.ends
+        for pair, start in zip(contrasts.category_pairs.tolist(), contrasts.starts.tolist(), strict=True):
+            i, j = int(first[pair]), int(second[pair])
+            if j < len(self.categories):
+                self._pairs.append((i, j, start))
+            else:
+                self._numeric[i].append((j, start))
+
+    def zeros(self, groups: int, squared: int) -> GroupSums:
+        """Return sums of no points yet, one column per contrast; see :meth:`GroupSums.zeros`."""
+        return GroupSums.zeros(groups, self._cut.n_units, 1, squared, self.contrasts.n_contrasts)
+
+    def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
+        """Add the contrasts of some rows, which are in the groups ``labels`` (n,), to ``sums``."""
+        start = 0
+        for chunk in rows.split(self._chunk_rows(rows)):
+            self._add_chunk(sums, chunk, labels[start : start + len(chunk)])
+            start += len(chunk)
+
+    def _chunk_rows(self, rows: Rows) -> int:
+        """Return the number of rows whose contrasts fit into memory."""
+        widest = int(np.diff([*self.contrasts.starts, self.contrasts.n_contrasts], prepend=0).max(initial=1))
+        widest = max(widest, *(len(category) * self._cut.n_units for category in self.categories))
+        return max(1, min(_MAX_ROWS, self._engine.chunk_bytes // (64 * widest)))
+
+    def _add_chunk(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
+        """Add the contrasts of a chunk of rows to ``sums``."""
+        members = sums.one_hot(labels, self._cut.device)
+        outputs = []
+        with self._cut.viewed(View()):
+            for category, numeric in zip(self.categories, self._numeric, strict=True):
+                values, slopes = self._at_levels(rows, category, [unit for unit, _ in numeric])
+                outputs.append(values.T)
+                low, high = category.levels.ends
+                for place, (_, start) in enumerate(numeric):
+                    sums.add(start, (slopes[high, :, place] - slopes[low, :, place]).T, members)
+            for i, j, start in self._pairs:
+                sums.add(start, self._mixed(rows, self.categories[i], self.categories[j]), members)
+        sums.add_slopes(torch.cat(outputs, dim=1), members)
+        check_finite(sums.absolute, rows)
+
+    def _levels_per_call(self, rows: Rows) -> int:
+        """Return how many copies of ``rows`` go through the model at once."""
+        if self._engine.limits.batch_size is not None:
+            return max(1, self._engine.limits.batch_size // len(rows))
+        return max(1, min(_CALL_ROWS, max(len(rows), self._engine.chunk_rows(rows))) // len(rows))
+
+    def _at_levels(self, rows: Rows, category: ObservedCategory, units: list[int]) -> tuple[Tensor, Tensor]:
+        """Return the outputs (L, n) and the slopes (L, n, k) of some units with all rows at each level."""
+        values, slopes = [], []
+        at_once = self._levels_per_call(rows)
+        for start in range(0, len(category), at_once):
+            levels = np.arange(start, min(start + at_once, len(category)))
+            part = category.set_levels(rows, levels)
+            value, slope = self._slopes(part, rows, units) if units else (self._outputs(part), None)
+            values.append(value.reshape(len(levels), len(rows)))
+            if slope is not None:
+                slopes.append(slope.reshape(len(levels), len(rows), -1))
+        return torch.cat(values), torch.cat(slopes) if slopes else torch.zeros(0)
+
+    @torch.no_grad()
+    def _outputs(self, rows: Rows) -> Tensor:
+        """Return the outputs (n,) in double precision."""
+        return self._cut.outputs(rows).double()
+
+    def _slopes(self, rows: Rows, original: Rows, units: list[int]) -> tuple[Tensor, Tensor]:
+        """Return the outputs (n,) and their slopes (n, k) in some units, both in double precision.
+
+        ``rows`` are copies of the ``original`` ones, with other levels.
+        """
+        cut = self._cut
+        chosen = torch.as_tensor(units, device=cut.device)
+        if isinstance(self._engine, DifferenceRun):
+            # Steps of numeric units do not depend on the levels of categories.
+            steps = self._engine.steps(original).repeat(len(rows) // len(original), 1)
+            at_once = None if self._engine.limits.batch_size is None else 1
+            with torch.no_grad():
+                value = cut.outputs(rows).double()
+                moved = outputs_after_moves(cut, rows, steps, chosen, chosen, at_once)
+            return value, divide_by_steps((moved - value).T, steps[:, chosen].double())
+        t = cut.zeros(rows).requires_grad_()
+        value = cut.outputs(rows, t)
+        gradient = torch.autograd.grad(value.sum(), t, allow_unused=True)[0] if value.requires_grad else None
+        slopes = torch.zeros_like(t) if gradient is None else gradient
+        return value.detach().double(), slopes[:, chosen].double()
+
+    def _mixed(self, rows: Rows, first: ObservedCategory, second: ObservedCategory) -> Tensor:
+        """Return the contrasts (n, q) of two categories."""
+        pairs = np.stack(np.unravel_index(np.arange(len(first) * len(second)), (len(first), len(second))))
+        at_once = self._levels_per_call(rows)
+        found = []
+        for start in range(0, pairs.shape[1], at_once):
+            of_first, of_second = pairs[:, start : start + at_once]
+            moved = set_levels(rows, [(first, of_first), (second, of_second)])
+            found.append(self._outputs(moved).reshape(len(of_first), len(rows)))
+        table = torch.cat(found).reshape(len(first), len(second), len(rows))
+        (low, high), (left, right) = first.levels.ends, second.levels.ends
+        by_first = table[high] - table[low]
+        return (by_first[:, right] - by_first[:, left]).flatten(0, 1).T
