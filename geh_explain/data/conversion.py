@@ -39,9 +39,7 @@ def frame_to_tensor(frame: Any, argument: str) -> Tensor:
     return array_to_tensor(frame.to_numpy(dtype=np.float64, na_value=np.nan), argument)
 
 
-def encode_categories(
-    frame: Any, columns: Sequence[str], argument: str
-) -> tuple[Any, dict[str, tuple[str, ...]]]:
+def encode_categories(frame: Any, columns: Sequence[str], argument: str) -> tuple[Any, dict[str, tuple[str, ...]]]:
     """Return a data frame with its categories of pandas among ``columns`` as codes, and the names of the codes.
 
     Raises

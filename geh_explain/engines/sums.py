@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -112,7 +113,7 @@ class GroupSums:
 
         ``slopes`` of both are side by side, too.
         """
-        parts: dict[str, Tensor | None] = {}
+        parts: dict[str, Any] = {}
         for name in (*_OVER_PAIRS, "slopes"):
             own, other = getattr(self, name), getattr(further, name)
             if name == "variance" and own is not None and other is None:

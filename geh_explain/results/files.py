@@ -23,6 +23,8 @@ Members of the archive, with K draws, M groups, P pairs, D units and N points:
 ``cluster_covariance``, ``cluster_counts``, ``cluster_total``
     The parts of :class:`~geh_explain.scores.cluster_spread.ClusterErrors`, (M, M, P), (M,) and a number, where points
     have clusters.
+``level_signed``, ``level_absolute``, ...
+    Differences between levels of categories, see ``level_files``; such files have format 3.
 """
 
 from __future__ import annotations
@@ -46,9 +48,10 @@ from geh_explain.results.evidence_files import (
     evidence_to_json,
     parse_evidence,
 )
+from geh_explain.results.level_files import PREFIX, levels_to_json, parse_contrasts
 from geh_explain.run.record import RunRecord
 from geh_explain.scores.cluster_spread import ClusterErrors
-from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
+from geh_explain.scores.draws import MEASURES, DrawMoments, Draws, LevelDraws
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.moments import Moments
 from geh_explain.storage.archives import check_size, expands_too_much
@@ -60,7 +63,9 @@ _EVIDENCE = (*EVIDENCE_ARRAYS, *TRUE_SCORE_ARRAYS)
 _FORMAT = "geh_explain.Interactions/1"
 #: Format of files whose results do not have all pairs; versions that know all pairs only refuse it.
 _PARTIAL_FORMAT = "geh_explain.Interactions/2"
-#: Arrays of such a file.
+#: Format of files of results with categories, of all pairs or some of them.
+_LEVEL_FORMAT = "geh_explain.Interactions/3"
+#: Arrays of a file that does not have all pairs.
 _PAIR_ARRAYS = ("pair_first", "pair_second")
 #: Arrays of a file that holds all draws.
 _DRAW_ARRAYS = ("signed", "absolute", "noise", "slopes")
@@ -98,6 +103,13 @@ class StoredResult:
         """The pairs if these are not all pairs of the units, else None."""
         return None if self.pairs is None or self.pairs.complete else self.pairs
 
+    @property
+    def format(self) -> str:
+        """The format of the file."""
+        if self.draws.levels is not None:
+            return _LEVEL_FORMAT
+        return _FORMAT if self.partial_pairs is None else _PARTIAL_FORMAT
+
 
 def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
     """Write a result to a file, and return its path, with ``.npz`` appended if it is missing.
@@ -111,22 +123,20 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
         path = path.with_name(f"{path.name}.npz")
     path = check_output_file("path", path)
     about = {
-        "format": _FORMAT if stored.partial_pairs is None else _PARTIAL_FORMAT,
+        "format": stored.format,
         "names": stored.names,
         "group_names": stored.group_names,
         "settings": stored.settings,
         "evidence": evidence_to_json(stored.evidence),
+        "categories": levels_to_json(stored.draws.levels),
     }
     text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     arrays = {"about": text, "labels": stored.labels, **_to_arrays(stored.draws)}
     arrays |= evidence_to_arrays(stored.evidence)
     if stored.partial_pairs is not None:
         arrays |= dict(zip(_PAIR_ARRAYS, stored.partial_pairs.ends, strict=True))
-    if stored.draws.point_errors is not None:
-        arrays["point_errors"] = stored.draws.point_errors
-    if (clusters := stored.draws.cluster_errors) is not None:
-        values = (clusters.covariance, clusters.counts, np.array(clusters.total))
-        arrays |= dict(zip(_CLUSTER_ARRAYS, values, strict=True))
+    if stored.draws.levels is not None:
+        arrays |= {PREFIX + name: array for name, array in _to_arrays(stored.draws.levels.draws).items()}
     size = sum(array.nbytes for array in arrays.values())
     with write_whole(path, size) as file:
         np.savez_compressed(file, **arrays)
@@ -148,9 +158,10 @@ def read_result(path: str | os.PathLike[str]) -> StoredResult:
             if sizes.get("about.npy", 0) > _MAX_TEXT_BYTES:
                 raise ValueError("its settings are too long")
             with np.load(file, allow_pickle=False) as archive:
-                expected = ("labels", "about", "point_errors", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS)
-                optional = (*_CLUSTER_ARRAYS, *_EVIDENCE, *_PAIR_ARRAYS)
-                arrays = {name: archive[name] for name in (*expected, *optional) if name in archive}
+                of_draws = ("point_errors", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS, *_CLUSTER_ARRAYS)
+                of_levels = (PREFIX + name for name in of_draws)
+                names = ("labels", "about", *of_draws, *_EVIDENCE, *_PAIR_ARRAYS, *of_levels)
+                arrays = {name: archive[name] for name in names if name in archive}
         about = json.loads(arrays.pop("about").tobytes().decode())
         return _parse(about, **arrays)
     except Exception as error:  # zip, zlib, numpy and JSON raise various exceptions on damaged data
@@ -169,45 +180,70 @@ def _is_file(path: str | os.PathLike[str]) -> bool:
 
 def _to_arrays(draws: Draws | DrawMoments) -> dict[str, Any]:
     """Return the arrays that a file holds of draws or moments, by name."""
+    errors: dict[str, Any] = {} if draws.point_errors is None else {"point_errors": draws.point_errors}
+    if (clusters := draws.cluster_errors) is not None:
+        values = (clusters.covariance, clusters.counts, np.array(clusters.total))
+        errors |= dict(zip(_CLUSTER_ARRAYS, values, strict=True))
     if isinstance(draws, Draws):
-        return {name: value for name in _DRAW_ARRAYS if (value := getattr(draws, name)) is not None}
+        return errors | {name: value for name in _DRAW_ARRAYS if (value := getattr(draws, name)) is not None}
     moments = {name: getattr(draws, name) for name in (*MEASURES, "signed")}
     if draws.slopes.count:
         moments["slopes"] = draws.slopes
-    return {
+    return errors | {
         "count": np.array(draws.geh.count),
         **{f"{name}_mean": values.mean for name, values in moments.items()},
         **{f"{name}_squares": values.squares for name, values in moments.items()},
     }
 
 
-def _parse(about: Any, labels: Any, point_errors: Any = None, **arrays: Any) -> StoredResult:
+def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
     """Return the parts of a file, after checking that they are valid and belong together."""
-    if not isinstance(about, dict) or about.get("format") not in (_FORMAT, _PARTIAL_FORMAT):
+    if not isinstance(about, dict) or about.get("format") not in (_FORMAT, _PARTIAL_FORMAT, _LEVEL_FORMAT):
         raise ValueError(f"its format is not {_FORMAT!r}")
     names, group_names = about["names"], about["group_names"]
     _check_names(names, group_names)
     settings = about["settings"]
     _check_settings(settings)
     of_pairs = [arrays.pop(name) for name in _PAIR_ARRAYS if name in arrays]
-    if (about["format"] == _PARTIAL_FORMAT) != bool(of_pairs):
+    if about["format"] != _LEVEL_FORMAT and (about["format"] == _PARTIAL_FORMAT) != bool(of_pairs):
         raise ValueError("its pairs do not fit its format")
     pairs = _parse_pairs(of_pairs, len(names)) if of_pairs else PairSet.all(len(names))
     of_evidence = {name: arrays.pop(name) for name in _EVIDENCE if name in arrays}
     evidence = parse_evidence(about.get("evidence"), of_evidence, len(pairs))
-    of_clusters = [arrays.pop(name) for name in _CLUSTER_ARRAYS if name in arrays]
-    parse_draws = _parse_draws if "signed" in arrays else _parse_moments
-    draws = replace(parse_draws(len(group_names), pairs, **arrays), point_errors=point_errors)
-    shape = len(group_names), len(pairs)
-    if point_errors is not None:
-        _check_point_errors(point_errors, shape)
-    if of_clusters:
-        draws = replace(draws, cluster_errors=_parse_clusters(of_clusters, point_errors, shape))
+    of_levels = {name.removeprefix(PREFIX): arrays.pop(name) for name in list(arrays) if name.startswith(PREFIX)}
+    contrasts = parse_contrasts(about.get("categories"), pairs, of_levels)
+    if (about["format"] == _LEVEL_FORMAT) != (contrasts is not None) or (contrasts is None and of_levels):
+        raise ValueError("its categories do not fit its format")
+    draws = _parse_all_draws(len(group_names), (pairs.n_units, len(pairs)), arrays)
+    if contrasts is not None:
+        level_draws = _parse_all_draws(len(group_names), (pairs.n_units, contrasts.n_contrasts), of_levels)
+        if _summary(level_draws) != _summary(draws):
+            raise ValueError("its differences between levels do not fit")
+        draws = replace(draws, levels=LevelDraws(contrasts, level_draws))
     if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
         raise ValueError("its labels are malformed")
     if labels.min() < 0 or labels.max() >= len(group_names):
         raise ValueError("its labels name unknown groups")
     return StoredResult(draws, labels, names, group_names, settings, evidence, pairs)
+
+
+def _parse_all_draws(groups: int, sizes: tuple[int, int], arrays: dict[str, Any]) -> Draws | DrawMoments:
+    """Return draws or moments with their errors over points; ``sizes`` are the numbers of units and of pairs."""
+    point_errors = arrays.pop("point_errors", None)
+    of_clusters = [arrays.pop(name) for name in _CLUSTER_ARRAYS if name in arrays]
+    parse_draws = _parse_draws if "signed" in arrays else _parse_moments
+    draws = replace(parse_draws(groups, sizes, **arrays), point_errors=point_errors)
+    shape = groups, sizes[1]
+    if point_errors is not None:
+        _check_point_errors(point_errors, shape)
+    if of_clusters:
+        draws = replace(draws, cluster_errors=_parse_clusters(of_clusters, point_errors, shape))
+    return draws
+
+
+def _summary(draws: Draws | DrawMoments) -> tuple[bool, int]:
+    """Return whether all draws were kept, and their number."""
+    return isinstance(draws, Draws), len(draws.signed) if isinstance(draws, Draws) else draws.geh.count
 
 
 def _check_names(names: Any, group_names: Any) -> None:
@@ -262,10 +298,10 @@ def _has_type(value: Any, expected: Any) -> bool:
 
 
 def _parse_draws(
-    groups: int, known: PairSet, signed: Any, absolute: Any, noise: Any = None, slopes: Any = None
+    groups: int, sizes: tuple[int, int], signed: Any, absolute: Any, noise: Any = None, slopes: Any = None
 ) -> Draws:
     """Return the draws of a file, after checking shapes, types and ranges of its arrays."""
-    units, pairs = known.n_units, len(known)
+    units, pairs = sizes
     fits = signed.ndim == 3 and signed.shape[1:] == (groups, pairs) and absolute.shape == (len(signed), pairs)
     if not fits or len(signed) < 1:
         raise ValueError("its arrays do not fit together")
@@ -280,9 +316,9 @@ def _parse_draws(
     return Draws(signed, absolute, noise, slopes)
 
 
-def _parse_moments(groups: int, known: PairSet, count: Any, **arrays: Any) -> DrawMoments:
+def _parse_moments(groups: int, sizes: tuple[int, int], count: Any, **arrays: Any) -> DrawMoments:
     """Return the moments of a file, after checking shapes, types and ranges of its arrays."""
-    units, pairs = known.n_units, len(known)
+    units, pairs = sizes
     slopes = [arrays.pop(name) for name in _SLOPE_MOMENTS if name in arrays]
     if slopes and (len(slopes) != 2 or any(part.shape != (groups, units) or not _is_finite(part) for part in slopes)):
         raise ValueError("its main effects do not fit")

@@ -1,4 +1,4 @@
-"""The columns of the sums of a run: its pairs, or the differences between levels that pairs of categories are made of."""
+"""The columns of the sums of a run: its pairs, or differences between levels for pairs of categories."""
 
 from __future__ import annotations
 

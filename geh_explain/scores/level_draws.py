@@ -7,7 +7,7 @@ group m in draw k, w_q its weight and n_m / N the share of the group ::
     GEH_k = sum_q w_q sum_m (n_m / N) |h_kmq|,
 
 and AEH and EAH likewise. A pair has no sign of its own, as the signs of its contrasts depend on the order of the
-levels. ``signed`` of a pair is the sum of its contrasts, each with the sign s_q of its mean over all points and draws ::
+levels. ``signed`` of a pair is the sum of its contrasts, each with the sign s_q of its mean over points and draws ::
 
     signed_km = sum_q w_q s_q h_kmq,    s_q = sign( sum_km n_m h_kmq ),
 

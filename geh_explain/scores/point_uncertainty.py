@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from geh_explain._types import Floats, Ints
-from geh_explain.scores.protocol import PairResult
+from geh_explain.scores.cluster_spread import ClusterErrors
+from geh_explain.scores.pair_scores import Scores
+from geh_explain.scores.protocol import RunDescription
 from geh_explain.statistics.absolute_sums import GivenCovariance, IndependentPoints, ShareCovariance, distances
 
 
@@ -47,10 +50,42 @@ class PointUncertainty:
         return distances(self.shares, self.covariance, self.score, self.freedom, level)
 
 
-def find_point_uncertainty(result: PairResult, measure: str) -> PointUncertainty | None:
+class GroupMeans(Protocol):
+    """What is read of a result, or of the differences between levels that its pairs are made of."""
+
+    @property
+    def labels(self) -> Ints:
+        """Group of each point (N,)."""
+
+    @property
+    def sizes(self) -> Ints:
+        """Number of points of each group (M,)."""
+
+    @property
+    def record(self) -> RunDescription:
+        """The record of the run."""
+
+    @property
+    def signed_means(self) -> tuple[Floats, Floats]:
+        """Mean and standard deviation over draws of each group's mean interaction, both (M, P)."""
+
+    @property
+    def point_errors(self) -> Floats | None:
+        """Standard errors (M, P) of the group means due to the finite choice of points, None if unknown."""
+
+    @property
+    def cluster_errors(self) -> ClusterErrors | None:
+        """Covariance of the groups' shares where points come in clusters, else None."""
+
+    def scores(self, measure: str = "geh") -> Scores:
+        """Return the scores of ``"geh"``, ``"aeh"`` or ``"eah"``."""
+
+
+def find_point_uncertainty(result: GroupMeans, measure: str) -> PointUncertainty | None:
     """Return the uncertainty of a measure over the choice of points, None where it is not known.
 
-    For clusters of points that of EAH is not known: engines do not sum absolute values by cluster.
+    For clusters of points that of EAH is not known: engines do not sum absolute values by cluster. Scores of pairs with
+    a category are sums over differences between levels, see :mod:`~geh_explain.scores.level_means`.
     """
     errors, clusters = known_errors(result), result.cluster_errors
     if errors is None or (clusters is not None and measure == "eah"):
@@ -76,20 +111,20 @@ def find_point_uncertainty(result: PairResult, measure: str) -> PointUncertainty
     return _of_eah(result, squares.sum(axis=0), score)
 
 
-def known_errors(result: PairResult) -> Floats | None:
+def known_errors(result: GroupMeans) -> Floats | None:
     """Return the standard errors (M, P) of the group means, None if all are unknown."""
     errors = result.point_errors
     return None if errors is None or np.isnan(errors).all() else errors
 
 
-def _shares(result: PairResult) -> Floats:
+def _shares(result: GroupMeans) -> Floats:
     """Return the shares (M, P) of the groups: root mean squares over draws, with the sign of the mean."""
     mean, std = result.signed_means
     weights = (result.sizes / result.sizes.sum())[:, None]
     return np.asarray(weights * np.copysign(np.hypot(mean, np.nan_to_num(std)), mean))
 
 
-def _squares(result: PairResult, errors: Floats) -> tuple[Floats, Floats]:
+def _squares(result: GroupMeans, errors: Floats) -> tuple[Floats, Floats]:
     """Return the sums (M, P) of squared interactions of each group, and their part about the group's mean.
 
     The error of a group with one visited point is unknown. It gets the variance per point of the other groups, unless
@@ -119,7 +154,7 @@ def _freedom(covariance: IndependentPoints, within: Floats, sizes: Ints) -> Floa
     return np.asarray(np.divide(total**2, inverse, out=unlimited, where=inverse > 0))
 
 
-def _of_eah(result: PairResult, squares: Floats, score: Floats) -> PointUncertainty:
+def _of_eah(result: GroupMeans, squares: Floats, score: Floats) -> PointUncertainty:
     """Return the uncertainty of EAH, a mean of |h|; ``squares`` (P,) are the sums of h^2 over all points.
 
     It may be measured at a sample of the points, drawn anew in each of K draws.

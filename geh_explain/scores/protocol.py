@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from geh_explain._types import Floats, Ints
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.decisions import Decisions
+from geh_explain.scores.draws import LevelDraws
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.main_effects import MainEffects
 from geh_explain.scores.pair_scores import Scores
@@ -105,6 +106,10 @@ class PairResult(Protocol):
     @property
     def cluster_errors(self) -> ClusterErrors | None:
         """Covariance of the groups' shares where points come in clusters, else None."""
+
+    @property
+    def level_draws(self) -> LevelDraws | None:
+        """Draws of the differences between levels of categories, None without categories."""
 
     @property
     def evidence(self) -> Evidence | None:

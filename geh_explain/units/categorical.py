@@ -121,7 +121,9 @@ class Categorical(Units):
     @property
     def coded(self) -> tuple[str, ...]:
         """Names of the columns that are categories by themselves; those of pandas' dtype category are read as codes."""
-        return tuple(columns[0] for columns in self.categories.values() if columns[1:] == [] and type(columns[0]) is str)
+        return tuple(
+            columns[0] for columns in self.categories.values() if columns[1:] == [] and type(columns[0]) is str
+        )
 
     def observe(self, points: Points) -> Categorical:
         """Return these units with the levels that occur among ``points``, by one pass over them.
@@ -240,7 +242,7 @@ def _column_list(name: Any, columns: Any) -> list[int | str]:
         return [columns if isinstance(columns, str) else int(columns)]
     if not isinstance(columns, Iterable):
         raise GEHTypeError(f"Categorical: category {name!r} has the columns {columns!r}; {_FORM}.")
-    found = [column.item() if isinstance(column, (np.generic, Tensor)) else column for column in columns]
+    found: list[Any] = [column.item() if isinstance(column, (np.generic, Tensor)) else column for column in columns]
     if not found:
         raise GEHValueError(f"Categorical: category {name!r} has no columns; {_FORM}.")
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -62,11 +61,12 @@ class CategoryColumns:
             If a block of columns is not one-hot, or if there are fewer than two levels or far too many.
         """
         most = _MAX_VALUES if len(self.columns) == 1 else len(self.columns) + 1
-        distinct, counts = np.zeros((0, len(self.columns))), np.zeros(0)
+        distinct: Floats = np.zeros((0, len(self.columns)))
+        counts: Floats = np.zeros(0)
         for rows in points.batches():
             found, number = np.unique(self.values(rows), axis=0, return_counts=True)
             distinct, index = np.unique(np.concatenate([distinct, found]), axis=0, return_inverse=True)
-            counts = np.bincount(index.ravel(), np.concatenate([counts, number]), len(distinct))
+            counts = np.bincount(index.ravel(), np.concatenate([counts, number]), len(distinct)).astype(np.float64)
             if len(distinct) > most:
                 self._refuse_values(distinct)
         names, order = self._level_names(distinct)
@@ -133,10 +133,11 @@ class CategoryColumns:
         """Return the names of the columns without what they have in common, "ocean_NEAR" -> "NEAR"."""
         names = list(self.column_names)
         prefixes = [self.name + separator for separator in _SEPARATORS]
-        common = os.path.commonprefix(names)
-        prefixes.append(common[: max(common.rfind(separator) for separator in _SEPARATORS) + 1])
+        # Then those of the first column that end at a separator, the longest one first.
+        ends = [place + 1 for place, letter in enumerate(names[0]) if letter in _SEPARATORS]
+        prefixes += [names[0][:end] for end in reversed(ends)]
         for prefix in prefixes:
-            if prefix and all(name.startswith(prefix) and len(name) > len(prefix) for name in names):
+            if all(name.startswith(prefix) and len(name) > len(prefix) for name in names):
                 return [name.removeprefix(prefix) for name in names]
         return names
 
