@@ -42,10 +42,11 @@ def binary_columns_warning(plan: RunPlan) -> str | None:
         return None
     names = Neurons().names((plan.cut.shape[0],), "x", plan.points.columns)
     how = "units=geh.units.Categorical.detect(frame)" if plan.points.columns else "units=geh.units.Categorical({...})"
+    shown, verb = ("column", "holds") if len(columns) == 1 else ("the columns", "hold")
     return (
-        f"inputs: {'column' if len(columns) == 1 else 'the columns'} {_list([names[index] for index in columns])} hold "
-        "0 and 1 only, and derivatives ask what happens between them, at values that cannot occur. Use "
-        f"{how}, which takes differences between levels and one-hot columns as one unit, or engine='difference'."
+        f"inputs: {shown} {_list([names[index] for index in columns])} {verb} 0 and 1 only, and derivatives ask what "
+        f"happens between them, at values that cannot occur. Use {how}, which takes differences between levels, and "
+        "one-hot columns as one unit; or engine='difference'."
     )
 
 

@@ -171,9 +171,16 @@ class Categorical(Units):
         return np.concatenate([[category.std for category in self.observed], std[len(self.observed) :]])
 
     def positions(self, activations: Tensor) -> Tensor:
-        """Return flattened inputs (n, d) in which columns of codes are replaced by indicators of their levels."""
+        """Return flattened inputs (n, d) in which columns of codes are replaced by indicators of their levels.
+
+        A column of two codes stays as it is: it is an indicator up to its scale.
+        """
         flat = activations.flatten(1)
-        codes = {members[0]: place for place, members in enumerate(self._members) if len(members) == 1}
+        codes = {
+            members[0]: place
+            for place, members in enumerate(self._members)
+            if len(members) == 1 and self.observed[place].n_observed > 2
+        }
         parts = [flat[:, [column for column in range(flat.shape[1]) if column not in codes]].double().cpu()]
         for column, place in codes.items():
             parts.append(torch.as_tensor(self.observed[place].one_hot(flat[:, column].double().cpu().numpy())))

@@ -132,10 +132,9 @@ class CategoryColumns:
     def _short_names(self) -> list[str]:
         """Return the names of the columns without what they have in common, "ocean_NEAR" -> "NEAR"."""
         names = list(self.column_names)
-        prefixes = [self.name + separator for separator in _SEPARATORS]
-        # Then those of the first column that end at a separator, the longest one first.
+        # Prefixes of the first column that end at a separator, the longest one first.
         ends = [place + 1 for place, letter in enumerate(names[0]) if letter in _SEPARATORS]
-        prefixes += [names[0][:end] for end in reversed(ends)]
+        prefixes = [names[0][:end] for end in reversed(ends)]
         for prefix in prefixes:
             if all(name.startswith(prefix) and len(name) > len(prefix) for name in names):
                 return [name.removeprefix(prefix) for name in names]
