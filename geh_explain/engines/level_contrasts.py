@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -10,6 +13,7 @@ from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
 from geh_explain.engines.difference import DifferenceRun, divide_by_steps, outputs_after_moves
+from geh_explain.engines.structured.engine import StructuredRun
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHTypeError
 from geh_explain.model.cut import Cut
@@ -108,21 +112,35 @@ class LevelContrasts:
         """Return sums of no points yet, one column per contrast; see :meth:`GroupSums.zeros`."""
         return GroupSums.zeros(groups, self._cut.n_units, 1, squared, self.contrasts.n_contrasts)
 
-    def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
-        """Add the contrasts of some rows, which are in the groups ``labels`` (n,), to ``sums``."""
-        start = 0
+    def add(
+        self, sums: GroupSums, rows: Rows, labels: Ints, report: Callable[[float], Any] = lambda rows: None
+    ) -> None:
+        """Add the contrasts of some rows to ``sums``.
+
+        Parameters
+        ----------
+        sums
+            Sums of the current draw, with one column per contrast, changed in place.
+        rows
+            Any number of rows; they are split into chunks that fit into memory.
+        labels
+            Groups (N,) of all points.
+        report
+            Called after each chunk with half the number of its rows, the part of the work that is done here.
+        """
         for chunk in rows.split(self._chunk_rows(rows)):
-            self._add_chunk(sums, chunk, labels[start : start + len(chunk)])
-            start += len(chunk)
+            self._add_chunk(sums, chunk, labels[chunk.start : chunk.start + len(chunk)])
+            report(len(chunk) / 2)
 
     def _chunk_rows(self, rows: Rows) -> int:
         """Return the number of rows whose contrasts fit into memory."""
-        widest = int(np.diff([*self.contrasts.starts, self.contrasts.n_contrasts], prepend=0).max(initial=1))
-        widest = max(widest, *(len(category) * self._cut.n_units for category in self.categories))
-        return max(1, min(_MAX_ROWS, self._engine.chunk_bytes // (64 * widest)))
+        sizes = [len(category.levels.weights) for category in self.categories]
+        of_numbers = [size * len(numeric) for size, numeric in zip(sizes, self._numeric, strict=True)]
+        widest = max(*of_numbers, *(sizes[i] * sizes[j] for i, j, _ in self._pairs), self._cut.n_units)
+        return max(1, min(_MAX_ROWS, self._call_rows(rows), self._engine.chunk_bytes // (64 * widest)))
 
     def _add_chunk(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
-        """Add the contrasts of a chunk of rows to ``sums``."""
+        """Add the contrasts of a chunk of rows, which are in the groups ``labels`` (n,), to ``sums``."""
         members = sums.one_hot(labels, self._cut.device)
         outputs = []
         with self._cut.viewed(View()):
@@ -130,18 +148,27 @@ class LevelContrasts:
                 values, slopes = self._at_levels(rows, category, [unit for unit, _ in numeric])
                 outputs.append(values.T)
                 low, high = category.levels.ends
-                for place, (_, start) in enumerate(numeric):
-                    sums.add(start, (slopes[high, :, place] - slopes[low, :, place]).T, members)
+                if numeric:
+                    # Contrasts of one category with numeric units are next to each other: (n, units, pairs of levels).
+                    sums.add(numeric[0][1], (slopes[high] - slopes[low]).permute(1, 2, 0).flatten(1), members)
             for i, j, start in self._pairs:
                 sums.add(start, self._mixed(rows, self.categories[i], self.categories[j]), members)
         sums.add_slopes(torch.cat(outputs, dim=1), members)
         check_finite(sums.absolute, rows)
 
+    def _call_rows(self, rows: Rows) -> int:
+        """Return the number of rows of one call of the model, at most."""
+        if self._engine.limits.batch_size is not None:
+            return self._engine.limits.batch_size
+        if not self._engine.engine.differentiates:
+            return _CALL_ROWS
+        # The structured engine limits rows by its directions; the exact one by the memory of autograd's graph.
+        engine = self._engine.exact if isinstance(self._engine, StructuredRun) else self._engine
+        return min(_CALL_ROWS, engine.chunk_rows(rows))
+
     def _levels_per_call(self, rows: Rows) -> int:
         """Return how many copies of ``rows`` go through the model at once."""
-        if self._engine.limits.batch_size is not None:
-            return max(1, self._engine.limits.batch_size // len(rows))
-        return max(1, min(_CALL_ROWS, max(len(rows), self._engine.chunk_rows(rows))) // len(rows))
+        return max(1, self._call_rows(rows) // len(rows))
 
     def _at_levels(self, rows: Rows, category: ObservedCategory, units: list[int]) -> tuple[Tensor, Tensor]:
         """Return the outputs (L, n) and the slopes (L, n, k) of some units with all rows at each level."""

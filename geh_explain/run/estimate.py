@@ -131,7 +131,7 @@ def _time_chunk(plan: RunPlan, chunk: Rows) -> tuple[float, float]:
     start = perf_counter()
     plan.engine.add(sums, chunk, labels)
     if plan.levels is not None:
-        plan.levels.add(plan.levels.zeros(len(plan.grouping.names), 0), chunk, labels)
+        plan.levels.add(plan.levels.zeros(len(plan.grouping.names), 0), chunk, plan.grouping.labels)
     added = perf_counter()
     plan.engine.end_draw(sums)
     return added - start, perf_counter() - added

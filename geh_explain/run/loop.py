@@ -319,9 +319,9 @@ class _DrawLoop:
             for chunk in shared.split(max(1, plan.engine.chunk_rows(rows) // draws)):
                 labels = point_labels[chunk.start : chunk.start + len(chunk)]
                 plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
-                if levels is not None and of_levels is not None:
-                    levels.add(of_levels, chunk, labels)
-                self.bar.update(len(chunk) * draws)
+                self.bar.update(len(chunk) * draws if levels is None else len(chunk) / 2)
+            if levels is not None and of_levels is not None:
+                levels.add(of_levels, shared, point_labels, self.bar.update)
         plan.engine.end_draw(sums)
         if n_pairs is None and not pairs.complete:
             sums = sums.select(pairs.positions)

@@ -121,9 +121,19 @@ def sign_p_value(
     of_draws = std**2 * (1 + 1 / draws) if draws > 1 else np.zeros_like(mean)
     of_points = np.zeros_like(mean) if point_errors is None else point_errors**2
     p_values = _two_sided(mean, of_draws, of_points, draws, sizes)
-    sorted_p = np.sort(np.where(np.isnan(of_points), 1.0, p_values), axis=0)
-    groups = len(sorted_p)
-    return np.asarray(np.minimum(1.0, (sorted_p * groups / np.arange(1, groups + 1)[:, None]).min(axis=0)))
+    return simes_p_value(np.where(np.isnan(of_points), 1.0, p_values))
+
+
+def simes_p_value(p_values: Floats) -> Floats:
+    """Return min_k n p_(k) / k (P,), the p-value by Simes' rule of n hypotheses together; ``p_values`` is (n, P).
+
+    >>> import numpy as np
+    >>> simes_p_value(np.array([[0.04], [0.03]])).tolist()
+    [0.04]
+    """
+    sorted_p = np.sort(p_values, axis=0)
+    count = len(sorted_p)
+    return np.asarray(np.minimum(1.0, (sorted_p * count / np.arange(1, count + 1)[:, None]).min(axis=0)))
 
 
 def _two_sided(mean: Floats, of_draws: Floats, of_points: Floats, draws: int, sizes: Ints | Floats | None) -> Floats:

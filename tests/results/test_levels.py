@@ -124,8 +124,8 @@ def test_main_effects_of_a_category_are_differences_of_mean_outputs():
 
 
 def test_p_values_of_the_sign_rule_hold_their_level_if_no_difference_is_real():
-    """Draws scatter about a centre that is as far from 0 as they are from it: 300 pairs, none of them real."""
-    levels, units, draws = 5, 300, 12
+    """Draws scatter about a centre that is as far from 0 as they are from it: 200 pairs, none of them real."""
+    levels, units, draws = 5, 200, 10
     x = torch.cat([(torch.arange(N) % levels)[:, None].double(), random_points(N, units)], dim=1)
     centre, scatter = random_points(levels, units, seed=1), random_points(draws, levels, units, seed=2)
     members = [lambda x, e=centre + noise: (e[x[:, 0].long()] * x[:, 1:]).sum(1) for noise in scatter]
