@@ -62,7 +62,7 @@ def _dummy_blocks(binary: dict[str, NDArray[np.bool_]]) -> dict[str, list[str]]:
                 by_prefix[name[:place]].append(name)
     blocks: dict[str, list[str]] = {}
     used: set[str] = set()
-    for prefix, names in sorted(by_prefix.items(), key=lambda entry: (-len(entry[1]), len(entry[0]))):
+    for prefix, names in sorted(by_prefix.items(), key=lambda entry: (-len(entry[1]), -len(entry[0]))):
         total = np.sum([binary[name] for name in names], axis=0)
         exclusive = total.max(initial=0) == 1 and sum(bool(binary[name].any()) for name in names) > 1
         if len(names) > 1 and exclusive and not used & set(names) and prefix not in binary:

@@ -1,6 +1,9 @@
 """Interactions of categories: differences between levels, against hand-computed answers and brute force."""
 
 import itertools
+import os
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -273,3 +276,35 @@ def test_kinked_networks_are_not_smoothed_between_levels():
 
     mixed = [abs((at(b, 1) - at(b, 0) - at(a, 1) + at(a, 0)).mean().item()) for a, b in ((0, 1), (0, 2), (1, 2))]
     assert result.geh.mean[0, 1] == pytest.approx(np.mean(mixed))
+
+
+HOUSING = Path(os.environ.get("GEH_EXPLAIN_DATA", "")) / "california_housing" / "housing.csv"
+
+
+@pytest.mark.skipif(not HOUSING.is_file(), reason="GEH_EXPLAIN_DATA names no folder with housing.csv")
+def test_an_effect_that_was_added_to_inland_houses_of_one_kind_ranks_first():
+    """California housing with its ocean proximity, a random category of three levels, and an effect of 1 of both."""
+    houses = pd.read_csv(HOUSING).dropna().sample(3000, random_state=0).reset_index(drop=True)
+    houses["tenure"] = np.random.default_rng(0).choice(["rent", "own", "mixed"], len(houses))
+    value = houses.pop("median_house_value")
+    added = (houses["ocean_proximity"] == "INLAND") & (houses["tenure"] == "own")
+    y = torch.tensor(((value - value.mean()) / value.std() + added).to_numpy(), dtype=torch.float)[:, None]
+    numbers = houses.columns[:8]
+    houses[numbers] = (houses[numbers] - houses[numbers].mean()) / houses[numbers].std()
+    table = pd.get_dummies(houses, columns=["ocean_proximity", "tenure"])
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(table.shape[1], 64), nn.SiLU(), nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, 1))
+    optimiser, x = torch.optim.Adam(net.parameters(), 3e-3), torch.tensor(table.to_numpy(dtype=np.float32))
+    for step in range(400):
+        batch = torch.arange(step * 250, step * 250 + 250) % len(x)
+        loss = nn.functional.mse_loss(net(x[batch]), y[batch])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", geh.GEHWarning)  # a level may be rare
+        result = explain_point(net, table, units=Categorical.detect(table))
+    assert result.ranking().top(1) == [("ocean_proximity", "tenure")]
+    strongest = result.levels("ocean_proximity", "tenure").query("weight > 0.1").iloc[0]
+    assert {"INLAND", "own"} < set(strongest[["from_i", "to_i", "from_j", "to_j"]])
+    assert strongest["strength"] == pytest.approx(1, abs=0.35)
