@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
 from geh_explain.engines.difference import DifferenceRun, divide_by_steps, outputs_after_moves
+from geh_explain.engines.stein import SteinRun
 from geh_explain.engines.structured.engine import StructuredRun
 from geh_explain.engines.sums import GroupSums
-from geh_explain.errors import GEHTypeError
+from geh_explain.errors import GEHRuntimeError, GEHTypeError
 from geh_explain.model.cut import Cut
 from geh_explain.model.view import View
 from geh_explain.units.categorical import Categorical
@@ -25,6 +27,8 @@ from geh_explain.units.contrasts import Contrasts
 #: Rows of a chunk, and of one call of the model, at most.
 _MAX_ROWS = 1024
 _CALL_ROWS = 8192
+#: Differences below this many eps of the values are rounding.
+_ROUNDING = 4
 
 
 class NoNumericUnits(Engine):
@@ -90,8 +94,11 @@ class LevelContrasts:
         self.n_slopes = sum(len(category) for category in self.categories)
         self._engine = engine
         self._cut = engine.cut
+        #: Rounding of the outputs, relative to their size.
+        self._eps = 0.0
         has_numeric = engine.cut.n_units > len(self.categories)
-        if has_numeric and not engine.engine.differentiates and not isinstance(engine, DifferenceRun):
+        has_slopes = engine.engine.differentiates or isinstance(engine, (DifferenceRun, SteinRun))
+        if has_numeric and not has_slopes:
             raise GEHTypeError(
                 f"engine={engine.engine!r} takes no derivatives, and units=Categorical(...) needs those of numeric "
                 "units; use engine='auto' or engine='difference'."
@@ -143,14 +150,15 @@ class LevelContrasts:
         """Add the contrasts of a chunk of rows, which are in the groups ``labels`` (n,), to ``sums``."""
         members = sums.one_hot(labels, self._cut.device)
         outputs = []
-        with self._cut.viewed(View()):
+        with self._cut.viewed(View()), _explain_nan():
             for category, numeric in zip(self.categories, self._numeric, strict=True):
                 values, slopes = self._at_levels(rows, category, [unit for unit, _ in numeric])
                 outputs.append(values.T)
                 low, high = category.levels.ends
                 if numeric:
                     # Contrasts of one category with numeric units are next to each other: (n, units, pairs of levels).
-                    sums.add(numeric[0][1], (slopes[high] - slopes[low]).permute(1, 2, 0).flatten(1), members)
+                    difference = self._without_rounding(slopes[high] - slopes[low], slopes)
+                    sums.add(numeric[0][1], difference.permute(1, 2, 0).flatten(1), members)
             for i, j, start in self._pairs:
                 sums.add(start, self._mixed(rows, self.categories[i], self.categories[j]), members)
         sums.add_slopes(torch.cat(outputs, dim=1), members)
@@ -160,7 +168,7 @@ class LevelContrasts:
         """Return the number of rows of one call of the model, at most."""
         if self._engine.limits.batch_size is not None:
             return self._engine.limits.batch_size
-        if not self._engine.engine.differentiates:
+        if isinstance(self._engine, (DifferenceRun, _NoNumericRun)):
             return _CALL_ROWS
         # The structured engine limits rows by its directions; the exact one by the memory of autograd's graph.
         engine = self._engine.exact if isinstance(self._engine, StructuredRun) else self._engine
@@ -186,7 +194,12 @@ class LevelContrasts:
     @torch.no_grad()
     def _outputs(self, rows: Rows) -> Tensor:
         """Return the outputs (n,) in double precision."""
-        return self._cut.outputs(rows).double()
+        return self._read(self._cut.outputs(rows))
+
+    def _read(self, outputs: Tensor) -> Tensor:
+        """Return outputs in double precision, and note the precision in which they were computed."""
+        self._eps = torch.finfo(outputs.dtype).eps
+        return outputs.detach().double()
 
     def _slopes(self, rows: Rows, original: Rows, units: list[int]) -> tuple[Tensor, Tensor]:
         """Return the outputs (n,) and their slopes (n, k) in some units, both in double precision.
@@ -200,14 +213,14 @@ class LevelContrasts:
             steps = self._engine.steps(original).repeat(len(rows) // len(original), 1)
             at_once = None if self._engine.limits.batch_size is None else 1
             with torch.no_grad():
-                value = cut.outputs(rows).double()
+                value = self._read(cut.outputs(rows))
                 moved = outputs_after_moves(cut, rows, steps, chosen, chosen, at_once)
             return value, divide_by_steps((moved - value).T, steps[:, chosen].double())
         t = cut.zeros(rows).requires_grad_()
         value = cut.outputs(rows, t)
         gradient = torch.autograd.grad(value.sum(), t, allow_unused=True)[0] if value.requires_grad else None
         slopes = torch.zeros_like(t) if gradient is None else gradient
-        return value.detach().double(), slopes[:, chosen].double()
+        return self._read(value), slopes[:, chosen].double()
 
     def _mixed(self, rows: Rows, first: ObservedCategory, second: ObservedCategory) -> Tensor:
         """Return the contrasts (n, q) of two categories."""
@@ -221,4 +234,25 @@ class LevelContrasts:
         table = torch.cat(found).reshape(len(first), len(second), len(rows))
         (low, high), (left, right) = first.levels.ends, second.levels.ends
         by_first = table[high] - table[low]
-        return (by_first[:, right] - by_first[:, left]).flatten(0, 1).T
+        mixed = (by_first[:, right] - by_first[:, left]).flatten(0, 1)
+        return self._without_rounding(mixed, table.flatten(0, 1)).T
+
+    def _without_rounding(self, differences: Tensor, values: Tensor) -> Tensor:
+        """Return ``differences`` (q, n, ...) of ``values`` (l, n, ...), 0 where they are rounding of these.
+
+        Contrasts may be the same in all rows, so that rounding would look like an effect without any spread.
+        """
+        largest = values.abs().amax(dim=0)
+        return torch.where(differences.abs() <= _ROUNDING * self._eps * largest, 0.0, differences)
+
+
+@contextmanager
+def _explain_nan() -> Iterator[None]:
+    """Add to the error of an output that is not finite that rows were set to other levels."""
+    try:
+        yield
+    except GEHRuntimeError as error:
+        raise GEHRuntimeError(
+            f"units=Categorical(...): with rows set to other levels, {error} A combination that the model cannot take "
+            "may never occur: leave that pair out by pairs=[...], or join the categories to one."
+        ) from error

@@ -35,6 +35,15 @@ def levels_warning(plan: RunPlan) -> str | None:
     return None if not messages else f"units: {'; '.join(messages)}."
 
 
+def zero_levels_warning(plan: RunPlan) -> str:
+    """Return the warning that all interactions of a run with categories are exactly 0."""
+    pairs = "the only pair is" if len(plan.pairs) == 1 else f"all {len(plan.pairs)} pairs are"
+    return (
+        f"{pairs} exactly 0: at these points and levels the model is additive in the units that were explained, or "
+        "ignores them. Check that the columns of Categorical(...) are those that the model reads."
+    )
+
+
 def binary_columns_warning(plan: RunPlan) -> str | None:
     """Warn of columns of a table that hold 0 and 1 only and are differentiated."""
     columns = _binary_columns(plan)

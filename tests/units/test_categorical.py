@@ -158,11 +158,32 @@ def test_units_that_get_dummies_made_are_recognised():
 
 
 def test_other_columns_stay_fixed_without_rest():
+    def model(x):
+        return (1 + x[:, 5]) * x[:, 0] * x[:, 3] + x[:, 5] * x[:, 6]
+
     x = table(one_hot(3), one_hot(2))
-    result = explain_point(smooth, x, units=Categorical({"c": [0, 1, 2], "d": [3, 4]}, rest=False))
+    result = explain_point(model, x, units=Categorical({"c": [0, 1, 2], "d": [3, 4]}, rest=False))
     assert result.names == ["c", "d"]
-    whole = explain_point(smooth, x, units=Categorical({"c": [0, 1, 2], "d": [3, 4]}))
-    assert result.geh.mean[0, 1] == pytest.approx(whole.geh.mean[0, 1])
+    assert result.geh.mean[0, 1] == pytest.approx(2 / 3 * (1 + x[:, 5].mean()).item())
+
+
+def test_categories_that_do_not_act_together_have_scores_of_0_and_a_warning():
+    ids = torch.stack([codes(3), codes(4) // 2], dim=1)
+    net = nn.Sequential(nn.Embedding(3, 4), nn.Flatten(), nn.Linear(8, 1))
+    with pytest.warns(geh.GEHWarning, match="the only pair is exactly 0.*additive"):
+        result = explain_point(net, ids, units=Categorical({"a": 0, "b": 1}))
+    assert result.eah.mean[0, 1] == 0
+    assert not result.table()["stable"].any()
+
+
+def test_outputs_that_are_not_finite_at_other_levels_are_explained():
+    x = torch.cat([torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]]).repeat(10, 1), random_points(30, 1)], dim=1)
+
+    def model(x):
+        return torch.where((x[:, 0] == 1) & (x[:, 1] == 1), torch.nan, x[:, 0] * x[:, 2])
+
+    with refused(RuntimeError, "rows set to other levels", "pairs="):
+        explain_point(model, x, units=Categorical({"a": 0, "b": 1}))
 
 
 def with_categories(categories, inputs=None, model=smooth, **options):
