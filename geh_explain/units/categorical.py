@@ -111,7 +111,7 @@ class Categorical(Units):
         >>> import pandas as pd, geh_explain as geh
         >>> frame = pd.DataFrame({"place": ["sea", "hill", "sea"], "member": [True, False, True], "age": [3.0, 1.0, 2]})
         >>> geh.units.Categorical.detect(pd.get_dummies(frame))
-        Categorical({'place': ['place_hill', 'place_sea'], 'member': ['member']})
+        Categorical({'member': ['member'], 'place': ['place_hill', 'place_sea']})
         """
         found = find_categories(frame)
         return cls(found, max_levels=max_levels) if found else None

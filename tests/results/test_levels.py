@@ -237,5 +237,7 @@ def test_plots_page_and_exports_take_categories(tmp_path):
     assert graph.edges["c", "x4"]["sign"] == 0
     assert len(result.plot.regions("c", "d").collections) > 0
     assert "evidence=" not in repr(result)
-    for draw in (result.plot.heatmap, result.plot.intervals, result.plot.network, result.plot.draws):
+    legend = result.plot.network().get_legend()
+    assert "no single sign" in [text.get_text() for text in legend.get_texts()]
+    for draw in (result.plot.heatmap, result.plot.intervals, result.plot.draws):
         draw().figure.clear()

@@ -186,9 +186,8 @@ def test_outputs_that_are_not_finite_at_other_levels_are_explained():
         explain_point(model, x, units=Categorical({"a": 0, "b": 1}))
 
 
-def with_categories(categories, inputs=None, model=smooth, **options):
-    inputs = table(one_hot(3)) if inputs is None else inputs
-    return lambda: explain_point(model, inputs, units=Categorical(categories, **options))
+def with_categories(categories, inputs=lambda: table(one_hot(3))):
+    return lambda: explain_point(smooth, inputs(), units=Categorical(categories))
 
 
 def frame(**columns):
@@ -206,7 +205,7 @@ def frame(**columns):
         "one level at most": (lambda: Categorical({"c": 0}, max_levels=1), ValueError, "max_levels", "2"),
         "rest": (lambda: Categorical({"c": 0}, rest=["a"]), TypeError, "rest", "True or False"),
         "unknown column": (
-            with_categories({"ocean": ["ocean_A", "ocaen_B"]}, frame()),
+            with_categories({"ocean": ["ocean_A", "ocaen_B"]}, frame),
             *(ValueError, "'ocean'", "'ocaen_B'", "did you mean 'ocean_B'"),
         ),
         "name without names": (with_categories({"c": "ocean"}), ValueError, "'ocean'", "no column names"),
@@ -215,33 +214,33 @@ def frame(**columns):
         "overlap": (with_categories({"c": [0, 1], "d": [1, 2]}), ValueError, "column 1", "'c' and 'd'"),
         "twice": (with_categories({"c": [0, 0]}), ValueError, "column 0", "once"),
         "two ones": (
-            with_categories({"c": [0, 1]}, table(torch.ones(ROWS, 2), one_hot(2))),
+            with_categories({"c": [0, 1]}, lambda: table(torch.ones(ROWS, 2), one_hot(2))),
             *(ValueError, "'x0' and 'x1' are both 1", "category of its own"),
         ),
         "three values": (
-            with_categories({"c": [0, 1, 2]}, table(one_hot(3) * (codes(2)[:, None] + 1))),
+            with_categories({"c": [0, 1, 2]}, lambda: table(one_hot(3) * (codes(2)[:, None] + 1))),
             *(ValueError, "the values 0, 1, 2", "'x0'", "one-hot"),
         ),
         "numbers": (with_categories({"c": [3, 4]}), ValueError, "'x3'", "one-hot"),
         "one level": (
-            with_categories({"c": [0, 1]}, table(torch.zeros(ROWS, 2))),
+            with_categories({"c": [0, 1]}, lambda: table(torch.zeros(ROWS, 2))),
             *(ValueError, "'c'", "one level", "(none)", "60 points"),
         ),
-        "one code": (with_categories({"c": 0}, table(torch.ones(ROWS, 1))), ValueError, "'c'", "one level", "'1'"),
+        "one code": (with_categories({"c": 0}, lambda: table(torch.ones(ROWS, 1))), ValueError, "'c'", "one level", "'1'"),
         "a number as code": (
-            with_categories({"c": 0}, random_points(10_001, 2)),
+            with_categories({"c": 0}, lambda: random_points(10_001, 2)),
             *(ValueError, "'c'", "10,000", "different values", "numeric unit"),
         ),
         "ids in no category": (
-            with_categories({"c": 1}, (random_points(ROWS, 1), codes(3)[:, None], codes(2)[:, None])),
+            with_categories({"c": 1}, lambda: (random_points(ROWS, 1), codes(3)[:, None], codes(2)[:, None])),
             *(TypeError, "[2]", "torch.int64", "no derivatives", "rest=False"),
         ),
         "across tensors": (
-            with_categories({"c": [0, 1]}, (one_hot(2)[:, :1], one_hot(2)[:, 1:])),
+            with_categories({"c": [0, 1]}, lambda: (one_hot(2)[:, :1], one_hot(2)[:, 1:])),
             *(ValueError, "'c'", "several input tensors"),
         ),
         "missing values": (
-            with_categories({"c": "c"}, frame(c=pd.Categorical([None, "a", "b"] * 20))),
+            with_categories({"c": "c"}, lambda: frame(c=pd.Categorical([None, "a", "b"] * 20))),
             *(ValueError, "20 values", "'c'", "missing"),
         ),
         "a hidden layer": (
