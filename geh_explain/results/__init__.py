@@ -6,11 +6,11 @@
     Its base class: plots, page, exports and text.
 ``rules``
     The rules that decide about pairs.
-``tables``
-    Tables of pairs, groups and Monte Carlo errors.
+``tables``, ``level_tables``
+    Tables of pairs, groups and Monte Carlo errors, and of differences between levels of categories.
 ``plotting``
     The plots of a result, ``result.plot``.
-``files``, ``evidence_files``
+``files``, ``evidence_files``, ``level_files``
     Saving and loading, as arrays and JSON.
 ``exports``
     Conversion to networkx and xarray.

@@ -6,6 +6,8 @@
     Variance of local interactions over points, and the standard errors of group means that follow.
 ``moments``, ``draws``
     What a run leaves: all draws, or their running mean and standard deviation.
+``level_draws``, ``level_means``
+    Draws and uncertainty of pairs with a category, from those of differences between levels.
 ``pair_scores``, ``main_effects``
     One measure of all pairs, and the mean gradient of each unit, with uncertainty.
 ``evidence``, ``decisions``

@@ -226,7 +226,10 @@ def frame(**columns):
             with_categories({"c": [0, 1]}, lambda: table(torch.zeros(ROWS, 2))),
             *(ValueError, "'c'", "one level", "(none)", "60 points"),
         ),
-        "one code": (with_categories({"c": 0}, lambda: table(torch.ones(ROWS, 1))), ValueError, "'c'", "one level", "'1'"),
+        "one code": (
+            with_categories({"c": 0}, lambda: table(torch.ones(ROWS, 1))),
+            *(ValueError, "'c'", "one level", "'1'"),
+        ),
         "a number as code": (
             with_categories({"c": 0}, lambda: random_points(10_001, 2)),
             *(ValueError, "'c'", "10,000", "different values", "numeric unit"),
