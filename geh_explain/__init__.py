@@ -10,11 +10,16 @@ from geh_explain import baselines, bnn, datasets, demo, engines, errors, inferen
 from geh_explain._version import __version__
 from geh_explain.analyses.ablation import AblationCheck
 from geh_explain.analyses.diagnosis import Diagnosis
+from geh_explain.analyses.share import InteractionShare
 from geh_explain.analyses.surface import Surface
 from geh_explain.errors import GEHError, GEHWarning
 from geh_explain.explainer import GEHExplainer
 from geh_explain.groups.number import GroupChoice
+from geh_explain.local.explanation import LocalExplanation, LocalExplanations
+from geh_explain.local.plotting import LocalPlots
 from geh_explain.model.layers import Layer
+from geh_explain.results.by_target import InteractionsByTarget
+from geh_explain.results.comparison import Comparison
 from geh_explain.results.interactions import Interactions
 from geh_explain.results.plotting import Plots
 from geh_explain.run.estimate import CostEstimate
@@ -26,6 +31,7 @@ from geh_explain.scores.ranking import PairRanking
 
 __all__ = [
     "AblationCheck",
+    "Comparison",
     "CostEstimate",
     "Decisions",
     "Diagnosis",
@@ -34,8 +40,13 @@ __all__ = [
     "GEHExplainer",
     "GEHWarning",
     "GroupChoice",
+    "InteractionShare",
     "Interactions",
+    "InteractionsByTarget",
     "Layer",
+    "LocalExplanation",
+    "LocalExplanations",
+    "LocalPlots",
     "MainEffects",
     "PairRanking",
     "Plots",

@@ -25,13 +25,16 @@ from geh_explain.engines import Engine
 from geh_explain.engines.smoothing.sharpness import Smooth
 from geh_explain.errors import GEHTypeError
 from geh_explain.explainer import GEHExplainer
+from geh_explain.local.example_rows import integrated_rows
+from geh_explain.local.hessians import row_hessians
+from geh_explain.model.layer_wrappers import FunctionWithLayer, LayerEntry
 from geh_explain.model.layers import Layer
 from geh_explain.model.outputs import Output
 from geh_explain.posterior import PointEstimate, Posterior
 from geh_explain.results.interactions import Interactions
 from geh_explain.units.base import Units
 
-__all__ = ["GroupExpectedHessian", "InputHessian", "LayerHessian"]
+__all__ = ["GroupExpectedHessian", "InputHessian", "IntegratedHessian", "LayerHessian"]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -46,10 +49,29 @@ def _as_in_captum(attribute: _Method) -> _Method:
     return wrapper  # type: ignore[return-value]
 
 
+def _refuses_noise_tunnel(attribute: _Method) -> _Method:
+    """Wrap a method that returns no attribution per example: NoiseTunnel, which needs one, gets an error."""
+
+    @wraps(attribute)
+    def refuse(*arguments: Any, **options: Any) -> Any:
+        raise GEHTypeError(
+            "NoiseTunnel averages attributions of single examples, and GroupExpectedHessian returns one matrix for all "
+            "of them; use NoiseTunnel(InputHessian(...)), or posterior= for the uncertainty of the global measure."
+        )
+
+    @wraps(attribute)
+    def wrapper(*arguments: Any, **options: Any) -> Any:
+        return attribute(*arguments, **options)
+
+    wrapper.__wrapped__ = refuse
+    return wrapper  # type: ignore[return-value]
+
+
 class InputHessian(GradientAttribution):  # type: ignore[misc]
     """Interactions of all pairs of input features, for each example: H_ij(x) = d2 f(x) / dx_i dx_j.
 
-    Dropout is off, as in eval mode; :class:`GroupExpectedHessian` gives uncertainty.
+    Dropout is off, as in eval mode; :class:`GroupExpectedHessian` gives uncertainty. The Hessian of an example does not
+    depend on the others in the batch.
 
     Parameters
     ----------
@@ -57,6 +79,10 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
         A module, or a function that returns one output or several per example.
     units, output, smooth, engine
         As in :class:`~geh_explain.GEHExplainer`.
+    reference
+        Inputs like those of the training data. They set how sharply kinked functions such as ReLU are smoothed, as in
+        :meth:`~geh_explain.GEHExplainer.explain`, and the steps of ``engine="difference"``, which needs them. None: the
+        sharpness follows from what enters the kinks in each example alone.
 
     Examples
     --------
@@ -75,8 +101,10 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
         output: Output = "raw",
         smooth: Smooth = "auto",
         engine: str | Engine = "auto",
+        reference: Any = None,
     ) -> None:
         super().__init__(forward_func)
+        self._reference = reference
         self._explainer = _explainer(
             forward_func, None, units=units, output=output, smooth=smooth, engine=engine, posterior=PointEstimate()
         )
@@ -98,12 +126,8 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
             D is the number of features of an example, or of ``units``. For a tuple of inputs a tuple: for each input
             the rows of its own features (N, D_k, D) against the concatenated features of all inputs.
         """
-        interactions = _local(self._explainer, inputs, target, additional_forward_args)
-        if not isinstance(inputs, tuple):
-            return interactions
-        if self._explainer._setup.units is not None:
-            return (interactions,)
-        return torch.split(interactions, [tensor[0].numel() for tensor in inputs], dim=1)
+        interactions = _local(self._explainer, inputs, target, additional_forward_args, self._reference)
+        return _as_inputs(interactions, inputs, self._explainer)
 
     @property
     def multiplies_by_inputs(self) -> bool:
@@ -122,6 +146,8 @@ class LayerHessian(LayerAttribution, GradientAttribution):  # type: ignore[misc]
         A module, its dotted name, or a :class:`~geh_explain.Layer` for one of several outputs or calls.
     units, output, smooth, engine
         As in :class:`~geh_explain.GEHExplainer`; units are neurons, or channels of feature maps, by default.
+    reference
+        As in :class:`InputHessian`.
 
     Examples
     --------
@@ -141,21 +167,126 @@ class LayerHessian(LayerAttribution, GradientAttribution):  # type: ignore[misc]
         output: Output = "raw",
         smooth: Smooth = "auto",
         engine: str | Engine = "auto",
+        reference: Any = None,
     ) -> None:
         super().__init__(forward_func, layer)
-        self._explainer = _explainer(
-            forward_func, layer, units=units, output=output, smooth=smooth, engine=engine, posterior=PointEstimate()
-        )
+        self._reference = reference
+        self._options: dict[str, Any] = {"units": units, "output": output, "smooth": smooth, "engine": engine}
+        self._explainer = _explainer(forward_func, layer, posterior=PointEstimate(), **self._options)
 
     @_as_in_captum
-    def attribute(self, inputs: Any, target: Target = None, additional_forward_args: Any = None) -> Tensor:
-        """Return the interactions of the layer's units in each example (N, D, D), with a zero diagonal."""
-        return _local(self._explainer, inputs, target, additional_forward_args)
+    def attribute(
+        self,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        attribute_to_layer_input: bool = False,
+    ) -> Tensor:
+        """Return the interactions of the layer's units in each example (N, D, D), with a zero diagonal.
+
+        Parameters
+        ----------
+        inputs, target, additional_forward_args
+            As in :meth:`InputHessian.attribute`.
+        attribute_to_layer_input
+            Whether the units are those of the layer's input, its first argument, instead of its output.
+        """
+        explainer = self._explainer
+        if attribute_to_layer_input:
+            module = explainer._setup.layer_ref.module
+            assert module is not None
+            entered = LayerEntry(explainer.model, module)
+            explainer = GEHExplainer(entered, entered.entry, posterior=PointEstimate(), **self._options)
+        return _local(explainer, inputs, target, additional_forward_args, self._reference)
 
     @property
     def multiplies_by_inputs(self) -> bool:
         """False: these are derivatives."""
         return False
+
+
+class IntegratedHessian(GradientAttribution):  # type: ignore[misc]
+    """Main effects and pairs that lead from a baseline to each example, by integrated Hessians.
+
+    The path from the baseline b to the example x is b + s (x - b); see :class:`~geh_explain.LocalExplanation`::
+
+        Gamma_ij = (x_i - b_i) (x_j - b_j) int_0^1 -s ln(s) H_ij(s) ds,    i != j,
+        Gamma_ii = (x_i - b_i) int_0^1 -ln(s) g_i(s) ds  +  (x_i - b_i)^2 int_0^1 -s ln(s) H_ii(s) ds.
+
+    The matrix of an example sums to f(x) - f(b), its rows to integrated gradients. Dropout is off, as in eval mode.
+
+    Parameters
+    ----------
+    forward_func
+        A module, or a function that returns one output or several per example.
+    units, output, smooth
+        As in :class:`~geh_explain.GEHExplainer`.
+    reference
+        Inputs like those of the training data, which set how sharply kinked functions are smoothed. None: the sharpness
+        follows from the path of each example alone.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from geh_explain.captum import IntegratedHessian
+    >>> x = torch.tensor([[1.0, 3.0, 2.0]])
+    >>> IntegratedHessian(lambda x: 4 * x[:, 0] * x[:, 1] + x[:, 2]).attribute(x)[0].round(decimals=4).tolist()
+    [[3.0, 3.0, 0.0], [3.0, 3.0, 0.0], [0.0, 0.0, 2.0]]
+    """
+
+    def __init__(
+        self,
+        forward_func: Callable[..., Any],
+        *,
+        units: Units | None = None,
+        output: Output = "raw",
+        smooth: Smooth = "auto",
+        reference: Any = None,
+    ) -> None:
+        super().__init__(forward_func)
+        self._reference = reference
+        self._explainer = _explainer(
+            forward_func, None, units=units, output=output, smooth=smooth, posterior=PointEstimate()
+        )
+
+    @_as_in_captum
+    def attribute(
+        self,
+        inputs: Any,
+        baselines: Any = None,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        n_steps: int | None = None,
+    ) -> Any:
+        """Return Gamma of each example (N, D, D), main effects on the diagonal.
+
+        Parameters
+        ----------
+        inputs
+            Tensor (N, ...), or a tuple of tensors with one row per example.
+        baselines
+            As in Captum: None for zeros, a number, a tensor with one row for all examples or one for each, or a tuple
+            of these for a tuple of inputs.
+        target, additional_forward_args
+            As in Captum.
+        n_steps
+            Nodes of the Gauss rule on the path; None doubles them until two rules agree.
+
+        Returns
+        -------
+        Tensor or tuple of Tensor
+            As in :meth:`InputHessian.attribute`.
+        """
+        first = _first_tensor(inputs)
+        matrices = integrated_rows(
+            self._explainer._setup, inputs, baselines, (target, additional_forward_args), self._reference, n_steps
+        )
+        return _as_inputs(torch.as_tensor(matrices).to(first), inputs, self._explainer)
+
+    @property
+    def multiplies_by_inputs(self) -> bool:
+        """True: contributions to a difference of outputs."""
+        return True
 
 
 class GroupExpectedHessian(GradientAttribution):  # type: ignore[misc]
@@ -196,7 +327,7 @@ class GroupExpectedHessian(GradientAttribution):  # type: ignore[misc]
             forward_func, layer, units=units, output=output, smooth=smooth, engine=engine, posterior=posterior
         )
 
-    @_as_in_captum
+    @_refuses_noise_tunnel
     def attribute(
         self,
         inputs: Any,
@@ -228,41 +359,37 @@ class GroupExpectedHessian(GradientAttribution):  # type: ignore[misc]
         return False
 
 
-class _Function(nn.Module):
-    """A function together with a layer that it calls, as a module in which the layer can be found."""
-
-    def __init__(self, function: Callable[..., Any], layer: nn.Module) -> None:
-        super().__init__()
-        self.function = function
-        self.layer = layer
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
-
 def _explainer(forward_func: Any, layer: str | nn.Module | Layer | None, **options: Any) -> GEHExplainer:
     module = layer.layer if isinstance(layer, Layer) else layer
     if isinstance(module, nn.Module) and not isinstance(forward_func, nn.Module) and callable(forward_func):
-        forward_func = _Function(forward_func, module)
+        forward_func = FunctionWithLayer(forward_func, module)
     return GEHExplainer(forward_func, layer, **options)
 
 
-def _local(explainer: GEHExplainer, inputs: Any, target: Target, additional_forward_args: Any) -> Tensor:
-    """Return the interactions at every point (N, D, D), by making each point a group of its own."""
+def _first_tensor(inputs: Any) -> Tensor:
+    """Return the only or the first input, which must be a tensor."""
     first = inputs[0] if isinstance(inputs, tuple) and inputs else inputs
     if not isinstance(first, Tensor):
         raise GEHTypeError(f"inputs is a {type(first).__name__}; give a tensor, or a tuple of tensors, as in Captum.")
-    result = explainer.explain(
-        inputs,
-        target,
-        additional_forward_args,
-        groups=np.arange(len(first)),
-        draws=1,
-        progress=False,
-        distributed=False,
-    )
-    n_units = len(result.names)
-    i, j = result.pairs.ends
+    return first
+
+
+def _local(
+    explainer: GEHExplainer, inputs: Any, target: Target, additional_forward_args: Any, reference: Any
+) -> Tensor:
+    """Return the interactions at every point (N, D, D)."""
+    first = _first_tensor(inputs)
+    found, n_units = row_hessians(explainer._setup, inputs, target, additional_forward_args, reference)
+    i, j = np.triu_indices(n_units, 1)
     matrices = torch.zeros(len(first), n_units, n_units, dtype=first.dtype, device=first.device)
-    matrices[:, i, j] = torch.as_tensor(result.signed[0]).to(matrices)
+    matrices[:, i, j] = found.to(matrices)
     return matrices + matrices.mT
+
+
+def _as_inputs(matrices: Tensor, inputs: Any, explainer: GEHExplainer) -> Any:
+    """Return matrices (N, D, D) in the form of the inputs: for a tuple the rows of each input's own features."""
+    if not isinstance(inputs, tuple):
+        return matrices
+    if explainer._setup.units is not None:
+        return (matrices,)
+    return torch.split(matrices, [tensor[0].numel() for tensor in inputs], dim=1)

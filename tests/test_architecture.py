@@ -15,7 +15,19 @@ ROOT = PACKAGE.parent
 ORDER = [
     *("errors", "_version", "_types", "_validation", "_memory", "_hashing", "_process", "storage"),
     *("data", "units", "model", "posterior", "engines"),
-    *("statistics", "scores", "plots", "groups", "run", "evidence", "analyses", "interpret", "report", "results"),
+    *(
+        "statistics",
+        "scores",
+        "plots",
+        "groups",
+        "run",
+        "evidence",
+        "analyses",
+        "local",
+        "interpret",
+        "report",
+        "results",
+    ),
     *("explainer", "captum", "bnn", "baselines", "inference", "vision", "datasets", "demo", "cli"),
 ]
 

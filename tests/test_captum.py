@@ -1,6 +1,7 @@
 """Captum's interface: its own classes and those of the package on the same models, with the same arguments."""
 
 import ast
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -12,12 +13,13 @@ from captum.attr import FeatureAblation, IntegratedGradients, LayerConductance, 
 from explaining import random_points
 from networks import cnn
 from reference import channel_directions, hidden_hessians
+from reference_accounts import integrated_hessian
 from state_comparison import model_state
 from torch import nn
 
 import geh_explain as geh
 import geh_explain.captum
-from geh_explain.captum import GroupExpectedHessian, InputHessian, LayerHessian
+from geh_explain.captum import GroupExpectedHessian, InputHessian, IntegratedHessian, LayerHessian
 
 
 @cache
@@ -216,3 +218,105 @@ def test_wrong_arguments_are_named():
         LayerHessian(net(), nn.Linear(2, 2))
     with pytest.raises(geh.GEHError, match="measure='hessian' is unknown"):
         GroupExpectedHessian(net()).attribute(four_features(), 0, measure="hessian", groups=2, draws=2)
+
+
+def relu_net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 1)).double()
+
+
+@pytest.mark.parametrize("reference", [None, "given"])
+@pytest.mark.parametrize("method", ["inputs", "layer", "integrated"])
+def test_an_example_alone_and_in_a_wide_batch_is_the_same(method, reference):
+    model = relu_net()
+    data = None if reference is None else random_points(50, 4, seed=3)
+    made = {
+        "inputs": lambda: InputHessian(model, reference=data),
+        "layer": lambda: LayerHessian(model, model[0], reference=data),
+        "integrated": lambda: IntegratedHessian(model, reference=data),
+    }[method]()
+    row = random_points(1, 4, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", geh.GEHWarning)
+        alone = made.attribute(row)
+        together = made.attribute(torch.cat([40 * random_points(6, 4, seed=2), row]))
+    assert alone.abs().max() > 1e-4
+    torch.testing.assert_close(together[-1:], alone, rtol=1e-9, atol=1e-12)
+
+
+def test_a_reference_sets_the_sharpness_as_its_explanation_does():
+    model, data = relu_net(), random_points(50, 4, seed=3)
+    explained = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate()).explain(
+        data, groups=np.arange(50), progress=False
+    )
+    found = InputHessian(model, reference=data).attribute(data)
+    i, j = explained.pairs.ends
+    np.testing.assert_allclose(found[:, i, j].numpy(), explained.signed[0], rtol=1e-9, atol=1e-12)
+
+
+def test_differences_need_a_reference():
+    def jump(x):
+        return (x[:, 0] > 0).double() * x[:, 1]
+
+    with pytest.raises(geh.GEHError, match=r"engine='difference' steps by the spread .* pass reference="):
+        InputHessian(jump, engine="difference").attribute(four_features())
+    with pytest.raises(geh.GEHError, match=r"smooth=Step.* pass reference="):
+        InputHessian(relu_net(), smooth=geh.engines.Step(0.5)).attribute(four_features())
+    method = InputHessian(lambda x: x[:, 0] * x[:, 1], engine="difference", reference=random_points(20, 4))
+    torch.testing.assert_close(method.attribute(four_features())[:, 0, 1], torch.ones(6).double())
+
+
+def test_integrated_hessians_are_those_of_the_paper_and_sum_to_the_difference():
+    model, b = net(1), random_points(1, 4, seed=5)
+    found = IntegratedHessian(model).attribute(four_features(), b)
+    for row, matrix in zip(four_features(), found, strict=True):
+        wanted = integrated_hessian(lambda x: model(x)[:, 0], row, b[0])
+        np.testing.assert_allclose(matrix.numpy(), wanted, rtol=0, atol=1e-8)
+    total = (model(four_features()) - model(b))[:, 0]
+    torch.testing.assert_close(found.sum((1, 2)), total.detach())
+    gradients = IntegratedGradients(model).attribute(four_features(), b, n_steps=100)
+    torch.testing.assert_close(found.sum(2), gradients, rtol=0, atol=1e-8)
+
+
+def test_baselines_have_the_forms_of_captum():
+    model, method = net(1), IntegratedHessian(net(1))
+    x = four_features()
+
+    def totals(baselines):
+        return (model(x) - model(baselines))[:, 0].detach()
+
+    torch.testing.assert_close(method.attribute(x).sum((1, 2)), totals(torch.zeros_like(x)))
+    torch.testing.assert_close(method.attribute(x, 0.5).sum((1, 2)), totals(torch.full_like(x, 0.5)))
+    torch.testing.assert_close(method.attribute(x, x.flip(0)).sum((1, 2)), totals(x.flip(0)))
+    torch.testing.assert_close(method.attribute(x, x[:1], n_steps=20).sum((1, 2)), totals(x[:1].expand(6, 4)))
+    two = IntegratedHessian(lambda a, b: model(torch.cat([a, b], 1)))
+    first, second = two.attribute((x[:, :1], x[:, 1:]), (0.5, x[:1, 1:]))
+    assert (first.shape, second.shape) == ((6, 1, 4), (6, 3, 4))
+    ends = torch.cat([torch.full((6, 1), 0.5).double(), x[:1, 1:].expand(6, 3)], 1)
+    torch.testing.assert_close(first.sum((1, 2)) + second.sum((1, 2)), totals(ends))
+    with pytest.raises(geh.GEHError, match=r"baselines has shape \(2, 4\); give one row of shape"):
+        method.attribute(x, x[:2])
+    with pytest.raises(geh.GEHError, match="baselines: a str is not supported"):
+        method.attribute(x, "zeros")
+    with pytest.raises(geh.GEHError, match="n_steps=0"):
+        method.attribute(x, n_steps=0)
+
+
+def test_noise_tunnels_average_integrated_hessians_and_refuse_global_measures():
+    method = IntegratedHessian(lambda x: 4 * x[:, 0] * x[:, 1] + x[:, 2])
+    assert method.multiplies_by_inputs
+    torch.manual_seed(0)
+    found = NoiseTunnel(method).attribute(four_features(), nt_samples=30, stdevs=0.02, baselines=0)
+    wanted = four_features()[:, 0] * four_features()[:, 1]
+    torch.testing.assert_close(found[:, 0, 1], wanted, atol=0.03, rtol=0)
+    with pytest.raises(geh.GEHError, match="NoiseTunnel averages attributions of single examples"):
+        NoiseTunnel(GroupExpectedHessian(net())).attribute(four_features(), nt_samples=2, target=0)
+
+
+def test_layers_can_be_explained_at_their_input():
+    model = net()
+    before = model_state(model)
+    at_input = LayerHessian(model, model[2]).attribute(four_features(), target=1, attribute_to_layer_input=True)
+    at_output = LayerHessian(model, model[1]).attribute(four_features(), target=1)
+    torch.testing.assert_close(at_input, at_output)
+    assert model_state(model) == before

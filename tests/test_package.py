@@ -116,7 +116,7 @@ def test_a_public_signature_is_that_of_the_contract():
         **{"groups": "auto", "draws": 100, "names": None, "scale": None},
         **{"batch_size": None, "eah_points": None, "memory": None, "seed": 0, "progress": True},
         **{"checkpoint": None, "distributed": None, "evidence": None, "clusters": None},
-        **{"unit": None, "pairs": None, "rows": None},
+        **{"unit": None, "pairs": None, "rows": None, "sample_weight": None, "targets": None},
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,9 @@ class Points(ABC):
 
     columns: list[str] | None
     ordered: bool
-    code_names: dict[str, tuple[str, ...]]
+    code_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    #: Whether every pass reads the points anew from a loader.
+    streamed: bool = False
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -140,6 +143,8 @@ class StreamedPoints(Points):
         In :meth:`batches`, if a pass yields other batches than the first one did.
     """
 
+    streamed = True
+
     def __init__(
         self,
         read: Callable[[], Iterator[tuple[Tensor, ...]]],
@@ -148,7 +153,6 @@ class StreamedPoints(Points):
         ordered: bool,
     ) -> None:
         self.columns = None
-        self.code_names = {}
         self.ordered = ordered
         self._read = read
         # One pass for both: the number of rows is needed before any argument can be cut.

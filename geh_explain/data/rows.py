@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from geh_explain.data.forward_args import ForwardArgs
@@ -36,6 +38,9 @@ class Rows:
     below
         What the part of the model below the layer passes on for these rows, each of shape (n, ...); empty if it is not
         kept, see :mod:`geh_explain.model.below`.
+    weights
+        Case weights (n,), by which the explained number of each row is multiplied, and with it all of its derivatives;
+        None for 1.
 
     Examples
     --------
@@ -53,6 +58,7 @@ class Rows:
     repeats: int = 1
     argument: str = "inputs"
     below: tuple[Tensor, ...] = ()
+    weights: Tensor | None = None
 
     def __len__(self) -> int:
         return self.inputs[0].shape[0]
@@ -104,4 +110,27 @@ class Rows:
     def _map(self, function: Callable[[Tensor], Tensor]) -> Rows:
         """Apply a function to all tensors that have one entry per row."""
         inputs, below = (tuple(function(x) for x in tensors) for tensors in (self.inputs, self.below))
-        return replace(self, inputs=inputs, below=below)
+        weights = None if self.weights is None else function(self.weights)
+        return replace(self, inputs=inputs, below=below, weights=weights)
+
+    def with_target(self, target: Any) -> Rows:
+        """Return these rows with another output to explain, the same for all of them."""
+        if target is self.target:
+            return self
+        args = self.forward_args
+        values, per_row = (target, *args.values[1:]), (False, *args.per_row[1:])
+        return replace(self, forward_args=replace(args, values=values, per_row=per_row))
+
+    def weighted(self, weights: NDArray[np.float64] | None) -> Rows:
+        """Return these rows with their weights, out of those (N,) of all points; None leaves them without.
+
+        >>> Rows((torch.zeros(2, 3),), ForwardArgs.of(None, (), 2), start=1).weighted(np.arange(4.0)).weights.tolist()
+        [1.0, 2.0]
+        """
+        if weights is None:
+            return self
+        return replace(self, weights=torch.as_tensor(weights[self.start : self.start + len(self)]))
+
+    def weigh(self, values: Tensor) -> Tensor:
+        """Return one number per row (n,) times its weight."""
+        return values if self.weights is None else values * self.weights.to(values)

@@ -14,8 +14,8 @@ engine           formula                                for
 ``base`` holds the contract of an engine, then there is one module per engine; ``selection`` chooses one for a run,
 ``probes``, ``gradient_differences`` and ``custom_functions`` check outputs and second derivatives at some points,
 ``smoothing`` replaces kinked functions while explaining (``Step`` sets how sharp they stay), ``twice_differentiable``
-those that torch cannot differentiate twice, or only slowly, and ``sums`` is what engines fill. ``level_contrasts``
-takes differences between levels of categories, beside any engine.
+those that torch cannot differentiate twice, or only slowly, and ``sums`` is what engines fill. ``third_order`` computes
+third derivatives and differences, ``level_contrasts`` differences between levels of categories, beside any engine.
 """
 
 from geh_explain.data.rows import Rows

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from geh_explain._memory import chunk_bytes
 from geh_explain._process import cached_property
-from geh_explain._types import Ints
+from geh_explain._types import Floats, Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.probes import PartChoice
 from geh_explain.engines.sums import GroupSums
@@ -36,6 +36,9 @@ class Limits:
         Number of points per draw from which absolute interactions are measured; None lets the engine choose.
     pairs
         The pairs of units that are computed; None for all of them.
+    weights
+        Case weights (n_points,) with mean 1, None where all points count alike. The rows that :meth:`EngineRun.add`
+        receives have theirs; an engine needs these for statistics of its own.
     """
 
     n_points: int
@@ -43,6 +46,7 @@ class Limits:
     memory: int | None = None
     eah_points: int | None = None
     pairs: PairSet | None = None
+    weights: Floats | None = None
 
 
 class Engine(ABC):

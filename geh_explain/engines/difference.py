@@ -111,10 +111,24 @@ class DifferenceRun(EngineRun):
 
     def __init__(self, engine: Difference, cut: Cut, limits: Limits) -> None:
         super().__init__(engine, cut, limits)
-        self._moments = UnitMoments(cut.n_units)
+        self._moments = UnitMoments(cut.n_units, limits.weights)
         self._fixed_baseline = self._check_baseline()
         #: Values that occur, for each unit that may be discrete; collected only as long as they are few.
         self._levels: dict[int, set[float]] = {unit: set() for unit in self._check_discrete()}
+
+    @property
+    def has_fixed_baseline(self) -> bool:
+        """Whether units move to given values, so that their spread over the points does not count."""
+        return self._fixed_baseline is not None
+
+    def check_spread(self, n_points: int) -> None:
+        """Raise if steps are measured by the spread of a single point, so that all of them would be 0."""
+        if n_points == 1 and not self.has_fixed_baseline:
+            raise GEHValueError(
+                "engine='difference' steps by the spread of the units over the points, and there is one point: all "
+                "steps would be 0. Use explainer.explain_row(x, baseline=...) for a single row, pass more points, or "
+                "engine=Difference(baseline=0)."
+            )
 
     def _check_baseline(self) -> Floats | None:
         """Return the baseline (D,) of the units; None where it is their mean, or steps are used."""

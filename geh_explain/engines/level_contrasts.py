@@ -84,14 +84,11 @@ class LevelContrasts:
     ----------
     contrasts
         As passed.
-    n_slopes
-        Number of levels of all categories: outputs at each of them are summed as ``slopes``, for main effects.
     """
 
     def __init__(self, engine: EngineRun, units: Categorical, contrasts: Contrasts) -> None:
         self.contrasts = contrasts
         self.categories = units.observed
-        self.n_slopes = sum(len(category) for category in self.categories)
         self._engine = engine
         self._cut = engine.cut
         #: Rounding of the outputs, relative to their size.
@@ -114,10 +111,6 @@ class LevelContrasts:
                 self._pairs.append((i, j, start))
             else:
                 self._numeric[i].append((j, start))
-
-    def zeros(self, groups: int, squared: int) -> GroupSums:
-        """Return sums of no points yet, one column per contrast; see :meth:`GroupSums.zeros`."""
-        return GroupSums.zeros(groups, self._cut.n_units, 1, squared, self.contrasts.n_contrasts)
 
     def add(
         self, sums: GroupSums, rows: Rows, labels: Ints, report: Callable[[float], Any] = lambda rows: None
@@ -244,6 +237,33 @@ class LevelContrasts:
         """
         largest = values.abs().amax(dim=0)
         return torch.where(differences.abs() <= _ROUNDING * self._eps * largest, 0.0, differences)
+
+
+class LevelSums:
+    """The sums of contrasts of one draw, beside ``sums`` of pairs of numeric units; nothing without categories.
+
+    Attributes
+    ----------
+    share
+        Share of the work of a draw that is left to the engine, for the progress bar.
+    """
+
+    def __init__(self, levels: LevelContrasts | None, sums: GroupSums) -> None:
+        self._levels = levels
+        self.share = 1.0 if levels is None else 0.5
+        if levels is not None:
+            squared = 0 if sums.squares is None else len(sums.squares)
+            n_contrasts = levels.contrasts.n_contrasts
+            self._sums = GroupSums.zeros(sums.signed.shape[1], levels.contrasts.pairs.n_units, 1, squared, n_contrasts)
+
+    def add(self, rows: Rows, labels: Ints, report: Callable[[float], Any] = lambda rows: None) -> None:
+        """Add the contrasts of some rows, see :meth:`LevelContrasts.add`."""
+        if self._levels is not None:
+            self._levels.add(self._sums, rows, labels, report)
+
+    def after(self, sums: GroupSums) -> GroupSums:
+        """Return ``sums``, with those of contrasts after them."""
+        return sums if self._levels is None else sums.joined(self._sums)
 
 
 @contextmanager

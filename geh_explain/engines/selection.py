@@ -108,10 +108,13 @@ def choose_engine(engine: str | Engine, cut: Cut, rows: Rows, limits: Limits) ->
 
 
 def depends_on_units(cut: Cut, rows: Rows, units: Ints | None = None) -> bool:
-    """Return whether the outputs change when each row takes the values of ``units`` (None: all) of another row."""
+    """Return whether the outputs change when each row takes the values of ``units`` (None: all) of another row.
+
+    The units of a single row are moved by their own size, and by 1 at least.
+    """
     with torch.no_grad():
         values = cut.units.values(cut.activations(rows))
-        shift = values.roll(1, dims=0) - values
+        shift = values.roll(1, dims=0) - values if len(rows) > 1 else values.abs().clamp_min(1)
         if units is not None:
             others = np.setdiff1d(np.arange(cut.n_units), units)
             shift[:, torch.as_tensor(others, device=shift.device)] = 0

@@ -97,7 +97,7 @@ class SteinRun(EngineRun):
 
     def __init__(self, engine: Stein, cut: Cut, limits: Limits) -> None:
         super().__init__(engine, cut, limits)
-        self._moments = UnitMoments(cut.n_units)
+        self._moments = UnitMoments(cut.n_units, limits.weights)
         self._seed = 0
 
     def observe(self, values: Tensor) -> None:

@@ -53,13 +53,16 @@ class GroupSums:
         the variance over points does not need all draws. None for S = 0.
     counts
         Number of points (S, M) of each group in ``squares``. 0 where an engine adds to ``signed`` without :meth:`add`,
-        so that nothing is known of the variance.
+        so that nothing is known of the variance. With case weights the sum of their squares.
     visited
         Sums (S, M, P) of the interactions over the points in ``squares``, where these are a sample of the points; None
-        where they are all, so that ``signed`` has these sums.
+        where they are all, so that ``signed`` has these sums. With case weights w always the sums of w^2 H_p.
     cells
         Sums (S, C, P) of the interactions over cells, the parts of a group that belong to one cluster of points; in
         place of ``squares`` where points come in clusters. See :meth:`merged`.
+    weights
+        Case weights (n,) of the points that are added next, None for 1. The interactions that engines add are those of
+        outputs that were multiplied by them, see :class:`~geh_explain.data.rows.Rows`.
 
     Examples
     --------
@@ -79,6 +82,7 @@ class GroupSums:
     counts: Tensor | None = None
     visited: Tensor | None = None
     cells: Tensor | None = None
+    weights: Tensor | None = None
 
     @classmethod
     def zeros(
@@ -174,7 +178,8 @@ class GroupSums:
         for sums, power in ((self.squares, 2), (self.visited, 1)):
             if sums is not None:
                 total = local.new_zeros(len(sums), len(members), local.shape[2])
-                add_by_group(total, local[: len(sums)] ** power, members)
+                values = local[: len(sums)] ** power
+                add_by_group(total, values if power == 2 else scale_points(values, self.weights), members)
                 sums[:, :, where] += total[:, :, columns].cpu()
         if start == 0 if isinstance(start, int) else bool((start == 0).any()):
             self.visit(members)
@@ -185,7 +190,8 @@ class GroupSums:
         :meth:`add` does so. An engine calls it for points whose local interactions are all 0 and are not added.
         """
         if self.counts is not None:
-            self.counts += members.sum(dim=1).cpu()
+            counted = members if self.weights is None else members * self.weights.to(members) ** 2
+            self.counts += counted.sum(dim=1).cpu()
 
     def visit_sample(self) -> None:
         """Prepare for squares of a sample of the points: the sums over this sample go to ``visited``."""
@@ -202,6 +208,11 @@ class GroupSums:
         """Return the group membership (M, n) of n points with ``labels`` (n,): 1 where a point is in a group."""
         groups = torch.as_tensor(labels, device=device)
         return torch.nn.functional.one_hot(groups, self.signed.shape[1]).T.double()
+
+
+def scale_points(values: Tensor, weights: Tensor | None) -> Tensor:
+    """Return ``values`` (..., n, w) of n points times their ``weights`` (n,); None leaves them as they are."""
+    return values if weights is None else values * weights.to(values)[:, None]
 
 
 def sums_by_group(values: Tensor, members: Tensor) -> Tensor:
@@ -229,3 +240,21 @@ def add_by_group(total: Tensor, values: Tensor, members: Tensor) -> None:
     else:
         # Elsewhere index_add_() adds in an order that differs from call to call.
         total += members.to(values.dtype) @ values
+
+
+def add_hessians(sums: GroupSums, hessians: Tensor, members: Tensor, pairs: Tensor) -> None:
+    """Add local Hessians (B * n, D, D) to ``sums``; they are overwritten. ``pairs`` (P,) are places in D * D numbers.
+
+    Whole matrices are summed over the points before the pairs are picked: picking them for each point is slow.
+    """
+    flat = hessians.reshape(len(sums.signed), members.shape[1], -1)
+    sums.signed += sums_by_group(flat, members)[:, :, pairs].double().cpu()
+    if sums.visited is not None:
+        visited = scale_points(flat[: len(sums.visited)], sums.weights)
+        sums.visited += sums_by_group(visited, members)[:, :, pairs].double().cpu()
+    sums.absolute += flat.abs_().sum(dim=1)[:, pairs].double().cpu()
+    if sums.squares is not None:
+        squares = flat.new_zeros(len(sums.squares), len(members), flat.shape[2])
+        add_by_group(squares, flat[: len(squares)].square_(), members)
+        sums.squares += squares[:, :, pairs].double().cpu()
+        sums.visit(members)

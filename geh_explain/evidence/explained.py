@@ -12,6 +12,7 @@ from geh_explain.data.points import Points
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.evidence.pair_functions import unit_values
+from geh_explain.groups.grouping import Grouping
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import unit_moments
 from geh_explain.run.record import RunRecord
@@ -55,11 +56,13 @@ class Explained:
     labels
         Group (n,) of each of these points.
     shares
-        Share (M,) of all points in each group.
+        Share (M,) of all points in each group, or of their case weights.
     signed
         The network's mean interactions (M, P) by group.
     factors
         What the units are multiplied by (D,).
+    weights
+        Case weights (n,) of the points, None for 1.
     """
 
     values: Floats
@@ -67,19 +70,24 @@ class Explained:
     shares: Floats
     signed: Floats
     factors: Floats
+    weights: Floats | None = None
 
     @classmethod
-    def of(cls, cut: Cut, points: Points, labels: Ints, signed: Floats, factors: Floats) -> Explained:
-        """Return the points of an explanation with group ``labels`` (n,) and mean interactions ``signed`` (M, P)."""
-        if len(labels) != len(points):
-            raise GEHValueError(
-                f"explained: it has {len(points)} rows, and result is about {len(labels)}; give the inputs that were "
-                "explained."
-            )
+    def of(cls, cut: Cut, points: Points, grouping: Grouping, signed: Floats, factors: Floats) -> Explained:
+        """Return the points of an explanation with their groups, and mean interactions ``signed`` (M, P)."""
+        labels, weights = grouping.labels, grouping.weights
         step = -(-len(labels) // _MAX_POINTS)
         values = unit_values(cut, points, None)[::step]
-        shares = np.bincount(labels, minlength=len(signed)) / len(labels)
-        return cls(values, labels[::step], shares, signed, factors)
+        shares = grouping.weight_sums / len(labels)
+        return cls(values, labels[::step], shares, signed, factors, None if weights is None else weights[::step])
+
+    def group_means(self, values: Floats) -> Floats:
+        """Return the weighted means (M, ...) of ``values`` (n, ...) over the points of each group; 0 for empty ones."""
+        weights = np.ones(len(self.labels)) if self.weights is None else self.weights
+        members = np.zeros((len(self.labels), len(self.shares)))
+        members[np.arange(len(members)), self.labels] = weights
+        totals = members.sum(axis=0)
+        return np.asarray((members / np.where(totals > 0, totals, 1.0)).T @ values)
 
 
 def recorded_target(record: RunRecord) -> Target:
@@ -100,12 +108,12 @@ def recorded_target(record: RunRecord) -> Target:
     )
 
 
-def recorded_factors(record: RunRecord, cut: Cut, points: Points) -> Floats:
-    """Return what the units of an explanation of ``points`` were multiplied by (D,)."""
+def recorded_factors(record: RunRecord, cut: Cut, points: Points, weights: Floats | None = None) -> Floats:
+    """Return what the units of an explanation of ``points`` with case ``weights`` (n,) were multiplied by (D,)."""
     if record.scale is None:
         return np.ones(cut.n_units)
     if record.scale == "std":
-        return unit_moments(cut, points, None).std
+        return unit_moments(cut, points, None, weights).std
     if isinstance(record.scale, list) and len(record.scale) == cut.n_units and all(map(_is_finite, record.scale)):
         return np.asarray(record.scale, dtype=float)
     raise GEHValueError(

@@ -21,14 +21,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from geh_explain._types import Ints
+from geh_explain._types import Floats, Ints
+from geh_explain.data.case_weights import read_weights
 from geh_explain.data.points import Points
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.evidence.explained import Explained, GroupMeans
 from geh_explain.evidence.fit_check import describe_misfit
+from geh_explain.evidence.label_arrays import check_varies
 from geh_explain.evidence.labels import Labels, read_labels
 from geh_explain.evidence.nuisance import allows_test, choose_degrees, rows_needed
 from geh_explain.evidence.pair_functions import HeldOutFunctions, Pair
@@ -71,7 +74,8 @@ class HeldOutRows:
     """Held-out rows as users pass them: inputs, labels, and how the model takes and predicts them.
 
     ``train`` are the inputs of the training rows, if they are known; held-out rows that are among them are reported.
-    ``argument`` is the argument by which the user passed the rows, for error messages.
+    ``argument`` is the argument by which the user passed the rows, for error messages. ``sample_weight`` are the case
+    weights of the rows, None for 1.
     """
 
     inputs: Any
@@ -81,6 +85,7 @@ class HeldOutRows:
     link: str = "auto"
     train: Any = None
     argument: str = "inputs"
+    sample_weight: Any = None
 
     @classmethod
     def of(cls, evidence: Any, target: Target, additional_forward_args: Any) -> HeldOutRows:
@@ -113,12 +118,15 @@ class HeldOutTest:
         Names of the columns of the rows, if they came as a data frame.
     warnings
         What was found suspicious about the rows.
+    case_weights
+        Weights (n,) of the rows, with mean 1; None for 1.
     """
 
     functions: HeldOutFunctions
     labels: Labels
     columns: list[str] | None = None
     warnings: tuple[str, ...] = ()
+    case_weights: Floats | None = None
 
     @classmethod
     def prepare(cls, setup: ModelSetup, rows: HeldOutRows, options: AnalysisOptions) -> HeldOutTest:
@@ -141,11 +149,15 @@ class HeldOutTest:
         labels = read_labels(rows.y, len(points), outputs, rows.target, setup.output, rows.link)
         points.check_matched("y")
         _check_index(rows.inputs, rows.y)
-        choose_degrees(len(points), cut.n_units)
+        weights = read_weights(rows.sample_weight, points)
+        if weights.kept is not None:
+            points, labels = weights.points(points), replace(labels, values=labels.values[weights.kept])
+            check_varies(labels.values)
+        choose_degrees(_effective_rows(len(points), weights.values), cut.n_units)
         functions = HeldOutFunctions(
             cut, points, posterior, labels.read, batch_size=options.batch_size, seed=options.seed
         )
-        held_out = cls(functions, labels, points.columns)
+        held_out = cls(functions, labels, points.columns, case_weights=weights.values)
         warnings = [_copied_rows(count_copied_rows(points, labels.values), len(points))]
         if rows.train is not None:
             train = setup.read_points(rows.train, rows.target, None, None, "train")
@@ -199,10 +211,12 @@ class HeldOutTest:
         outputs = functions.outputs()
         link, labels = self.labels.decide(outputs)
         warnings = [describe_misfit(labels, outputs, link, self.labels.classes)]
-        names, counted = tuple(functions.unit_names), n_rows
+        names, counted = tuple(functions.unit_names), _effective_rows(n_rows, self.case_weights)
         if link == "logit":
-            rarer = int(min(labels.sum(), (1 - labels).sum()))
-            counted = min(n_rows, _ROWS_PER_RARE_ROW * rarer)
+            rarer = min(
+                _effective_rows(int(chosen.sum()), self.case_weights, chosen) for chosen in (labels > 0, labels == 0)
+            )
+            counted = min(counted, _ROWS_PER_RARE_ROW * rarer)
             if not allows_test(counted, self.n_units):
                 warnings.append(_rare_class(rarer, n_rows, self.n_units))
                 slope, slope_se, p_value = slopes.T
@@ -211,7 +225,7 @@ class HeldOutTest:
         steps = (len(tested) + len(on_grids)) * functions.n_functions
         with tqdm(total=steps, desc="testing", unit="pair", disable=not progress, leave=False) as bar:
             interactions = functions.mean_interactions(on_grids, bar.update)
-            tests = PairTests(functions, labels, outputs, link, explained, counted)
+            tests = PairTests(functions, labels, outputs, link, explained, counted, self.case_weights)
             chunk = max(1, _MAX_NUMBERS // n_rows)
             for start in range(0, len(pairs), chunk):
                 part = slice(start, start + chunk)
@@ -283,6 +297,20 @@ def check_shared_arguments(explained: Points) -> None:
             "evidence: additional_forward_args has entries of the explained rows; give those of the held-out rows as a "
             "third entry, evidence=(X_held, y_held, additional_forward_args)."
         )
+
+
+def _effective_rows(rows: int, weights: Floats | None, chosen: NDArray[np.bool_] | None = None) -> int:
+    """Return the number of rows, or with weights (n,) that of rows of equal weight that tell as much, after Kish.
+
+    ``chosen`` (n,) are the rows that count, ``rows`` of them; None for all.
+
+    >>> _effective_rows(3, np.array([1.0, 1.0, 2.0])), _effective_rows(3, None)
+    (2, 3)
+    """
+    if weights is None:
+        return rows
+    part = weights if chosen is None else weights[chosen]
+    return int(part.sum() ** 2 / (part**2).sum()) if len(part) else 0
 
 
 def _check_shapes(points: Points, train: Points) -> None:

@@ -90,7 +90,10 @@ class PairTests:
         The points whose true scores are estimated, for the identity link, or what is known without them; None if
         there is no explanation.
     n_counted
-        Number of rows that decides how rich the nuisance columns are; fewer than all where one class is rare.
+        Number of rows that decides how rich the nuisance columns are; fewer than all where one class is rare, or where
+        rows have case weights.
+    case_weights
+        Weights (n,) of the rows, with mean 1; None for 1.
 
     Attributes
     ----------
@@ -111,7 +114,10 @@ class PairTests:
         link: str,
         explained: Explained | GroupMeans | None,
         n_counted: int,
+        case_weights: Floats | None = None,
     ) -> None:
+        self._weighted = case_weights is not None
+        self._case_weights = np.ones(len(labels)) if case_weights is None else case_weights
         self._labels = labels
         self._outputs = outputs
         self._logit = link == "logit"
@@ -124,17 +130,21 @@ class PairTests:
         self.determined: list[Pair] = []
         self.third_order: list[ThirdOrder] = []
         self._levels = _Levels(functions.values)
-        self._root_weights = np.ones(len(labels))
+        self._root_weights = np.sqrt(self._case_weights)
         self._nuisance = Nuisance(functions.values, self._degrees, self._root_weights, covariates)
         self._main_effects = np.zeros(len(labels))
         if self._logit:
-            probability, self._main_effects = _fit_main_effects(outputs, labels, self._nuisance.common)
+            common = self._nuisance.common / self._root_weights[:, None]
+            probability, self._main_effects = _fit_main_effects(outputs, labels, common, self._case_weights)
             # All pairs share the weights of the whole network, so that the common columns are computed once.
-            self._root_weights = np.sqrt(np.maximum(probability * (1 - probability), _MIN_WEIGHT))
+            variance = np.maximum(probability * (1 - probability), _MIN_WEIGHT)
+            self._root_weights = np.sqrt(self._case_weights * variance)
             self._nuisance = Nuisance(functions.values, self._degrees, self._root_weights, covariates)
         self._true_scores = None
         if isinstance(explained, Explained) and not self._logit:
-            self._true_scores = TrueScores(functions.values, labels - outputs, self._nuisance.common, explained)
+            self._true_scores = TrueScores(
+                functions.values, labels - outputs, self._nuisance.common, explained, self._root_weights
+            )
         self._explained = explained
         self._third_order_shares = (
             ThirdOrderShares(functions.values, explained) if isinstance(explained, Explained) else None
@@ -246,11 +256,13 @@ class PairTests:
 
     def _test(self, direction: Floats, offset: Floats, bases: tuple[Floats, Floats]) -> Slope:
         """Return the slope of the labels' residuals on one direction."""
+        test = partial(slope_test, case_weights=self._weighted)
         if not self._logit:
-            return slope_test(direction, self._labels - offset, *bases)
-        probability = sigmoid(_calibrate(offset, self._labels, self._main_effects) + self._main_effects)
-        residual = (self._labels - probability) / self._root_weights
-        score = slope_test(direction * self._root_weights, residual, *bases)
+            return test(direction * self._root_weights, (self._labels - offset) * self._root_weights, *bases)
+        log_odds = _calibrate(offset, self._labels, self._case_weights, self._main_effects)
+        probability = sigmoid(log_odds + self._main_effects)
+        residual = self._case_weights * (self._labels - probability) / self._root_weights
+        score = test(direction * self._root_weights, residual, *bases)
         return self._likely_slope(score, direction, offset, bases)
 
     def _likely_slope(self, score: Slope, direction: Floats, offset: Floats, bases: tuple[Floats, Floats]) -> Slope:
@@ -263,11 +275,12 @@ class PairTests:
         columns = np.column_stack([remainder, direction - remainder, np.ones_like(direction), offset - offset.mean()])
         scale = np.maximum(np.sqrt(np.mean(columns**2, axis=0)), 1e-300)
         columns /= scale
-        coefficients = fit_logistic(columns, self._labels, self._main_effects, _FLAT * len(direction))
+        flat, weights = _FLAT * len(direction), self._case_weights
+        coefficients = fit_logistic(columns, self._labels, self._main_effects, flat, case_weights=weights)
         probability = sigmoid(columns @ coefficients + self._main_effects)
-        curvature = (columns * (probability * (1 - probability))[:, None]).T @ columns
-        curvature += _FLAT * len(direction) * np.eye(len(scale))
-        influence = np.linalg.solve(curvature, (columns * (self._labels - probability)[:, None]).T)[0]
+        curvature = (columns * (weights * probability * (1 - probability))[:, None]).T @ columns
+        curvature += flat * np.eye(len(scale))
+        influence = np.linalg.solve(curvature, (columns * (weights * (self._labels - probability))[:, None]).T)[0]
         return Slope(float(coefficients[0] / scale[0]), float(np.sqrt(influence @ influence) / scale[0]), score.p_value)
 
 
@@ -330,25 +343,27 @@ def _lost_share(unexplained: float, beside_means: bool = False) -> float:
     return min(_MAX_LOST, _LOST / unexplained) * (_LOST_BESIDE_MEANS if beside_means else 1)
 
 
-def _calibrate(log_odds: Floats, labels: Floats, known: Floats | float = 0.0) -> Floats:
+def _calibrate(log_odds: Floats, labels: Floats, case_weights: Floats, known: Floats | float = 0.0) -> Floats:
     """Return c_0 + c_1 log_odds with the most likely c_0 and c_1, beside ``known`` log-odds.
 
     A network that is too confident on new rows has c_1 < 1.
     """
     spread = float(log_odds.std()) or 1.0
     columns = np.column_stack([np.ones_like(log_odds), (log_odds - log_odds.mean()) / spread])
-    return np.asarray(columns @ fit_logistic(columns, labels, log_odds * 0 + known, _FLAT * len(labels)))
+    flat, known = _FLAT * len(labels), log_odds * 0 + known
+    return np.asarray(columns @ fit_logistic(columns, labels, known, flat, case_weights=case_weights))
 
 
-def _fit_main_effects(log_odds: Floats, labels: Floats, common: Floats) -> tuple[Floats, Floats]:
+def _fit_main_effects(log_odds: Floats, labels: Floats, common: Floats, case_weights: Floats) -> tuple[Floats, Floats]:
     """Return probabilities (n,) of the calibrated network with corrected main effects, and these corrections (n,).
 
-    ``common`` are orthonormal functions (n, c) of single units. Their coefficients have a normal prior, in units of log
-    odds, so that classes that can be separated have finite ones.
+    ``common`` are functions (n, c) of single units, orthonormal with the ``case_weights`` (n,). Their coefficients have
+    a normal prior, in units of log odds, so that classes that can be separated have finite ones.
     """
     scaled = common * np.sqrt(len(labels))
-    columns = np.column_stack([_calibrate(log_odds, labels), scaled])
+    columns = np.column_stack([_calibrate(log_odds, labels, case_weights), scaled])
     start = np.zeros(columns.shape[1])
     start[0] = 1.0
-    coefficients = fit_logistic(columns, labels, np.zeros_like(log_odds), _MAIN_EFFECT_PRECISION, start)
+    known = np.zeros_like(log_odds)
+    coefficients = fit_logistic(columns, labels, known, _MAIN_EFFECT_PRECISION, start, case_weights)
     return sigmoid(columns @ coefficients), np.asarray(scaled @ coefficients[1:])

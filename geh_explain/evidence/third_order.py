@@ -70,6 +70,5 @@ class ThirdOrderShares:
         others = [unit for unit in range(self._bounded.shape[1]) if unit not in pair]
         changes = self._bounded[:, others] @ coefficients[: len(others)]
         mixed = self._derivatives[:, i] * self._derivatives[:, j] * changes
-        counts = np.maximum(np.bincount(explained.labels, minlength=len(network)), 1)
-        by_group = np.bincount(explained.labels, weights=mixed, minlength=len(network)) / counts
+        by_group = explained.group_means(mixed)
         return float(np.clip((explained.shares * np.sign(network)) @ by_group / score, 0, 1))

@@ -80,9 +80,14 @@ class TrueScores:
         Orthonormal nuisance columns of all pairs, see :class:`~geh_explain.evidence.nuisance.Nuisance`.
     explained
         The points whose scores are estimated.
+    root_weights
+        Roots (n,) of the case weights of the held-out rows, by which ``common`` are multiplied.
     """
 
-    def __init__(self, values: Floats, residual: Floats, common: Floats, explained: Explained) -> None:
+    def __init__(
+        self, values: Floats, residual: Floats, common: Floats, explained: Explained, root_weights: Floats
+    ) -> None:
+        self._root_weights = root_weights
         self._residual = residual
         self._common = common
         self._explained = explained
@@ -98,10 +103,6 @@ class TrueScores:
         scale = 2 / width * explained.factors
         self._derivatives = np.stack([legendre.legval(points, c) for c in derivatives], axis=-1) * scale[:, None]
         self._held_out, self._points = held_out, points
-        n_groups = len(explained.shares)
-        self._members = np.eye(n_groups)[explained.labels] / np.maximum(
-            np.bincount(explained.labels, minlength=n_groups), 1
-        )
         degrees = np.maximum.outer(np.arange(1, _DEGREE + 1), np.arange(1, _DEGREE + 1)).ravel()
         self._degree_has_prior = degrees > _FREE_DEGREE
 
@@ -136,8 +137,8 @@ class TrueScores:
         # Functions of variance 1, so that coefficients are in units of the labels.
         spreads = functions.std(axis=0)
         spreads = np.where(spreads > 0, spreads, 1.0)
-        columns = project_off(functions / spreads, self._common, own)
-        response = project_off(self._residual, self._common, own)
+        columns = project_off(functions / spreads * self._root_weights[:, None], self._common, own)
+        response = project_off(self._residual * self._root_weights, self._common, own)
         leverage = np.minimum((self._common**2).sum(axis=1) + (own**2).sum(axis=1), _MAX_LEVERAGE)
         freedom = len(response) - self._common.shape[1] - own.shape[1]
         largest = _MAX_PRIOR[1] * float(self._residual.std())
@@ -152,7 +153,7 @@ class TrueScores:
         explained = self._explained
         # Means over groups of the mixed derivatives of all functions; that of G is the network's own.
         mixed = _products(self._derivatives[:, i], self._derivatives[:, j], self._points[:, others])
-        effects = self._members.T @ mixed
+        effects = explained.group_means(mixed)
         effects = (effects if local is None else np.column_stack([network, effects])) / spreads
         truth = network + effects @ coefficients
         weights = explained.shares * np.sign(network)

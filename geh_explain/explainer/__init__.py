@@ -9,8 +9,12 @@ calls the function that does the work.
     Explanations, what they cost, and the number of groups.
 ``testing``
     Tests on held-out labels.
+``one_row``
+    Accounts of single predictions.
 ``analysing``
     Screening, diagnosis, ablation, sharpness, surfaces, images of units.
+``measuring``
+    The share of interactions, and triples of units.
 ``model_explainer``
     The class, which inherits all of these.
 """

@@ -233,6 +233,7 @@ class Analysing(Explaining):
             explainer = Explaining.__new__(Explaining)
             explainer._setup = replace(self._setup, posterior=PointEstimate(), **changes)
             options = {"groups": groups, "scale": result.record.scale, "batch_size": batch_size, "progress": progress}
+            options["sample_weight"] = result.sample_weight
             if not pairs.complete:
                 options["pairs"] = list(zip(*pairs.ends, strict=True))
             with warnings.catch_warnings():

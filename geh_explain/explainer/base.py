@@ -19,6 +19,7 @@ from geh_explain.model.outputs import Output, check_output
 from geh_explain.model.preserve import as_module
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.default import check_posterior
+from geh_explain.results.by_target import InteractionsByTarget
 from geh_explain.results.interactions import Interactions
 from geh_explain.run.options import AnalysisOptions, RunOptions
 from geh_explain.run.record import describe, digest_parameters
@@ -28,6 +29,9 @@ from geh_explain.units.base import Units
 
 class ExplainerBase:
     """Base class of :class:`~geh_explain.GEHExplainer`: the model, its layer, units, output, posterior and engine."""
+
+    #: What the last call of ``explain`` was about: the data that ``explain_row`` refers to by default.
+    _last_inputs: Any = None
 
     def __init__(
         self,
@@ -75,6 +79,8 @@ class ExplainerBase:
 
     def _check_result(self, result: Any) -> None:
         """Raise unless ``result`` is about the layer of this explainer; warn if it is about another network."""
+        if isinstance(result, InteractionsByTarget):
+            raise GEHTypeError(f"result holds {len(result)} targets; give that of one, result[{next(iter(result))!r}].")
         if not isinstance(result, Interactions):
             raise GEHTypeError(f"result is a {type(result).__name__}, no result of explain().")
         layer = self._setup.layer_ref.name or None

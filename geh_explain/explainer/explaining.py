@@ -5,39 +5,68 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from geh_explain.data.target_choice import TargetChoice
 from geh_explain.data.targets import Target
 from geh_explain.errors import warn
 from geh_explain.evidence.explained import Explained
 from geh_explain.evidence.held_out import MAX_TESTED, HeldOutRows, check_shared_arguments
 from geh_explain.explainer.base import ExplainerBase, strongest_pairs
+from geh_explain.explainer.explain_options import ExplainOptions, Targets
+from geh_explain.explainer.several_targets import explain_targets
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.number import GroupChoice
 from geh_explain.model.preserve import half_precision, preserved
+from geh_explain.results.by_target import InteractionsByTarget
 from geh_explain.results.interactions import Interactions
 from geh_explain.run.estimate import CostEstimate, estimate_cost
+from geh_explain.run.group_sample import sample_groups
 from geh_explain.run.identity import claim_run
 from geh_explain.run.loop import run_draws
 from geh_explain.run.options import RunOptions, Scale
 from geh_explain.run.pair_request import PairRequest
-from geh_explain.run.plan import PILOT_DRAWS, make_plan, run_resources
+from geh_explain.run.plan import PILOT_DRAWS, make_plan
 from geh_explain.run.record import make_record
+from geh_explain.run.resources import run_resources
+from geh_explain.run.source import ResultSource
 from geh_explain.run.warnings import collect_warnings
 from geh_explain.units.subset import Subset
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Explaining(ExplainerBase):
     """Methods of :class:`~geh_explain.GEHExplainer` that run all draws, or plan to."""
 
+    @overload
+    def explain(
+        self, inputs: Any, target: Target = ..., additional_forward_args: Any = ..., **options: Unpack[ExplainOptions]
+    ) -> Interactions: ...
+    @overload
+    def explain(
+        self, inputs: Any, target: Literal["all"], additional_forward_args: Any = ..., **options: Unpack[ExplainOptions]
+    ) -> InteractionsByTarget: ...
+    @overload
     def explain(
         self,
         inputs: Any,
-        target: Target = None,
+        target: None = ...,
+        additional_forward_args: Any = ...,
+        *,
+        targets: Targets,
+        **options: Unpack[ExplainOptions],
+    ) -> InteractionsByTarget: ...
+    def explain(
+        self,
+        inputs: Any,
+        target: Target | Literal["all"] = None,
         additional_forward_args: Any = None,
         *,
         groups: Any = "auto",
         clusters: Any = None,
+        sample_weight: Any = None,
         draws: int | str = 100,
         names: Sequence[str] | None = None,
         scale: Scale = None,
@@ -52,7 +81,8 @@ class Explaining(ExplainerBase):
         unit: int | str | None = None,
         pairs: Sequence[tuple[int | str, int | str]] | None = None,
         rows: Sequence[int | str] | Subset | str | None = None,
-    ) -> Interactions:
+        targets: Targets | None = None,
+    ) -> Interactions | InteractionsByTarget:
         """Measure the interactions of pairs of units over the points ``inputs``: of all, or of some of them.
 
         Parameters
@@ -61,7 +91,8 @@ class Explaining(ExplainerBase):
             Tensor, ndarray, DataFrame, tuple of tensors, Dataset or DataLoader (of inputs, or of tuples whose first
             entry is the inputs).
         target
-            Which output to explain, as in Captum: an int, a tuple, or one per row; None for one output.
+            Which output to explain, as in Captum: an int, a tuple, or one per row; None for one output. ``"all"``: all
+            outputs of a model with several, in one run, see ``targets``.
         additional_forward_args
             Further arguments of the model, as in Captum; those with one entry per row are split with the rows.
         groups
@@ -70,6 +101,9 @@ class Explaining(ExplainerBase):
         clusters
             Labels, one per row, of points that are not independent: crops of one photograph, frames of one film, visits
             of one patient. Intervals and stable pairs then count whole clusters. None: all points are independent.
+        sample_weight
+            Weights of the rows, one number per row, 0 or more: all means over points are weighted means. Rows of weight
+            0 are left out. Weights are those of a survey: a row of weight 2 stands for two, and is one observation.
         draws
             Posterior draws K. The means settle at about 50, the standard deviations at about 400. ``"auto"`` takes 20
             draws, and further ones until the order of the ten strongest pairs is settled, at most 400.
@@ -109,10 +143,15 @@ class Explaining(ExplainerBase):
             Units, as a list of names or indices or as a :class:`~geh_explain.units.Subset` that :meth:`screen` returns:
             all pairs with an end among them are computed. ``"auto"`` searches for the units that the ten strongest
             pairs of the network without draws belong to, and computes all pairs where half of the units do not suffice.
+        targets
+            Several outputs, explained in one run: a list such as ``[0, 3, 7]``, or names and outputs,
+            ``{"cat": 3, "dog": 5}``. The data are read once, groups are the same for all of them, and so are the draws
+            of the network. (A list as ``target`` is one target per row.)
 
         Returns
         -------
         Interactions
+            :class:`InteractionsByTarget`, a mapping from targets to these, with ``target="all"`` or ``targets``.
             Scores of the pairs with their uncertainty, tables, plots and a report. With ``evidence`` each pair has a
             slope and a p-value, and is significant or not at a false discovery rate. ``result.pairs`` are the pairs
             that were computed; error rates are over these, and the others are unknown, not 0.
@@ -129,11 +168,14 @@ class Explaining(ExplainerBase):
         >>> result.geh.mean.round(3).tolist()  # the pairs of x1 only
         [[0.0, 2.0, nan], [2.0, 0.0, 0.0], [nan, 0.0, 0.0]]
         """
+        choice = TargetChoice.of(target, targets)
+        target = None if isinstance(target, str) else target
         options = RunOptions(
             target=target,
             additional_forward_args=additional_forward_args,
             groups=groups,
             clusters=clusters,
+            sample_weight=sample_weight,
             draws=draws,
             scale=scale,
             batch_size=batch_size,
@@ -146,6 +188,9 @@ class Explaining(ExplainerBase):
             names=names,
             request=PairRequest(unit, pairs, rows),
         )
+        if choice is not None:
+            self._last_inputs = inputs
+            return explain_targets(self._setup, inputs, options, choice, evidence)
         half = half_precision(self.model)
         with preserved(self.model), run_resources(options) as resources:
             held_out = None
@@ -161,16 +206,28 @@ class Explaining(ExplainerBase):
             done = run_draws(plan)
             result_draws = done.accumulator.result()
             messages = collect_warnings(self._setup, plan, done, result_draws, half)
+            info = sample_groups(plan, done.accumulator.grouping)
         record = make_record(self._setup, plan, done.accumulator, messages)
         for message in messages if plan.ranks.first else ():
             warn(message)
-        grouping = done.accumulator.grouping
-        result = Interactions(result_draws, grouping.labels, plan.names, grouping.names, record, pairs=plan.pairs)
+        self._last_inputs = inputs
+        grouping, weights = done.accumulator.grouping, plan.weights
+        result = Interactions(
+            result_draws,
+            weights.expand(grouping.labels, missing=-1),
+            plan.names,
+            grouping.names,
+            record,
+            pairs=plan.pairs,
+            group_info=info,
+            sample_weight=weights.sample_weight,
+        )
+        result = result.with_source(ResultSource.of(self._setup, inputs, options, plan.points))
         if held_out is None:
             return result
         try:
             with preserved(self.model):
-                explained = Explained.of(plan.cut, plan.points, result.labels, result.signed_means[0], plan.factors)
+                explained = Explained.of(plan.cut, plan.points, grouping, result.signed_means[0], plan.factors)
                 return result.with_evidence(
                     held_out.run(result.pairs, strongest_pairs(result, MAX_TESTED), explained, progress)
                 )

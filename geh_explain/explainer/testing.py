@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 
 from geh_explain._validation import check_int
+from geh_explain.data.case_weights import CaseWeights
+from geh_explain.data.points import Points
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHValueError
 from geh_explain.evidence.explained import Explained, GroupMeans, recorded_factors, recorded_target
 from geh_explain.evidence.held_out import MAX_TESTED, HeldOutRows
 from geh_explain.explainer.base import ExplainerBase, strongest_pairs
+from geh_explain.groups.grouping import Grouping
+from geh_explain.model.cut import Cut
 from geh_explain.model.preserve import preserved
 from geh_explain.results.interactions import Interactions
 from geh_explain.run.options import AnalysisOptions
@@ -29,6 +33,7 @@ class HeldOutTesting(ExplainerBase):
         y: Any,
         additional_forward_args: Any = None,
         *,
+        sample_weight: Any = None,
         train: Any = None,
         explained: Any = None,
         link: str = "auto",
@@ -57,6 +62,9 @@ class HeldOutTesting(ExplainerBase):
             Their labels, one per row. Numbers are compared with the output (regression); classes with its log-odds, for
             several logits with those of the explained class against all others, or with the probability, if that is
             explained.
+        sample_weight
+            Weights of the held-out rows, one number per row, 0 or more: weighted least squares with robust errors. Rows
+            of weight 0 are left out.
         train
             Inputs of the training rows. Held-out rows that are among them are counted in a warning.
         explained
@@ -94,7 +102,7 @@ class HeldOutTesting(ExplainerBase):
         options = AnalysisOptions(1, batch_size, seed, progress)
         check_int("pairs", pairs, 1)
         target = recorded_target(result.record)
-        rows = HeldOutRows(inputs, y, target, additional_forward_args, link, train)
+        rows = HeldOutRows(inputs, y, target, additional_forward_args, link, train, sample_weight=sample_weight)
         with preserved(self.model):
             held_out = self._held_out(rows, options)
             if held_out.n_units != len(result.names):
@@ -105,7 +113,7 @@ class HeldOutTesting(ExplainerBase):
             held_out.check_units(result.record.units)
             held_out.check_columns(result.record.columns)
             means = result.signed_means[0]
-            points_of_result: Explained | GroupMeans = GroupMeans(result.sizes / result.sizes.sum(), means)
+            points_of_result: Explained | GroupMeans = GroupMeans(result.shares, means)
             if explained is not None:
                 points, cut = self._setup.read(explained, target, additional_forward_args, argument="explained")
                 if cut.n_units != len(result.names):
@@ -114,11 +122,23 @@ class HeldOutTesting(ExplainerBase):
                         "inputs that were explained."
                     )
                 held_out.check_columns(points.columns)
-                factors = recorded_factors(result.record, cut, points)
-                points_of_result = Explained.of(cut, points, result.labels, means, factors)
+                points_of_result = self._explained(result, cut, points)
             return result.with_evidence(
                 held_out.run(result.pairs, strongest_pairs(result, pairs), points_of_result, progress)
             )
+
+    def _explained(self, result: Interactions, cut: Cut, points: Points) -> Explained:
+        """Return the points of a result, out of the rows that were explained."""
+        if len(points) != len(result.labels):
+            raise GEHValueError(
+                f"explained: it has {len(points)} rows, and result is about {len(result.labels)}; give the inputs that "
+                "were explained."
+            )
+        weights = CaseWeights(len(points)) if result.sample_weight is None else CaseWeights.of(result.sample_weight)
+        points, labels = weights.points(points), result.labels[result.labels >= 0]
+        factors = recorded_factors(result.record, cut, points, weights.values)
+        grouping = Grouping(labels, result.group_names, weights.values)
+        return Explained.of(cut, points, grouping, result.signed_means[0], factors)
 
     def test_pairs(
         self,
@@ -127,6 +147,7 @@ class HeldOutTesting(ExplainerBase):
         target: Target = None,
         additional_forward_args: Any = None,
         *,
+        sample_weight: Any = None,
         link: str = "auto",
         batch_size: int | None = None,
         seed: int = 0,
@@ -145,6 +166,7 @@ class HeldOutTesting(ExplainerBase):
         """
         options = AnalysisOptions(1, batch_size, seed, progress)
         with preserved(self.model):
-            held_out = self._held_out(HeldOutRows(inputs, y, target, additional_forward_args, link), options)
+            rows = HeldOutRows(inputs, y, target, additional_forward_args, link, sample_weight=sample_weight)
+            held_out = self._held_out(rows, options)
             pairs = PairSet.all(held_out.n_units)
             return held_out.run(pairs, np.arange(len(pairs)), None, progress)

@@ -10,8 +10,9 @@ from geh_explain._process import OwnGenerators
 from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHValueError
-from geh_explain.groups.grouping import Grouping, check_groups, from_clusterer, from_labels
+from geh_explain.groups.grouping import Grouping, are_labels, check_groups, from_clusterer, from_labels
 from geh_explain.groups.kmeans import GroupTree, grow
+from geh_explain.groups.positions import PositionSample
 from geh_explain.model.cut import Cut
 
 #: Largest number of groups that is tried where their number is chosen automatically.
@@ -21,7 +22,7 @@ MAX_GROUPS = 60
 def given_groups(groups: Any, points: Points) -> Grouping | None:
     """Return the groups that need no positions: labels, or a single group. None where groups must be found."""
     check_groups(groups)
-    if not isinstance(groups, (str, int, np.integer)) and not hasattr(groups, "fit_predict"):
+    if are_labels(groups):
         points.check_matched("groups")
         return from_labels(groups, len(points))
     if isinstance(groups, (int, np.integer)) and groups == 1:
@@ -29,7 +30,7 @@ def given_groups(groups: Any, points: Points) -> Grouping | None:
     return None
 
 
-def cluster(groups: Any, positions: Floats, n_points: int) -> Grouping:
+def cluster(groups: Any, positions: Floats, n_points: int, weights: Floats | None = None) -> Grouping:
     """Return the groups of a scikit-learn clusterer, which needs the positions of all points."""
     if len(positions) < n_points:
         raise GEHValueError(
@@ -37,17 +38,18 @@ def cluster(groups: Any, positions: Floats, n_points: int) -> Grouping:
         )
     # Without random_state a clusterer draws from the global generators.
     with OwnGenerators(seed=0).active():
-        return from_clusterer(groups, positions)
+        return from_clusterer(groups, positions, weights)
 
 
-def grow_groups(groups: Any, positions: Floats, n_points: int, max_groups: int, standardise: bool) -> GroupTree:
-    """Return nested groups found from ``positions`` (m, d): ``max_groups`` where their number is open."""
+def grow_groups(groups: Any, sample: PositionSample, n_points: int, max_groups: int, standardise: bool) -> GroupTree:
+    """Return nested groups found from a sample of positions: ``max_groups`` where their number is open."""
+    positions, weights = sample.result(), sample.weights
     if isinstance(groups, str):
-        return grow(positions, max_groups, standardise=standardise)
+        return grow(positions, max_groups, standardise=standardise, weights=weights)
     number = int(groups)
     if number > n_points:
         raise GEHValueError(f"groups={number}, but there are only {n_points} points; use at most as many.")
-    tree = grow(positions, number, standardise=standardise)
+    tree = grow(positions, number, standardise=standardise, weights=weights)
     if tree.n_groups < number:
         raise GEHValueError(
             f"groups={number}, but the points fall into only {tree.n_groups} distinct places; use at most as many."

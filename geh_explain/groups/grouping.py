@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -24,15 +25,23 @@ class Grouping:
         Index of each point's group, shape (N,).
     names
         Name of each group, length M.
+    weights
+        Case weights (N,) with mean 1, None where all points count alike.
     """
 
     labels: Ints
     names: list[str]
+    weights: Floats | None = None
 
     @property
     def sizes(self) -> Ints:
         """The number of points in each group, shape (M,)."""
         return np.bincount(self.labels, minlength=len(self.names))
+
+    @property
+    def weight_sums(self) -> Floats | Ints:
+        """The sum of the points' weights in each group, shape (M,); the number of points without weights."""
+        return self.sizes if self.weights is None else np.bincount(self.labels, self.weights, len(self.names))
 
 
 def check_groups(groups: Any) -> None:
@@ -46,6 +55,11 @@ def check_groups(groups: Any) -> None:
         raise GEHTypeError(f"groups={groups!r}: use a whole number, 'auto', labels, or a scikit-learn clusterer.")
     if isinstance(groups, (int, np.integer)) and groups < 1:
         raise GEHValueError(f"groups={groups}: at least one group is needed.")
+
+
+def are_labels(groups: Any) -> bool:
+    """Return whether the argument ``groups`` holds labels: it is no number, "auto" or clusterer."""
+    return not isinstance(groups, (str, int, np.integer)) and not hasattr(groups, "fit_predict")
 
 
 def from_labels(labels: Any, points: int, argument: str = "groups") -> Grouping:
@@ -110,15 +124,17 @@ def is_missing(label: Any) -> bool:
         return False  # an array is no label, which its shape shows
 
 
-def from_clusterer(clusterer: Any, positions: Floats) -> Grouping:
+def from_clusterer(clusterer: Any, positions: Floats, weights: Floats | None = None) -> Grouping:
     """Return the grouping that a scikit-learn clusterer finds for points at ``positions`` (N, d).
 
-    A clone is fitted, so the user's clusterer stays as it is.
+    A clone is fitted, so the user's clusterer stays as it is. It gets case ``weights`` (N,) if it takes any.
     """
     from sklearn.base import clone
 
     try:
-        labels = clone(clusterer).fit_predict(positions)
+        own = clone(clusterer)
+        takes_weights = weights is not None and "sample_weight" in signature(own.fit_predict).parameters
+        labels = own.fit_predict(positions, **({"sample_weight": weights} if takes_weights else {}))
     except (TypeError, ValueError) as error:
         raise GEHValueError(f"groups={clusterer!r} cannot cluster these {len(positions)} points: {error}") from error
     return from_labels(labels, len(positions))

@@ -14,12 +14,13 @@ M finest groups give those of every coarser partition, and one pass over the dat
 groups.
 
 Each split starts from the principal axis instead of random centres, so the result needs no seed and does not depend on
-the order of the rows.
+the order of the rows. With case weights, sums of squares, centres and axes are weighted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -93,7 +94,7 @@ class GroupTree:
         return merged[:groups].copy()
 
 
-def grow(points: Floats, groups: int, *, standardise: bool) -> GroupTree:
+def grow(points: Floats, groups: int, *, standardise: bool, weights: Floats | None = None) -> GroupTree:
     """Split points into up to ``groups`` nested groups.
 
     Parameters
@@ -104,22 +105,26 @@ def grow(points: Floats, groups: int, *, standardise: bool) -> GroupTree:
         The number of groups M. There are fewer if there are fewer distinct points.
     standardise
         Whether to divide each column by its standard deviation, so that units of measure do not matter.
+    weights
+        Positive case weights (n,), None for 1. Integer weights give the groups of repeated points.
     """
     points = np.asarray(points, dtype=np.float64)
-    centre = points.mean(axis=0)
-    scale = points.std(axis=0) if standardise else np.ones(points.shape[1])
+    centre = _mean(points, weights)
+    scale = np.ones(points.shape[1])
+    if standardise:
+        scale = points.std(axis=0) if weights is None else np.sqrt(_mean((points - centre) ** 2, weights))
     # The standard deviation of a constant column is rounding error; dividing by it would let the column decide.
     scale = np.where(scale > 1e-12 * (np.abs(centre) + 1), scale, 1.0)
     scaled = (points - centre) / scale
     members = [np.arange(len(points))]
-    spreads = [_spread(scaled)]
+    spreads = [_spread(scaled, weights)]
     splits: list[Split] = []
     while len(members) < groups:
         parent = _first_largest(np.array(spreads))
         if spreads[parent] <= 0:
             break
-        inside = scaled[members[parent]]
-        normal, offset = _bisect(inside)
+        inside, inside_weights = scaled[members[parent]], _part(weights, members[parent])
+        normal, offset = _bisect(inside, inside_weights)
         above = _product(inside, normal) > offset
         if not 0 < above.sum() < len(above):
             # Rounding put all points on one side: these cannot be separated, so they count as equal.
@@ -127,42 +132,63 @@ def grow(points: Floats, groups: int, *, standardise: bool) -> GroupTree:
             continue
         members.append(members[parent][above])
         members[parent] = members[parent][~above]
-        spreads.append(_spread(inside[above]))
-        spreads[parent] = _spread(inside[~above])
+        spreads.append(_spread(inside[above], _part(inside_weights, above)))
+        spreads[parent] = _spread(inside[~above], _part(inside_weights, ~above))
         splits.append(Split(parent, normal, offset))
     return GroupTree(centre, scale, splits)
 
 
-def _spread(points: Floats) -> float:
+def _part(weights: Floats | None, rows: Any) -> Floats | None:
+    """Return the weights of some rows."""
+    return None if weights is None else weights[rows]
+
+
+def _sum(points: Floats, weights: Floats | None) -> Floats:
+    """Return the weighted sum (d,) of points (n, d)."""
+    return np.asarray(points.sum(axis=0) if weights is None else _product(weights, points))
+
+
+def _mean(points: Floats, weights: Floats | None) -> Floats:
+    """Return the weighted mean (d,) of points (n, d)."""
+    return np.asarray(points.mean(axis=0) if weights is None else _sum(points, weights) / weights.sum())
+
+
+def _roots(points: Floats, weights: Floats | None) -> Floats:
+    """Return points (n, d) times the roots of their weights, whose products are weighted."""
+    return points if weights is None else points * np.sqrt(weights)[:, None]
+
+
+def _spread(points: Floats, weights: Floats | None = None) -> float:
     """Return the sum of squares about the centre of points (n, d), 0 where all points are equal up to rounding."""
-    centred = points - points.mean(axis=0)
+    centred, plain = _roots(points - _mean(points, weights), weights), _roots(points, weights)
     total = float(np.einsum("ij,ij", centred, centred))
-    return total if len(points) > 1 and total > 1e-20 * float(np.einsum("ij,ij", points, points)) else 0.0
+    return total if len(points) > 1 and total > 1e-20 * float(np.einsum("ij,ij", plain, plain)) else 0.0
 
 
-def _bisect(points: Floats) -> tuple[Floats, float]:
+def _bisect(points: Floats, weights: Floats | None = None) -> tuple[Floats, float]:
     """Split points (n, d) by 2-means; return normal (d,) and offset of the plane between the two centres."""
-    normal = _principal_axis(points)
-    offset = float((normal * points.mean(axis=0)).sum())
-    total = points.sum(axis=0)
+    normal = _principal_axis(points, weights)
+    offset = float((normal * _mean(points, weights)).sum())
+    total, total_size = _sum(points, weights), float(len(points) if weights is None else weights.sum())
     previous = np.zeros(0, dtype=bool)
     for _ in range(_MAX_ROUNDS):
         above = _product(points, normal) > offset
         size = int(above.sum())
         if not 0 < size < len(points) or np.array_equal(above, previous):
             break
-        sum_above = points[above].sum(axis=0)
-        centre_above = sum_above / size
-        centre_below = (total - sum_above) / (len(points) - size)
+        sum_above = _sum(points[above], _part(weights, above))
+        size_above = float(size if weights is None else weights[above].sum())
+        centre_above = sum_above / size_above
+        centre_below = (total - sum_above) / (total_size - size_above)
         normal = centre_above - centre_below
         offset = float((centre_above**2 - centre_below**2).sum() / 2)
         previous = above
     return normal, offset
 
 
-def _principal_axis(points: Floats) -> Floats:
+def _principal_axis(points: Floats, weights: Floats | None = None) -> Floats:
     """Return the unit vector (d,) of largest variance of points (n, d); its largest entry is positive."""
-    centred = points - points.mean(axis=0)
+    centred = _roots(points - _mean(points, weights), weights)
     if points.shape[1] <= _MAX_EXACT_COLUMNS:
         scatter = _product(centred.T, centred)
         # Rounded, so that columns with equal variance (as in a factorial design) tie exactly in any order of the rows.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
-from geh_explain._types import Floats
+from geh_explain._types import Floats, Ints
 from geh_explain.model.cut import Cut
 from geh_explain.units.categorical import Categorical
 from geh_explain.units.channels import Channels
@@ -34,23 +34,29 @@ def positions_of(cut: Cut, activations: Tensor) -> Floats:
 class PositionSample:
     """All positions, in order, or a uniform sample of them where they are too many.
 
-    Every row gets a random key; the rows with the lowest keys are kept.
+    Every row gets a random key; the rows with the lowest keys are kept. ``weights`` (N,) are the case weights of all
+    rows, None for 1.
     """
 
-    def __init__(self, seed: int, max_bytes: int = MAX_SAMPLE_BYTES) -> None:
+    def __init__(self, seed: int, max_bytes: int = MAX_SAMPLE_BYTES, weights: Floats | None = None) -> None:
+        self._weights = weights
         self._generator = np.random.default_rng(seed)
         self._max_bytes = max_bytes
         self._max_rows = MAX_POINTS
         self._positions: list[Floats] = []
         self._keys: list[Floats] = []
+        self._rows: list[Ints] = []
         self._count = 0
+        self._seen = 0
 
     def add(self, positions: Floats) -> None:
         """Add the positions (n, d) of some rows."""
         self._positions.append(positions)
         self._keys.append(self._generator.random(len(positions)))
         self._max_rows = max(2, min(MAX_POINTS, self._max_bytes // (8 * positions.shape[1])))
+        self._rows.append(np.arange(self._seen, self._seen + len(positions)))
         self._count += len(positions)
+        self._seen += len(positions)
         if self._count > 2 * self._max_rows:
             self._thin_out()
 
@@ -59,11 +65,19 @@ class PositionSample:
         self._thin_out()
         return self._positions[0]
 
+    @property
+    def weights(self) -> Floats | None:
+        """Case weights (m,) of the rows that were kept, in their order; None for 1."""
+        self._thin_out()
+        return None if self._weights is None else self._weights[self._rows[0]]
+
     def _thin_out(self) -> None:
         positions, keys = np.concatenate(self._positions), np.concatenate(self._keys)
+        rows = np.concatenate(self._rows)
         if len(positions) > self._max_rows:
             lowest = np.sort(np.argpartition(keys, self._max_rows)[: self._max_rows])
-            positions, keys = positions[lowest], keys[lowest]
+            positions, keys, rows = positions[lowest], keys[lowest], rows[lowest]
         self._positions = [positions]
         self._keys = [keys]
+        self._rows = [rows]
         self._count = len(positions)

@@ -235,7 +235,7 @@ class Cut:
                 f"the model's output is NaN or infinite (the first time at row {row} of the inputs); check "
                 "model(inputs) there, and leave such rows out."
             )
-        return value
+        return rows.weigh(value)
 
     def all_outputs(self, rows: Rows, t: Tensor | None = None) -> Tensor:
         """Return all outputs of each row (n, ...), from which the target selects one; ``t`` as in :meth:`outputs`."""

@@ -24,7 +24,7 @@ from geh_explain.model.call_watch import CallWatch
 from geh_explain.model.cut import Cut
 from geh_explain.model.replay import Collector, forward_start
 from geh_explain.model.snapshot import Snapshot
-from geh_explain.model.view import forward_hook
+from geh_explain.model.view import View, forward_hook
 
 #: Rows whose forward passes show what happens below the layer; all tensors of these passes are held.
 _N_RECORDED = 3
@@ -47,6 +47,7 @@ class KeptPoints(Points):
         self._kept = kept
         self.columns = points.columns
         self.ordered = points.ordered
+        self.streamed = points.streamed
 
     def __len__(self) -> int:
         return len(self._points)
@@ -149,13 +150,17 @@ def _run(cut: Cut, rows: Rows) -> tuple[Tensor, ...]:
 
 
 @torch.no_grad()
-def output_of_row(cut: Cut, row: Rows, below: Below | None) -> Tensor:
+def output_of_row(cut: Cut, row: Rows, below: Below | None, *, unchanged: bool = False) -> Tensor:
     """Return the output (1,) of the first row in a draw, and set ``cut.below`` if its kept values still hold.
 
-    They do not if the draw has changed what is below the layer: its weights, or its random masks.
+    They do not if the draw has changed what is below the layer: its weights, or its random masks. Where this cannot be,
+    ``unchanged``, the part below is not run.
     """
     if below is None or cut.layer is None:
         return cut.outputs(row)
+    if unchanged:
+        with cut.viewed(View()):
+            return cut.outputs(row, cut.zeros(row))
     trace = BelowTrace()
     n_calls, holds = 0, False
 

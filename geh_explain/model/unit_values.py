@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ _MAX_SAMPLE_ROWS = 256
 _MAX_SAMPLE_NUMBERS = 2**22
 
 
-def limited_std(std: Floats, values: Floats) -> Floats:
+def limited_std(std: Floats, values: Floats, weights: Floats | None = None) -> Floats:
     """Return standard deviations (...) that a few outliers in a sample of values (n, ...) do not dominate.
 
     With the quantiles q of the sample, the standard deviation of most values is ::
@@ -37,6 +38,7 @@ def limited_std(std: Floats, values: Floats) -> Floats:
 
     that of all of them if they are normal. A standard deviation s counts as min(s, 2 r). Up to moderately heavy tails,
     such as those of exponential and log-normal variables, that is s itself. It is s also if r is 0 or n below 40.
+    Quantiles are those of values with ``weights`` (n,), if there are any.
 
     >>> values = np.append(np.linspace(-1, 1, 99), 1e6)
     >>> round(float(limited_std(values.std(), values)), 2)
@@ -44,9 +46,25 @@ def limited_std(std: Floats, values: Floats) -> Floats:
     """
     if len(values) < _MIN_VALUES:
         return std
-    low, high = np.quantile(values, _QUANTILES, axis=0)
+    low, high = _quantiles(values, _QUANTILES, weights)
     most = (high - low) / _NORMAL_DISTANCE
     return np.asarray(np.where(most > 0, np.minimum(std, _MAX_RATIO * most), std))[()]
+
+
+def _quantiles(values: Floats, levels: Sequence[float], weights: Floats | None) -> Floats:
+    """Return quantiles (len(levels), D) of values (n, D) with weights (n,), interpolated between the values.
+
+    >>> _quantiles(np.array([[0.0], [1.0]]), [0.25, 0.5], np.array([1.0, 3.0])).tolist()
+    [[0.25], [0.75]]
+    """
+    if weights is None:
+        return np.asarray(np.quantile(values, levels, axis=0))
+    found = np.empty((len(levels), values.shape[1]))
+    for column, order in enumerate(values.argsort(axis=0, kind="stable").T):
+        # The middle of each value's share of the weights.
+        places = np.cumsum(weights[order]) - weights[order] / 2
+        found[:, column] = np.interp(np.asarray(levels) * weights.sum(), places, values[order, column])
+    return found
 
 
 class UnitMoments:
@@ -60,6 +78,13 @@ class UnitMoments:
     Unlike sums of squares it loses no digits where the mean is large against the standard deviation, and the result
     depends on the batches by rounding only. A unit whose values are all equal, or differ by rounding, has a standard
     deviation of exactly 0.
+
+    Parameters
+    ----------
+    n_units
+        Number of units D.
+    weights
+        Case weights (N,) of all rows, in the order in which they are added: n and k are sums of them. None for 1.
 
     Attributes
     ----------
@@ -76,8 +101,11 @@ class UnitMoments:
     ([3.0], [4.666666666667])
     """
 
-    def __init__(self, n_units: int) -> None:
+    def __init__(self, n_units: int, weights: Floats | None = None) -> None:
         self.mean: Floats = np.zeros(n_units)
+        self._weights = weights
+        #: Sum of the weights of the rows added so far; their number without weights.
+        self._total = 0.0
         self._squares: Floats = np.zeros(n_units)
         self._low: Floats = np.full(n_units, np.inf)
         self._high: Floats = np.full(n_units, -np.inf)
@@ -92,12 +120,13 @@ class UnitMoments:
         self._add_to_sample(batch)
         for cached in ("limited_std", "centre"):
             self.__dict__.pop(cached, None)
-        total = self._count + len(batch)
-        delta = batch.mean(axis=0) - self.mean
-        spread = ((batch - batch.mean(axis=0)) ** 2).sum(axis=0)
-        self._squares += spread + delta**2 * self._count * len(batch) / total
-        self.mean = self.mean + delta * len(batch) / total
-        self._count = total
+        added, mean, spread = _batch_moments(batch, None if self._weights is None else self._weights[self._count :])
+        total = self._total + added
+        delta = mean - self.mean
+        self._squares += spread + delta**2 * self._total * added / total
+        self.mean = self.mean + delta * added / total
+        self._total = total
+        self._count += len(batch)
         self._low = np.minimum(self._low, batch.min(axis=0))
         self._high = np.maximum(self._high, batch.max(axis=0))
 
@@ -112,32 +141,53 @@ class UnitMoments:
             self._sample = [np.concatenate(self._sample)[::2].copy()]
             self._stride *= 2
 
+    @property
+    def _sample_weights(self) -> Floats | None:
+        """Weights of the rows in the sample: every so many rows."""
+        return None if self._weights is None else self._weights[: self._count : self._stride]
+
     @cached_property
     def limited_std(self) -> Floats:
         """Standard deviation (D,) that a few outliers do not dominate, see :func:`limited_std`."""
-        return limited_std(self.std, np.concatenate(self._sample)) if self._sample else self.std
+        if not self._sample:
+            return self.std
+        return limited_std(self.std, np.concatenate(self._sample), self._sample_weights)
 
     @cached_property
     def centre(self) -> Floats:
         """Mean (D,), or the median of a sample where a few outliers have moved the mean away from most values."""
         if not self._sample or sum(map(len, self._sample)) < _MIN_VALUES:
             return self.mean
-        low, median, high = np.quantile(np.concatenate(self._sample), (0.1, 0.5, 0.9), axis=0)
+        low, median, high = _quantiles(np.concatenate(self._sample), (0.1, 0.5, 0.9), self._sample_weights)
         outside = (high > low) & ((self.mean < low) | (self.mean > high))
         return np.where(outside, median, self.mean)
 
     @property
     def std(self) -> Floats:
         """Standard deviation (D,) over the rows added so far (divided by their number); 0 for constant units."""
-        std = np.sqrt(self._squares / self._count)
+        std = np.sqrt(self._squares / self._total)
         # The mean of equal numbers is rounded, so that their squared deviations from it are not exactly 0.
         rounding = _ROUNDING * np.maximum(np.abs(self._low), np.abs(self._high))
         return np.where((self._low == self._high) | (std <= rounding), 0.0, std)
 
 
-def unit_moments(cut: Cut, points: Points, batch_size: int | None) -> UnitMoments:
-    """Return the moments of the units' values over all points, by one pass over the data."""
-    moments = UnitMoments(cut.n_units)
+def _batch_moments(batch: Floats, weights: Floats | None) -> tuple[float, Floats, Floats]:
+    """Return the sum of the weights of a batch (n, D), its mean and its sum of squared deviations (D,).
+
+    ``weights`` start with those of the batch; None for 1.
+    """
+    if weights is None:
+        mean = batch.mean(axis=0)
+        return float(len(batch)), mean, ((batch - mean) ** 2).sum(axis=0)
+    own = weights[: len(batch)]
+    total = float(own.sum())
+    mean = own @ batch / total
+    return total, mean, own @ (batch - mean) ** 2
+
+
+def unit_moments(cut: Cut, points: Points, batch_size: int | None, weights: Floats | None = None) -> UnitMoments:
+    """Return the moments of the units' values over all points, with case weights (N,), by one pass over the data."""
+    moments = UnitMoments(cut.n_units, weights)
     for rows in points.split(batch_size):
         moments.add(cut.units.values(cut.activations(rows)))
     return moments

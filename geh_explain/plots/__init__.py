@@ -11,6 +11,9 @@ nothing that produces results: they take arrays, tables, :class:`~geh_explain.sc
     Shared helpers: axes and labels, colours, selection of units and pairs, layout of the network.
 ``heatmap``, ``intervals``, ``network``, ``regions``, ``densities``
     Plots of a result.
-``surface``, ``calibration``, ``group_number``, ``permutation_null``, ``training_curve``, ``exemplars``, ``gallery``
+``comparison``
+    The plot of two results.
+``surface``, ``shares``, ``calibration``, ``group_number``, ``permutation_null``, ``training_curve``, ``exemplars``,
+``gallery``
     Plots of analyses, tests, training and interpretations.
 """

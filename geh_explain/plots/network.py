@@ -34,7 +34,7 @@ _WIDE_AXES = 330
 
 
 @dataclass(frozen=True)
-class _Edges:
+class Edges:
     """The E pairs that are drawn, the strongest first, and how each is drawn.
 
     ``ends`` (E, 2) are positions on the circle; ``strength``, ``score`` (GEH, where the strength is its supported
@@ -91,8 +91,8 @@ def draw_network(
     ax = axes_or_new(ax, (side, side / 0.85), area=(0.02, 0.11, 0.96, 0.96 * 0.85))
     circle = Circle.fit(ax, labels, has_images=bool(shown_images))
     if decisions.measure == SUPPORTED:
-        _draw_edges(ax, circle.positions(), edges, behind=True)
-    _draw_edges(ax, circle.positions(), edges)
+        draw_edges(ax, circle.positions(), edges, behind=True)
+    draw_edges(ax, circle.positions(), edges)
     circle.draw_units(ax, sizes[units])
     circle.draw_names(ax, labels)
     circle.draw_images(ax, shown_images)
@@ -104,7 +104,7 @@ def draw_network(
     return ax
 
 
-def _select_edges(result: PairResult, decisions: Decisions, units: Ints, pairs: int) -> _Edges:
+def _select_edges(result: PairResult, decisions: Decisions, units: Ints, pairs: int) -> Edges:
     """Return the strongest ``pairs`` pairs among ``units``, without those whose score is 0."""
     first, second = result.pairs.ends
     place = np.full(len(result.names), -1)
@@ -116,10 +116,10 @@ def _select_edges(result: PairResult, decisions: Decisions, units: Ints, pairs: 
     strength, score = decisions.strength[chosen], decisions.mean[chosen]
     # Differences between levels of a category have signs of their own.
     words = {} if result.level_draws is None else {"neutral": "no single sign"}
-    return _Edges(ends, strength, score, result.majority_signs()[chosen], decisions.unsure[chosen], **words)
+    return Edges(ends, strength, score, result.majority_signs()[chosen], decisions.unsure[chosen], **words)
 
 
-def _draw_edges(ax: Any, positions: Floats, edges: _Edges, behind: bool = False) -> None:
+def draw_edges(ax: Any, positions: Floats, edges: Edges, behind: bool = False) -> None:
     """Draw edges as quadratic curves between ``positions`` (n, 2), the strongest on top.
 
     ``behind``: pale bands as wide as the score, whatever was decided.
@@ -132,44 +132,44 @@ def _draw_edges(ax: Any, positions: Floats, edges: _Edges, behind: bool = False)
         return
     codes = [Path.MOVETO, Path.CURVE3, Path.CURVE3]
     paths = [Path(np.stack([a, (1 - _BEND) * (a + b) / 2, b]), codes) for a, b in positions[edges.ends[::-1]]]
-    colours = to_rgba_array([_colour(sign) for sign in edges.sign[::-1]])
+    colours = to_rgba_array([sign_colour(sign) for sign in edges.sign[::-1]])
     colours[:, 3] = _BEHIND if behind else np.where(edges.unsure[::-1], _PALE, 1.0)
     dashed = np.zeros_like(edges.unsure) if behind else edges.unsure[::-1]
     collection = PathCollection(
         paths,
         facecolors="none",
         edgecolors=colours,
-        linewidths=_widths(edges.score if behind else edges.strength, edges)[::-1],
+        linewidths=edge_widths(edges.score if behind else edges.strength, edges)[::-1],
         linestyles=[_DASHES if each else "-" for each in dashed],
         zorder=0.9 if behind else 1,
     )
     ax.add_collection(collection, autolim=False)
 
 
-def _widths(strength: Any, edges: _Edges) -> Floats:
+def edge_widths(strength: Any, edges: Edges) -> Floats:
     """Return line widths for ``strength``, proportional to it, on the scale of all edges."""
     return np.asarray(_MAX_WIDTH * strength / max(edges.strength.max(), edges.score.max()))
 
 
-def _colour(sign: int) -> str:
+def sign_colour(sign: int) -> str:
     """Return the colour of an effect of sign 1, -1 or 0."""
     return palette.POSITIVE if sign > 0 else palette.NEGATIVE if sign < 0 else palette.NEUTRAL
 
 
-def _draw_legend(ax: Any, edges: _Edges, decisions: Decisions, caption: str) -> None:
+def _draw_legend(ax: Any, edges: Edges, decisions: Decisions, caption: str) -> None:
     """Draw the legend below the axes: signs that occur, two widths, GEH behind its supported part, and dashes."""
     from matplotlib.lines import Line2D
 
     signs = {1: "positive in most groups", -1: "negative in most groups", 0: edges.neutral}
     handles = [
-        Line2D([], [], color=_colour(sign), linewidth=3, label=label)
+        Line2D([], [], color=sign_colour(sign), linewidth=3, label=label)
         for sign, label in signs.items()
         if sign in edges.sign
     ]
     if len(edges.ends):
         strongest = float(edges.strength[0])
         for strength in (strongest, strongest / 3):
-            width = float(_widths(strength, edges))
+            width = float(edge_widths(strength, edges))
             label = f"{decisions.strength_name} {strength:.2g}"
             handles.append(Line2D([], [], color=palette.LINE, linewidth=width, solid_capstyle="butt", label=label))
     if decisions.measure == SUPPORTED:

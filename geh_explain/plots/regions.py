@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 #: Number of groups above which markers are small.
 _MANY_GROUPS = 20
+#: Number of groups above which descriptions are not drawn, and of characters of a description.
+_MAX_DESCRIBED = 12
+_MAX_CHARS = 46
 
 
 def draw_pair_regions(
@@ -46,7 +49,9 @@ def draw_pair_regions(
         Axes to draw into, or None.
     """
     table = result.regions(i, j, level)
-    ax = axes_or_new(ax, (6, 1.4 + min(0.28 * len(table), 2.8 + 0.12 * len(table))))
+    described = _has_descriptions(table)
+    height = 0.42 * len(table) if described else min(0.28 * len(table), 2.8 + 0.12 * len(table))
+    ax = axes_or_new(ax, (7 if described else 6, 1.4 + height))
     draw_regions(table, ax)
     note = "one draw: no intervals" if table["low"].isna().all() else f"{percent(level)} intervals"
     decisions, number = result.decisions(level=level, fdr=fdr, rule=rule), result.pair(i, j)
@@ -58,10 +63,26 @@ def draw_pair_regions(
     return ax
 
 
+def _has_descriptions(frame: pd.DataFrame) -> bool:
+    """Return whether the groups are few enough for descriptions, and some have rules."""
+    if "description" not in frame or len(frame) > _MAX_DESCRIBED:
+        return False
+    return bool(frame["description"].str.endswith("%)").any())
+
+
+def _short(description: str) -> str:
+    """Return a description that fits below a group's name; nothing where there are no rules."""
+    if not description.endswith("%)"):
+        return ""
+    rules, _, agreement = description.rpartition(" (")
+    return f"{rules if len(rules) <= _MAX_CHARS else f'{rules[: _MAX_CHARS - 1]}…'} ({agreement}"
+
+
 def draw_regions(frame: pd.DataFrame, ax: Any) -> None:
     """Draw a table of :meth:`~geh_explain.Interactions.regions` into ``ax``, its first row on top.
 
-    ``frame`` has one row per group, with columns size, mean, low and high. Where low is NaN there is no interval.
+    ``frame`` has one row per group, with columns size, mean, low and high. Where low is NaN there is no interval. Few
+    groups have their descriptions below their names, if the table has a column of these.
     """
     groups, mean = len(frame), frame["mean"].to_numpy()
     height = np.arange(groups)[::-1]
@@ -72,6 +93,8 @@ def draw_regions(frame: pd.DataFrame, ax: Any) -> None:
     ax.scatter(mean, height, s=24 if groups <= _MANY_GROUPS else 12, c=colours, zorder=3)
     ax.set_ylim(-0.6, groups - 0.4)
     labels = [f"{wrap(str(name))} ({size})" for name, size in zip(frame.index, frame["size"], strict=True)]
+    if _has_descriptions(frame):
+        labels = [f"{label}\n{_short(text)}".rstrip() for label, text in zip(labels, frame["description"], strict=True)]
     set_tick_labels(ax.yaxis, height, labels)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right"]].set_visible(False)

@@ -75,7 +75,9 @@ def _draw_points(ax: Any, surface: JointEffect) -> None:
     if surface.labels is not None and surface.effects is not None:
         colours = np.where(surface.effects > 0, palette.POSITIVE, palette.NEGATIVE)
         if _is_discrete(x, surface.first) or _is_discrete(y, surface.second):
-            dots = {"s": 9, "c": colours[surface.labels[::step]], "edgecolors": "white", "linewidths": 0.3}
+            # Points of weight 0 have the label -1.
+            by_label = np.append(colours, palette.LINE)
+            dots = {"s": 9, "c": by_label[surface.labels[::step]], "edgecolors": "white", "linewidths": 0.3}
         else:
             _draw_ellipses(ax, surface.points, surface.labels, colours)
     ax.scatter(_jitter(x, surface.first, seed=0), _jitter(y, surface.second, seed=1), **dots)

@@ -10,7 +10,7 @@ from torch import nn
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.refused_models import short_repr
-from geh_explain.posterior.dropout import MCDropout, drops_in_batch, has_dropout
+from geh_explain.posterior.dropout import drops_in_batch, find_dropout
 from geh_explain.posterior.mean_field import MeanField, gaussian_layers
 from geh_explain.posterior.point import PointEstimate
 from geh_explain.posterior.protocols import Posterior
@@ -38,8 +38,9 @@ def default_posterior(model: nn.Module, call: Callable[[], Any], call_batch: Cal
     """
     if gaussian_layers(model):
         return MeanField()
-    if has_dropout(model, call):
-        return MCDropout()
+    dropout = find_dropout(model, call)
+    if dropout is not None:
+        return dropout
     if drops_in_batch(call_batch):
         raise GEHRuntimeError(
             "model: it applies dropout to a batch and none to a single row, so that no mask can be drawn for all rows; "

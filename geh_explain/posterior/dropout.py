@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
@@ -58,10 +59,21 @@ class MCDropout:
     """
 
     keeps_below = True
+    #: The modules that drop in train mode only, if they were searched for already; set by :meth:`with_train_only`.
+    _train_only: TrainOnlyDropout | None = None
 
     def __init__(self, modules: Sequence[nn.Module] | None = None) -> None:
         #: The chosen modules, None for all dropout.
         self.modules = None if modules is None else _check_modules(modules)
+
+    def with_train_only(self, found: TrainOnlyDropout | None) -> MCDropout:
+        """Return a posterior of the same draws that does not search for modules which drop in train mode only.
+
+        ``found`` are those of the model that is drawn, None to search for them, by several forward passes.
+        """
+        known = copy.copy(self)
+        known._train_only = found
+        return known
 
     def draws(self, model: nn.Module, n: int, seed: int) -> Iterator[AbstractContextManager[Any]]:
         """Yield ``n`` draws of the masks.
@@ -78,7 +90,7 @@ class MCDropout:
                     f"MCDropout: modules has a {type(module).__name__} that is not part of the model; choose among "
                     "model.modules()."
                 )
-        train_only = TrainOnlySwitch(model)
+        train_only = TrainOnlySwitch(model, self._train_only)
         for draw in range(n):
             yield self._dropped(model, train_only, MaskRecord([seed_of_draw(seed, draw)]))
 
@@ -89,7 +101,7 @@ class MCDropout:
         first of ``draws``, then all n under those of the second, and so on.
         """
         seeds = [seed_of_draw(seed, draw) for draw in draws]
-        return self._dropped(model, TrainOnlySwitch(model), MaskRecord(seeds))
+        return self._dropped(model, TrainOnlySwitch(model, self._train_only), MaskRecord(seeds))
 
     def left_out(self, model: nn.Module, call: Callable[[], Any]) -> tuple[str, ...]:
         """Return the names of the classes of modules whose dropout is not drawn.
@@ -121,7 +133,7 @@ class MCDropout:
         layer
             The explained layer, None at the inputs.
         """
-        train_only, record = TrainOnlySwitch(model), PlaceRecord([0])
+        train_only, record = TrainOnlySwitch(model, self._train_only), PlaceRecord([0])
         with suppress(NoDropout), self._dropped(model, train_only, record), record.watching(model, layer):
             call()
         return train_only.result or TrainOnlyDropout(), record.places()
@@ -165,14 +177,15 @@ class MCDropout:
         return f"MCDropout(modules=[{', '.join(names)}])"
 
 
-def has_dropout(model: nn.Module, call: Callable[[], Any]) -> bool:
-    """Return whether ``call``, which runs the model on a single row, drops anything."""
+def find_dropout(model: nn.Module, call: Callable[[], Any]) -> MCDropout | None:
+    """Return MC dropout of all that ``call``, which runs the model on a single row, drops; None if that is nothing."""
+    posterior, train_only = MCDropout(), TrainOnlySwitch(model)
     try:
-        with MCDropout()._dropped(model, TrainOnlySwitch(model), MaskRecord([0])):
+        with posterior._dropped(model, train_only, MaskRecord([0])):
             call()
     except NoDropout:
-        return False
-    return True
+        return None
+    return posterior if train_only.result is None else posterior.with_train_only(train_only.result)
 
 
 @torch.no_grad()

@@ -37,13 +37,14 @@ class TrainOnlyDropout:
 class TrainOnlySwitch:
     """Puts the modules of a model that drop in train mode only into train mode, for all draws of one run.
 
-    They are searched for in the first forward pass, because the search needs inputs.
+    They are searched for in the first forward pass, because the search needs inputs. ``known`` is the result of an
+    earlier search in the same model.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, known: TrainOnlyDropout | None = None) -> None:
         self._model = model
         #: The result of the search, None before the first forward pass.
-        self.result: TrainOnlyDropout | None = None
+        self.result = known
 
     def search(self, mode: DropoutMode, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Search for the modules and switch them on; a pre-hook of the model, once ``mode`` is given."""

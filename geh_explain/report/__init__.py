@@ -9,6 +9,8 @@ charts; its licence is in ``vega.LICENSE.txt``.
     The data of the page, as values that JSON can hold.
 ``charts``
     The charts, as Vega-Lite specifications.
+``predictions``
+    The section about single predictions.
 ``text``
     The sentences of the page, which notebooks and the command line show too.
 """

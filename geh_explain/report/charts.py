@@ -41,7 +41,7 @@ def build_charts(content: dict[str, Any]) -> dict[str, Spec]:
         ),
         "forest": _forest(has_intervals, has_evidence, tooltip),
         "network": _network(content["nodes"]["size_meaning"], tooltip),
-        "groups": _groups(has_group_intervals),
+        "groups": _groups(has_group_intervals, "descriptions" in content["groups"]),
         "surface": _surface(),
     }
 
@@ -143,10 +143,12 @@ def _forest(has_intervals: bool, has_evidence: bool, tooltip: list[Spec]) -> Spe
     return _chart("rows", width=250, height={"step": _ROW_HEIGHT}, layer=layers)
 
 
-def _groups(has_intervals: bool) -> Spec:
+def _groups(has_intervals: bool, described: bool) -> Spec:
     """Return the signed effect of the chosen pair in each group, with fields group, mean, low and high."""
+    # A title would cover long labels.
+    axis = _NAME_AXIS if described else {**_NAME_AXIS, "title": "group (points)"}
     row = {
-        "y": {"field": "group", "type": "nominal", "sort": None, "axis": {**_NAME_AXIS, "title": "group (points)"}},
+        "y": {"field": "group", "type": "nominal", "sort": None, "axis": axis},
         "color": {"condition": {"test": "datum.mean > 0", "value": palette.POSITIVE}, "value": palette.NEGATIVE},
         "tooltip": [{"field": "group", "title": "group (points)"}, *_numbers("mean", "low", "high")],
     }

@@ -82,7 +82,7 @@ def build_content(
         "decision": _decision_words(decisions),
         "majority": result.majority_signs()[pairs].tolist(),
         "level": decisions.level,
-        "groups": {"names": result.group_names, "sizes": result.sizes.tolist()},
+        "groups": _group_columns(result),
         "group_effects": _group_effects(result, decisions.level, pairs_with_groups),
         "surfaces": [_surface_cells(surface, pairs, result) for surface in _check_surfaces(surfaces)],
         **_gallery_images(gallery, pairs, result),
@@ -144,6 +144,13 @@ def _decision_words(decisions: Decisions) -> dict[str, str] | None:
     if decisions.accepted is None:
         return None
     return {"column": decisions.column, "label": decisions.label, "other": decisions.other_label}
+
+
+def _group_columns(result: PairResult) -> dict[str, Any]:
+    """Return the names and sizes of the groups, and their descriptions where there are any."""
+    columns = {"names": result.group_names, "sizes": result.sizes.tolist()}
+    descriptions = result.group_descriptions
+    return columns if descriptions is None else {**columns, "descriptions": descriptions}
 
 
 def _group_effects(result: PairResult, level: float, pairs: Ints) -> dict[str, Any]:

@@ -175,7 +175,8 @@
   function groupEffects(pair) {
     const { mean, half } = data.group_effects;
     return data.groups.names.map((name, group) => {
-      const row = { group: `${name} (${data.groups.sizes[group]})`, mean: mean[pair][group] };
+      const words = data.groups.descriptions?.[group] ?? "";
+      const row = { group: `${name} (${data.groups.sizes[group]})${words && `: ${words}`}`, mean: mean[pair][group] };
       return half === null || half[pair][group] === null ? row : { ...row, low: row.mean - half[pair][group], high: row.mean + half[pair][group] };
     });
   }

@@ -17,6 +17,7 @@ from geh_explain.errors import GEHTypeError
 from geh_explain.interpret.gallery import Gallery
 from geh_explain.report.charts import build_charts
 from geh_explain.report.content import build_content
+from geh_explain.report.predictions import Local, local_section
 from geh_explain.report.text import list_omissions, list_settings, reading_guide, summarise
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.protocol import PairResult
@@ -32,6 +33,7 @@ def write_page(
     main: Any = None,
     surfaces: Sequence[Surface] = (),
     gallery: Gallery | None = None,
+    local: Local = None,
 ) -> Path:
     """Write the page of a result, and return its path.
 
@@ -42,13 +44,16 @@ def write_page(
     if title is not None and not isinstance(title, str):
         raise GEHTypeError(f"title={title!r} must be text.")
     content = build_content(result, decisions, main, surfaces, gallery)
-    page = _fill_template(title or f"Interactions in {result.record.model}", result, decisions, content)
+    section = local_section(local)
+    page = _fill_template(title or f"Interactions in {result.record.model}", result, decisions, content, section)
     with write_whole(path) as file:
         file.write(page.encode())
     return path
 
 
-def _fill_template(title: str, result: PairResult, decisions: Decisions, content: dict[str, Any]) -> str:
+def _fill_template(
+    title: str, result: PairResult, decisions: Decisions, content: dict[str, Any], local: str = ""
+) -> str:
     """Return the page: ``page.html`` with its marks ``@@NAME@@`` replaced.
 
     All text is escaped. In the data ``<`` is written as an escape sequence, so that no name can end the script.
@@ -62,6 +67,7 @@ def _fill_template(title: str, result: PairResult, decisions: Decisions, content
         "HIDE-WARNINGS": "" if notes else "hidden",
         "HOW-TO-READ": "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reading_guide(result, decisions)),
         "SETTINGS": "".join(_table_row(name, value) for name, value in list_settings(result)),
+        "LOCAL": local,
         "STYLE": _read_part("page.css"),
         "VEGA": _read_part("vega.js"),
         "SCRIPT": _read_part("page.js"),

@@ -21,9 +21,10 @@ def describe_scope(result: PairResult) -> str:
     """Return what was explained: units, pairs, points, groups and draws."""
     draws, pairs = result.scores("geh").n_draws, len(result.scores("geh").pair_mean)
     groups, clusters = len(result.group_names), result.settings.get("clusters")
+    points = _count(int(result.sizes.sum()), "point", "") + " with case weights" * _is_weighted(result)
     return (
         f"Interactions between {len(result.names)} units of {result.record.place}: {_count(pairs, 'pair', '')}, "
-        f"{_count(len(result.labels), 'point', '')} in {_count(groups, 'group', '')}"
+        f"{points} in {_count(groups, 'group', '')}"
         f"{f' and {clusters} clusters' if clusters else ''}, "
         f"{_count(draws, 'draw', '')} of {result.record.posterior}"
     )
@@ -99,15 +100,23 @@ def summarise(result: PairResult, decisions: Decisions) -> list[str]:
     sentences = [_scope(result), *known, _uncertainty(result, decisions)]
     if decisions.accepted is not None:
         sentences.append(f"{describe_decisions(result, decisions, sentence=True)}.")
+    sentences += [f"{finding[0].upper()}{finding[1:]}." for finding in result.findings()]
     strongest = [_describe_pair(result, int(pair), decisions) for pair in decisions.order[:_SUMMARY_PAIRS]]
     return [*sentences, f"Strongest pair{'s' * (len(strongest) > 1)}: {'; '.join(strongest)}."]
 
 
 def _scope(result: PairResult) -> str:
     """Return which units were explained, and at how many points."""
-    units, points = _count(len(result.names), "unit"), _count(len(result.labels), "point")
+    units, points = _count(len(result.names), "unit"), _count(int(result.sizes.sum()), "point")
     groups = _count(len(result.group_names), "group")
-    return f"Pairwise interactions of {units} of {result.record.place}, at {points} in {groups}."
+    weights = " with case weights" * _is_weighted(result)
+    return f"Pairwise interactions of {units} of {result.record.place}, at {points}{weights} in {groups}."
+
+
+def _is_weighted(result: PairResult) -> bool:
+    """Return whether points count differently."""
+    weights = result.sample_weight
+    return weights is not None and len({*weights[weights > 0].tolist()}) > 1
 
 
 def _uncertainty(result: PairResult, decisions: Decisions) -> str:
@@ -153,7 +162,7 @@ def format_p_value(p_value: float) -> str:
 
 def _describe_signs(result: PairResult, i: str, j: str) -> str:
     """Return in how many groups the effect of a pair is positive and negative."""
-    means = result.regions(i, j)["mean"]
+    means = result.signed_means[0][:, result.pair(i, j)]
     positive, negative = int((means > 0).sum()), int((means < 0).sum())
     if not positive and not negative:
         return "no effect"

@@ -11,15 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain._process import cached_property
-from geh_explain._types import Floats, Ints
+from geh_explain._types import Floats
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError, warn
+from geh_explain.groups.group_info import GroupInfo
 from geh_explain.results.files import StoredResult, read_result, write_result
-from geh_explain.results.output import ResultOutput
+from geh_explain.results.group_shares import GroupShares
+from geh_explain.results.measured import MeasuredResult
+from geh_explain.results.regions import ResultRegions
 from geh_explain.results.rules import compute_sign_p, decide
-from geh_explain.results.tables import group_table, pair_table
+from geh_explain.results.tables import pair_table
 from geh_explain.run.record import RunRecord
-from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws, LevelDraws
 from geh_explain.scores.evidence import Evidence, check_evidence
@@ -27,14 +29,13 @@ from geh_explain.scores.main_effects import MainEffects
 from geh_explain.scores.moments import Moments, draws_not_kept
 from geh_explain.scores.pair_scores import Scores
 from geh_explain.scores.ranking import PairRanking, find_unit
-from geh_explain.statistics.intervals import mean_half_width
 from geh_explain.units.pair_set import PairSet
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Interactions(ResultOutput):
+class Interactions(GroupShares, MeasuredResult, ResultRegions):
     """Pairwise interactions of D units over N points in M groups, with their uncertainty over K posterior draws.
 
     :meth:`GEHExplainer.explain` returns it. The three measures :attr:`geh`, :attr:`aeh` and :attr:`eah` are computed
@@ -58,17 +59,21 @@ class Interactions(ResultOutput):
         Outcome of the test of the pairs on held-out labels, None if there is none.
     pairs
         The P pairs that the draws are about; None for all pairs of the units.
+    group_info
+        Descriptions or exemplars of the groups; None if nothing is known.
+    sample_weight
+        Case weights (N,), 0 for points that do not count; None where all points count alike.
 
     Attributes
     ----------
     names
         Names of the units (D).
     labels
-        Group of each point (N,), an index into ``group_names``.
+        Group of each point (N,), an index into ``group_names``; -1 for points of weight 0.
     group_names
         Names of the groups (M).
-    sizes
-        Number of points of each group (M,).
+    sizes, shares
+        Number of points of each group (M,), and its share of the case weights; without weights, of the points.
     settings
         The record of the run as a plain dict: arguments, choices that were made, and warnings. Entries that a user adds
         are saved with the result; they must be values that JSON can hold.
@@ -100,15 +105,18 @@ class Interactions(ResultOutput):
         settings: dict[str, Any] | None = None,
         evidence: Evidence | None = None,
         pairs: PairSet | None = None,
+        group_info: GroupInfo | None = None,
+        sample_weight: Floats | None = None,
     ) -> None:
         self._draws = draws
+        self._group_info = group_info or GroupInfo()
         self.pairs = PairSet.all(len(names)) if pairs is None else pairs
         self.labels = labels
         self.names = names
         self.group_names = group_names
         self.record = record
         self.settings = record.to_settings() if settings is None else settings
-        self.sizes = np.bincount(labels, minlength=len(group_names))
+        self.sample_weight = sample_weight
         self.evidence = check_evidence(evidence, len(self.pairs), names)
 
     def with_evidence(self, evidence: Evidence | None) -> Interactions:
@@ -125,7 +133,8 @@ class Interactions(ResultOutput):
         settings = copy.deepcopy(self.settings)
         settings["warnings"] = list(record.warnings)
         parts = self._draws, self.labels, self.names, self.group_names, record, settings
-        return Interactions(*parts, evidence, self.pairs)
+        result = Interactions(*parts, evidence, self.pairs, self._group_info, self.sample_weight)
+        return result.with_source(self._source, self._share)
 
     # Scores.
 
@@ -142,11 +151,11 @@ class Interactions(ResultOutput):
     @cached_property
     def eah(self) -> Scores:
         """Expected absolute Hessian: nothing cancels. Warns if it was measured on a part of the points."""
-        points = self.record.eah_points
-        if points is not None and points < len(self.labels):
+        points, count = self.record.eah_points, int(self.sizes.sum())
+        if points is not None and points < count:
             warn(
-                f"eah: measured on {points} of {len(self.labels)} points in each draw, because each point needs all "
-                f"pairs of {len(self.names)} units; explain(eah_points={len(self.labels)}) uses all points."
+                f"eah: measured on {points} of {count} points in each draw, because each point needs all pairs of "
+                f"{len(self.names)} units; explain(eah_points={count}) uses all points."
             )
         return self._measure("eah")
 
@@ -160,7 +169,7 @@ class Interactions(ResultOutput):
     def _measure(self, measure: str) -> Scores:
         """Return the scores of a measure from the draws or their moments."""
         if isinstance(self._draws, Draws):
-            return Scores(self._draws.scores(measure, self.sizes), len(self.names), self.pairs)
+            return Scores(self._draws.scores(measure, self.weight_sums), len(self.names), self.pairs)
         return Scores(getattr(self._draws, measure), len(self.names), self.pairs)
 
     @property
@@ -172,7 +181,7 @@ class Interactions(ResultOutput):
                 "main: this result has no main effects, because its engine computes no first derivatives or an earlier "
                 "version saved it. Explain again with one of the engines of geh_explain.engines."
             )
-        return MainEffects(slopes, self.sizes, self.names)
+        return MainEffects(slopes, self.weight_sums, self.names)
 
     @property
     def has_main(self) -> bool:
@@ -221,11 +230,6 @@ class Interactions(ResultOutput):
         [[1.1547]]
         """
         return self._draws.point_errors
-
-    @property
-    def cluster_errors(self) -> ClusterErrors | None:
-        """Covariance of the groups' shares and effective numbers of clusters; None where points are independent."""
-        return self._draws.cluster_errors
 
     @cached_property
     def signed_means(self) -> tuple[Floats, Floats]:
@@ -326,34 +330,6 @@ class Interactions(ResultOutput):
         """Return the first ``pairs`` rows of :meth:`table`, which takes the same further ``options``."""
         return self.table(measure, **options).head(check_int("pairs", pairs, 1))
 
-    def regions(self, i: int | str, j: int | str, level: float = 0.95) -> pd.DataFrame:
-        """Return one row per group of points with the signed effect of a pair: size, mean, std, low, high.
-
-        Parameters
-        ----------
-        i, j
-            The two units, by name or index.
-        level
-            Level of the intervals.
-
-        Returns
-        -------
-        DataFrame
-            Indexed by the names of the groups. ``mean`` and ``std`` are over draws, of the mean interaction in the
-            group; ``size`` is its number of points. Intervals are over draws and points. With a single draw std is NaN,
-            and so are low and high unless the errors of the points are known.
-        """
-        pair = self.pair(i, j)
-        mean, std = (values[:, pair] for values in self.signed_means)
-        half_width = self.group_half_widths(level, np.array([pair]))[:, 0]
-        return group_table(mean, std, half_width, self.sizes, self.group_names)
-
-    def group_half_widths(self, level: float, pairs: Ints) -> Floats:
-        """Return half the widths (M, p) of the intervals of the group means of p pairs; NaN where nothing is known."""
-        counts = self.sizes if self.cluster_errors is None else self.cluster_errors.counts
-        errors = None if self.point_errors is None else self.point_errors[:, pairs]
-        return mean_half_width(self.signed_means[1][:, pairs], self.geh.n_draws, errors, counts, level)
-
     def ranking(self, measure: str | None = None) -> PairRanking:
         """Return the pairs in the order of :meth:`table`, to compare with other methods."""
         decisions = self.decisions(measure)
@@ -381,7 +357,7 @@ class Interactions(ResultOutput):
         True
         """
         parts = self._draws, self.labels, self.names, self.group_names, self.settings, self.evidence, self.pairs
-        return write_result(StoredResult(*parts), path)
+        return write_result(StoredResult(*parts, self._group_info, self.sample_weight), path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Interactions:
@@ -389,4 +365,4 @@ class Interactions(ResultOutput):
         stored = read_result(path)
         record = RunRecord.from_settings(stored.settings)
         parts = stored.draws, stored.labels, stored.names, stored.group_names, record, stored.settings
-        return cls(*parts, stored.evidence, stored.pairs)
+        return cls(*parts, stored.evidence, stored.pairs, stored.group_info, stored.sample_weight)

@@ -4,7 +4,7 @@
     For each category ``unit`` (its index), ``levels`` (names) and ``shares`` (of the points).
 ``level_signed``, ``level_absolute``, ``level_point_errors``, ...
     The arrays of :class:`~geh_explain.scores.draws.LevelDraws`: those of a result, with the Q differences in place of
-    the P pairs. Results with categories have format 3, which versions without categories refuse.
+    the P pairs. Results with categories have format 4, which versions without categories refuse.
 """
 
 from __future__ import annotations

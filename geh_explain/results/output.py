@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from geh_explain.analyses.surface import Surface
 from geh_explain.interpret.gallery import Gallery
 from geh_explain.report.page import write_page
+from geh_explain.report.predictions import Local
 from geh_explain.report.text import (
     describe_columns,
     describe_decisions,
@@ -54,6 +55,7 @@ class ResultOutput:
         main: Any = None,
         surfaces: Sequence[Surface] = (),
         gallery: Gallery | None = None,
+        local: Local = None,
     ) -> Path:
         """Write one self-contained interactive HTML page, and return its path.
 
@@ -76,6 +78,8 @@ class ResultOutput:
             Results of :meth:`GEHExplainer.surface`, each shown with its pair.
         gallery
             Result of :meth:`GEHExplainer.interpret`; its images are shown with their units.
+        local
+            Result of :meth:`GEHExplainer.explain_row`, or a list of these: accounts of single predictions.
 
         Examples
         --------
@@ -88,7 +92,8 @@ class ResultOutput:
         True
         """
         decisions = self.decisions(level=level, fdr=fdr, rule=rule)
-        return write_page(self, path, decisions, title=title, main=main, surfaces=surfaces, gallery=gallery)
+        shown: dict[str, Any] = {"main": main, "surfaces": surfaces, "gallery": gallery, "local": local}
+        return write_page(self, path, decisions, title=title, **shown)
 
     def to_networkx(
         self: PairResult,
@@ -173,7 +178,7 @@ class ResultOutput:
 
         It is 0 for pairs with a category of several levels, whose differences have signs of their own.
         """
-        signs = np.sign(self.sizes @ np.sign(self.signed_means[0])).astype(np.int64)
+        signs: NDArray[np.int64] = np.sign(self.weight_sums @ np.sign(self.signed_means[0])).astype(np.int64)
         if self.level_draws is not None:
             signs[self.level_draws.contrasts.several] = 0
         return signs
@@ -223,7 +228,7 @@ class ResultOutput:
     def __repr__(self: PairResult) -> str:
         decisions = self.decisions()
         lines = [describe_scope(self), *describe_known_pairs(self), describe_decisions(self, decisions)]
-        lines += describe_columns(decisions)
+        lines += [*self.findings(), *describe_columns(decisions)]
         return "\n".join([*lines, format_table(self.table().head(_REPR_PAIRS)).to_string()])
 
     def _repr_html_(self: PairResult) -> str:

@@ -80,6 +80,15 @@ def score_interval(
     result: PairResult, measure: str, level: float, source: str
 ) -> tuple[Floats, Floats, tuple[str, ...]]:
     """Return both ends (P,) of the intervals of a measure, and what they count; NaN where nothing is known."""
+    mean = result.scores(measure).pair_mean
+    down, up, sources = score_distances(result, measure, level, source)
+    return np.maximum(mean - down, 0.0), mean + up, sources
+
+
+def score_distances(
+    result: PairResult, measure: str, level: float, source: str
+) -> tuple[Floats, Floats, tuple[str, ...]]:
+    """Return how far the ends of the intervals lie below and above the scores (P,), and what they count."""
     scores = result.scores(measure)
     mean = scores.pair_mean
     draws = scores.n_draws > 1 and source != "points"
@@ -91,7 +100,7 @@ def score_interval(
     down = up = predictive_half_width(scores.pair_std, scores.n_draws, level) if draws else np.zeros_like(mean)
     if points is not None:
         down, up = (np.hypot(down, distance) for distance in points.distances(level))
-    return np.maximum(mean - down, 0.0), mean + up, sources
+    return down, up, sources
 
 
 def choose_source(source: str | None, rule: str) -> str:
@@ -130,8 +139,7 @@ def choose_measure(measure: str | None, rule: str, evidence: Evidence | None) ->
 
 def compute_sign_p(result: PairResult) -> Floats:
     """Return the p-values (P,) of the sign rule, NaN if there is one draw and no error of the points."""
-    clusters = result.cluster_errors
-    counts = result.sizes if clusters is None else clusters.counts
-    p_values = sign_p_value(*result.signed_means, result.scores("geh").n_draws, known_errors(result), counts)
+    n_draws, counts = result.scores("geh").n_draws, result.effective_counts
+    p_values = sign_p_value(*result.signed_means, n_draws, known_errors(result), counts)
     means = LevelMeans.of(result)
     return p_values if means is None else with_level_p_values(p_values, means)

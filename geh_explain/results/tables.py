@@ -154,13 +154,16 @@ def variance_table(
     return pd.DataFrame(columns).iloc[decisions.order].reset_index(drop=True)
 
 
-def group_table(mean: Floats, std: Floats, half_width: Floats, sizes: Ints, group_names: list[str]) -> pd.DataFrame:
-    """Return one row per group with the signed effect of one pair: size, mean, std, low, high.
+def group_table(
+    mean: Floats, std: Floats, half_width: Floats, sizes: Ints, group_names: list[str], shares: Floats | None = None
+) -> pd.DataFrame:
+    """Return one row per group with the signed effect of one pair: size, weight if there are any, mean, std, low, high.
 
     ``mean`` and ``std`` (M,) are over draws, of the mean interaction in each group, ``half_width`` (M,) is that of its
-    interval.
+    interval. ``shares`` (M,) are those of the groups in the case weights, None without weights.
     """
     import pandas as pd
 
-    columns = {"size": sizes, "mean": mean, "std": std, "low": mean - half_width, "high": mean + half_width}
+    weight = {} if shares is None else {"weight": shares}
+    columns = {"size": sizes, **weight, "mean": mean, "std": std, "low": mean - half_width, "high": mean + half_width}
     return pd.DataFrame(columns, index=pd.Index(group_names, name="group"))

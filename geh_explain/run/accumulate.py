@@ -18,6 +18,7 @@ from geh_explain.scores.draws import DrawMoments, Draws, LevelDraws
 from geh_explain.scores.level_draws import PairReduction, with_errors
 from geh_explain.scores.measures import geh
 from geh_explain.scores.point_spread import PointSpread
+from geh_explain.scores.weighted_spread import WeightedPointSpread
 from geh_explain.statistics.settled_order import order_is_settled
 
 #: Pairs that are processed at a time where there are very many.
@@ -69,13 +70,20 @@ class DrawAccumulator:
         self._absolute: list[Floats] = []
         self._variance: list[Floats] = []
         self._slopes: list[Floats] = []
-        #: Spread over points, and sums (total, squares, counts) of the draws that wait for the number of groups.
-        self._point_spread = PointSpread()
-        self._point_sums: list[tuple[Floats, Floats, Floats]] = []
+        #: Spread over points, and sums (total, squares, counts) of the draws that wait for the number of groups; with
+        #: case weights also those of w^2 h.
+        self._point_spread: PointSpread | WeightedPointSpread | None = None
+        self._point_sums: list[tuple[Floats, ...]] = []
         #: The same for clusters of points: sums over cells.
         self._cells = plan.cells
         self._point_draws = plan.point_draws
-        self._cluster_spread = None if plan.cells is None else ClusterSpread(plan.cells.clusters, plan.cells.sizes)
+        self._cluster_spread = (
+            None
+            if plan.cells is None
+            else ClusterSpread(
+                plan.cells.clusters, np.bincount(plan.cells.labels, plan.grouping.weights, len(plan.cells))
+            )
+        )
         self._cell_sums: list[Floats] = []
 
     def next_stop(self) -> int:
@@ -105,8 +113,10 @@ class DrawAccumulator:
             if sums.slopes is not None:
                 self._slopes.append(sums.slopes[draw].numpy())
             if sums.squares is not None and sums.counts is not None and draw < len(sums.squares):
-                total = sums.signed if sums.visited is None else sums.visited
-                self._point_sums.append((total[draw].numpy(), sums.squares[draw].numpy(), sums.counts[draw].numpy()))
+                totals = [sums.signed if sums.visited is None else sums.visited]
+                if self.grouping.weights is not None:
+                    totals.insert(0, sums.signed)
+                self._point_sums.append(tuple(part[draw].numpy() for part in (*totals, sums.squares, sums.counts)))
             if sums.cells is not None:
                 self._cell_sums.append(sums.cells[draw].numpy())
             if self.n_draws == self._pilot_draws:
@@ -133,12 +143,21 @@ class DrawAccumulator:
         self._signed = [tree.merge(signed, self.choice.chosen) for signed in self._signed]
         self._variance = [tree.merge(variance, self.choice.chosen) for variance in self._variance]
         self._slopes = [tree.merge(slopes, self.choice.chosen) for slopes in self._slopes]
-        while self._point_sums:
-            total, squares, counts = (tree.merge(part, self.choice.chosen) for part in self._point_sums.pop(0))
-            self._point_spread.add(total, squares, counts)
-        self.grouping = from_tree(tree, self.grouping.labels, self.choice.chosen)
+        self._point_sums = [tuple(tree.merge(part, self.choice.chosen) for part in sums) for sums in self._point_sums]
+        weights = self.grouping.weights
+        self.grouping = replace(from_tree(tree, self.grouping.labels, self.choice.chosen), weights=weights)
+        self._fold_points()
         self._fold_cells()
         trim_heap()
+
+    def _fold_points(self) -> None:
+        """Add sums of squares to the spread over points."""
+        labels, names, weights = self.grouping.labels, self.grouping.names, self.grouping.weights
+        if self._point_spread is None:
+            weighted = None if weights is None else WeightedPointSpread(weights, labels, len(names))
+            self._point_spread = PointSpread() if weighted is None else weighted
+        while self._point_sums:
+            self._point_spread.add(*self._point_sums.pop(0))
 
     def _fold_cells(self) -> None:
         """Add sums over cells to the spread over clusters."""
@@ -150,14 +169,13 @@ class DrawAccumulator:
 
     def _fold(self) -> None:
         """Add sums of squares to the spread, and reduce draws to moments if all of them would not fit into memory."""
-        while self._point_sums:
-            self._point_spread.add(*self._point_sums.pop(0))
+        self._fold_points()
         self._fold_cells()
         if self.moments is None and self.expected * self._signed[0].nbytes > self._max_bytes:
             levels = None if self._contrasts is None else LevelDraws(self._contrasts, DrawMoments())
             self.moments = DrawMoments(levels=levels)
         while self.moments is not None and self._signed:
-            self.moments.add(self._take_means(1), self.grouping.sizes)
+            self.moments.add(self._take_means(1), self.grouping.weight_sums)
 
     def _pair_factors(self) -> Floats | float:
         """Return the products of the factors of both units of each column of sums, 1.0 where all factors are 1.
@@ -184,10 +202,18 @@ class DrawAccumulator:
             if self._contrasts is not None:
                 return with_errors(draws, of_points, of_clusters)
             return replace(draws, point_errors=of_points, cluster_errors=of_clusters)
-        errors = self._point_spread.errors(self.grouping.sizes)
+        spread, moments = self._point_spread, None
+        if isinstance(spread, WeightedPointSpread):
+            errors, moments = spread.errors(), spread.moments()
+        else:
+            errors = None if spread is None else spread.errors(self.grouping.sizes)
         if errors is not None:
             errors *= factors
-        return replace(draws, point_errors=errors) if self._contrasts is None else with_errors(draws, errors, None)
+        if moments is not None:
+            moments = moments * self._pair_factors()
+        if self._contrasts is not None:
+            return with_errors(draws, errors, None)
+        return replace(draws, point_errors=errors, weight_moments=moments)
 
     def is_settled(self) -> bool:
         """Return whether the order of the strongest pairs is settled, so that no further draws are needed.
@@ -240,7 +266,8 @@ class DrawAccumulator:
     def _take_means(self, count: int) -> Draws:
         """Remove the sums of the first ``count`` draws, and return their means over the points of each group."""
         pair_factors = self._pair_factors()
-        sizes = np.maximum(self.grouping.sizes, 1)[:, None]
+        sizes = self.grouping.weight_sums[:, None]
+        sizes = np.where(sizes > 0, sizes, 1)
         # All in place: for thousands of units each array is a large one.
         signed, absolute = _take_out(self._signed, count), _take_out(self._absolute, count)
         signed /= sizes
@@ -260,7 +287,7 @@ class DrawAccumulator:
             noise = np.sqrt(noise) / sizes * np.abs(pair_factors)
         if self._sampled:
             # EAH estimated from a sample of the points may fall below GEH, which bounds it.
-            shares = self.grouping.sizes / len(self.grouping.labels)
+            shares = self.grouping.weight_sums / len(self.grouping.labels)
             for start in range(0, absolute.shape[1], _PAIRS_AT_ONCE):
                 block = absolute[:, start : start + _PAIRS_AT_ONCE]
                 bound = np.einsum("kmp,m->kp", np.abs(signed[:, :, start : start + _PAIRS_AT_ONCE]), shares)

@@ -8,7 +8,7 @@ from geh_explain._types import Floats
 from geh_explain.engines.base import EngineRun, Limits
 from geh_explain.engines.level_contrasts import LevelContrasts
 from geh_explain.model.cut import Cut
-from geh_explain.run.pair_request import PairRequest
+from geh_explain.run.options import RunOptions
 from geh_explain.units.categorical import Categorical, refuse_categories
 from geh_explain.units.contrasts import Contrasts
 from geh_explain.units.pair_set import PairSet
@@ -40,6 +40,12 @@ class Columns:
         """The pairs that an engine computes: those of numeric units."""
         return self.pairs if self.contrasts is None else self.contrasts.numeric
 
+    @property
+    def n_slopes(self) -> int:
+        """Number of first derivatives: one per unit, and with categories the outputs at each of their levels."""
+        levels = [] if self.units is None else [len(category) for category in self.units.observed]
+        return self.pairs.n_units + sum(levels)
+
     def limited(self, limits: Limits) -> Limits:
         """Return the limits of the engine; with categories absolute interactions are measured at all points."""
         return limits if self.contrasts is None else replace(limits, eah_points=limits.n_points)
@@ -55,10 +61,18 @@ class Columns:
         return LevelContrasts(engine, self.units, self.contrasts)
 
 
-def plan_columns(cut: Cut, pairs: PairSet, request: PairRequest) -> Columns:
-    """Return the columns of the pairs that ``request`` asks for."""
+def plan_columns(cut: Cut, pairs: PairSet, options: RunOptions) -> Columns:
+    """Return the columns of the ``pairs`` that a call asks for.
+
+    Raises
+    ------
+    GEHValueError
+        If there are categories, and options that do not take them.
+    """
     if not isinstance(cut.units, Categorical):
         return Columns(pairs)
-    if request.automatic:
+    if options.request.automatic:
         refuse_categories(cut.units, "rows='auto'", "Give units by name or index, rows=['ocean', 'income'].")
+    if options.sample_weight is not None:
+        refuse_categories(cut.units, "sample_weight", "Leave it out, or repeat rows by their weights.")
     return Columns(pairs, cut.units, cut.units.contrasts(pairs))

@@ -10,6 +10,7 @@ from time import perf_counter
 from geh_explain._memory import reuse_heap
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
+from geh_explain.engines.level_contrasts import LevelSums
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
 from geh_explain.model.kept_points import output_of_row
@@ -126,12 +127,11 @@ def _time_first_chunk(plan: RunPlan) -> tuple[float, float, float]:
 
 def _time_chunk(plan: RunPlan, chunk: Rows) -> tuple[float, float]:
     """Return the seconds of the first chunk, and those of what engines leave for the end of a draw."""
-    n_pairs, labels = len(plan.engine.pairs) if plan.engine.takes_pairs else None, plan.grouping.labels[: len(chunk)]
+    n_pairs = len(plan.columns.numeric) if plan.engine.takes_pairs else None
     sums = GroupSums.zeros(len(plan.grouping.names), plan.cut.n_units, 1, 0, n_pairs)
     start = perf_counter()
-    plan.engine.add(sums, chunk, labels)
-    if plan.levels is not None:
-        plan.levels.add(plan.levels.zeros(len(plan.grouping.names), 0), chunk, plan.grouping.labels)
+    plan.engine.add(sums, chunk, plan.grouping.labels[: len(chunk)])
+    LevelSums(plan.levels, sums).add(chunk, plan.grouping.labels)
     added = perf_counter()
     plan.engine.end_draw(sums)
     return added - start, perf_counter() - added

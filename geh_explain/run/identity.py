@@ -9,6 +9,7 @@ import torch
 
 from geh_explain._hashing import attribute_digests, digest, digest_state, digest_unless_plain
 from geh_explain._version import __version__
+from geh_explain.posterior import MCDropout, Posterior
 from geh_explain.posterior.protocols import fixed
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
@@ -39,13 +40,19 @@ def identify_run(setup: ModelSetup, plan: RunPlan) -> dict[str, Any]:
         "layer": plan.cut.place,
         "units": digest_unless_plain(setup.units),
         "output": digest_unless_plain(setup.output),
-        "posterior": digest(plan.posterior),
+        "posterior": digest(_without_search(plan.posterior)),
         "smooth": digest_unless_plain(setup.smooth),
         "engine": repr(plan.engine.engine),
         "inputs": plan.points.digest(),
+        "sample_weight": None if plan.grouping.weights is None else digest(plan.grouping.weights),
         "pairs": None if plan.pairs.complete else digest(*plan.pairs.ends),
         **{name: digest_unless_plain(getattr(options, name)) for name in (*arguments, "memory", "seed")},
     }
+
+
+def _without_search(posterior: Posterior) -> Posterior:
+    """Return a posterior without what was found in the model, which has a hash of its own."""
+    return posterior.with_train_only(None) if isinstance(posterior, MCDropout) else posterior
 
 
 @torch.no_grad()

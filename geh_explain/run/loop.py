@@ -18,12 +18,13 @@ from tqdm.auto import tqdm
 
 from geh_explain._memory import reuse_heap, trim_heap
 from geh_explain._process import SafeContext, defer_interrupt
+from geh_explain.engines.level_contrasts import LevelSums
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
 from geh_explain.model.below import equal_up_to_rounding
 from geh_explain.model.kept_points import output_of_row
 from geh_explain.model.row_independence import check_row_independence, check_unchanged_function
-from geh_explain.posterior import PointEstimate
+from geh_explain.posterior import MCDropout, PointEstimate
 from geh_explain.posterior.protocols import BatchedPosterior, enter_draws, fixed, n_available, seed_of_draw
 from geh_explain.run.accumulate import DrawAccumulator
 from geh_explain.run.fingerprint import identifying_numbers
@@ -161,7 +162,7 @@ class _DrawLoop:
                 if current is not None and current.entered == current.teams:
                     self._finish_round(current)
                     current = None
-                if self._is_settled():
+                if self.accumulator.is_settled():
                     return
                 if batched and 1 <= self.accumulator.n_draws < self.accumulator.expected:
                     n_batched = plan.ranks.all_min(self._draws_per_chunk())
@@ -181,8 +182,12 @@ class _DrawLoop:
         """Run the forward pass with one row that posteriors require, see Posterior."""
         plan, cut, first = self.plan, self.plan.cut, self.plan.points.first[:1]
 
+        # Masks are at the same places in all draws.
+        masks_above = isinstance(plan.posterior, MCDropout) and plan.dropout_places.above_layer is True
+        unchanged = masks_above and self.not_written is not None and cut.below is not None
+
         def forward() -> None:
-            self._first_output = output_of_row(cut, first, plan.below)
+            self._first_output = output_of_row(cut, first, plan.below, unchanged=unchanged)
 
         # Before the pass: what another thread writes during it counts.
         self._versions = count_writes(cut.model)
@@ -224,10 +229,6 @@ class _DrawLoop:
             source = (number - current.start) * members
             self._take(number, ranks.collect(current.sums, source, members), self._of_draw)
         self._advance()
-
-    def _is_settled(self) -> bool:
-        """Return whether no further draws are needed; the same on all ranks, as all have the same draws."""
-        return self.accumulator.is_settled()
 
     def _check_engine(self) -> None:
         """End the loop on all ranks if a check refuted the engine of one of them."""
@@ -280,7 +281,7 @@ class _DrawLoop:
         """
         plan, ranks, accumulator = self.plan, self.plan.ranks, self.accumulator
         assert isinstance(plan.posterior, BatchedPosterior)
-        while not self._is_settled() and (done := accumulator.n_draws) < accumulator.expected:
+        while not self.accumulator.is_settled() and (done := accumulator.n_draws) < accumulator.expected:
             if self._take_stored(done, self._of_block, None):
                 self._advance()
                 continue
@@ -309,23 +310,23 @@ class _DrawLoop:
         cells = plan.cells if squared else None
         point_labels = grouping.labels if cells is None else cells.labels
         n_sums = len(grouping.names) if cells is None else len(cells)
-        pairs = plan.engine.pairs
-        n_pairs = len(pairs) if plan.engine.takes_pairs else None
+        n_pairs = len(plan.columns.numeric) if plan.engine.takes_pairs else None
         sums = GroupSums.zeros(n_sums, plan.cut.n_units, draws, squared if cells is None else 0, n_pairs)
-        levels = plan.levels
-        of_levels = None if levels is None else levels.zeros(n_sums, squared if cells is None else 0)
+        if grouping.weights is not None:
+            sums.visit_sample()
+        of_levels = LevelSums(plan.levels, sums)
         for rows in plan.points.batches():
             shared = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]
-            for chunk in shared.split(max(1, plan.engine.chunk_rows(rows) // draws)):
+            for chunk in shared.weighted(grouping.weights).split(max(1, plan.engine.chunk_rows(rows) // draws)):
                 labels = point_labels[chunk.start : chunk.start + len(chunk)]
+                sums.weights = chunk.weights
                 plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
-                self.bar.update(len(chunk) * draws if levels is None else len(chunk) / 2)
-            if levels is not None and of_levels is not None:
-                levels.add(of_levels, shared, point_labels, self.bar.update)
+                self.bar.update(len(chunk) * draws * of_levels.share)
+            of_levels.add(shared, point_labels, self.bar.update)
         plan.engine.end_draw(sums)
-        if n_pairs is None and not pairs.complete:
-            sums = sums.select(pairs.positions)
-        sums = sums if of_levels is None else sums.joined(of_levels)
+        if n_pairs is None and not plan.columns.numeric.complete:
+            sums = sums.select(plan.columns.numeric.positions)
+        sums = of_levels.after(sums)
         self._check_unchanged()
         if monotonic() > self._trimmed + _TRIM_SECONDS:
             trim_heap()
@@ -392,7 +393,6 @@ class _DrawLoop:
         """Return the sizes of the sums of draws from number ``start`` on."""
         plan, squared = self.plan, max(0, self.plan.point_draws - start)
         cells = 0 if plan.cells is None else len(plan.cells)
-        groups, n_slopes = len(self.accumulator.grouping.names), plan.cut.n_units
-        if plan.levels is not None:
-            n_slopes += plan.levels.n_slopes
-        return DrawSizes(len(plan.points), groups, n_slopes, len(plan.columns), squared, cells)
+        grouping, n_slopes = self.accumulator.grouping, plan.columns.n_slopes
+        counted = None if grouping.weights is None else float((grouping.weights**2).sum())
+        return DrawSizes(len(plan.points), len(grouping.names), n_slopes, len(plan.columns), squared, cells, counted)

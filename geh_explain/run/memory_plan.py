@@ -10,6 +10,8 @@ from geh_explain.run.columns import Columns
 
 #: How many draws, the first ones, measure the variance of local interactions over points: its mean needs no more.
 POINT_DRAWS = 4
+#: A run takes at least this many numbers per pair.
+MIN_COPIES = 24
 #: The sums over the cells of one draw may take this part of the memory.
 CELL_COPIES = 6
 
@@ -43,12 +45,12 @@ def check_units(cut: Cut, points: Points, columns: Columns, budget: int) -> None
             f"units={cut.units!r} at {cut.place}: there is only 1 unit, and an interaction needs two. "
             + ("Is the batch dimension missing?" if missing else "Choose another layer or other units.")
         )
-    if columns.contrasts is not None and 8 * len(columns) * 24 > budget:
+    if columns.contrasts is not None and 8 * len(columns) * MIN_COPIES > budget:
         raise GEHValueError(
             f"units={cut.units!r}: its pairs have {len(columns):,} differences between levels, which do not fit into "
             f"memory ({budget / 1e9:.1f} GB). Pass Categorical(..., max_levels=10), or some pairs by pairs= or unit=."
         )
-    if 8 * len(pairs) * 24 > budget:
+    if 8 * len(pairs) * MIN_COPIES > budget:
         raise GEHValueError(
             f"units={cut.units!r} at {cut.place}: {cut.n_units:,} units have {len(pairs):,} pairs, which do not fit "
             f"into memory ({budget / 1e9:.1f} GB). Choose fewer: units=explainer.screen(inputs) finds those that "

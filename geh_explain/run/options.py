@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain._validation import check_int
+from geh_explain.data.case_weights import CaseWeights
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.clusters import check_clusters
-from geh_explain.groups.grouping import check_groups
+from geh_explain.groups.grouping import check_groups, from_labels
 from geh_explain.run.pair_request import ALL_PAIRS, PairRequest
 
 #: The word for a number that the run itself decides on.
@@ -40,6 +41,7 @@ class RunOptions:
     additional_forward_args: Any = None
     groups: Any = "auto"
     clusters: Any = None
+    sample_weight: Any = None
     draws: int | str = 100
     scale: Scale = None
     batch_size: int | None = None
@@ -62,6 +64,20 @@ class RunOptions:
             _check_ints(self, draws=1)
         check_groups(self.groups)
         check_clusters(self.clusters)
+
+    def counted(self, weights: CaseWeights) -> RunOptions:
+        """Return the options of a run without the rows of weight 0: labels of groups and clusters of the others."""
+        labels = {"clusters": self.clusters}
+        if not isinstance(self.groups, (str, int, np.integer)) and not hasattr(self.groups, "fit_predict"):
+            labels["groups"] = self.groups
+        if weights.kept is None:
+            return self
+        for name, entries in labels.items():
+            if entries is not None:
+                from_labels(entries, weights.rows, name)  # raises if there is not one label per row
+        return replace(
+            self, **{name: weights.select(entries) for name, entries in labels.items() if entries is not None}
+        )
 
     @property
     def max_draws(self) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geh_explain._memory import budget_bytes
 from geh_explain._types import Floats, Ints
+from geh_explain.data.case_weights import CaseWeights, read_weights
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
+from geh_explain.engines.difference import DifferenceRun
 from geh_explain.engines.exact import ExactRun
 from geh_explain.engines.level_contrasts import LevelContrasts
 from geh_explain.engines.selection import choose_engine, needs_smoothing
@@ -41,14 +41,14 @@ from geh_explain.posterior.protocols import fixed, keeps_below, n_available
 from geh_explain.posterior.train_only import TrainOnlyDropout
 from geh_explain.run.checkpoint import Checkpoint
 from geh_explain.run.columns import Columns, plan_columns
-from geh_explain.run.distributed import RankGroup, find_rank_group
+from geh_explain.run.distributed import RankGroup
 from geh_explain.run.memory_plan import CELL_COPIES, check_units, cluster_draws, point_draws
 from geh_explain.run.options import RunOptions
 from geh_explain.run.parameter_writes import check_unchanged, count_writes, explain_writes, parameters_not_written
 from geh_explain.run.profile import FirstPass, SecondPass
+from geh_explain.run.resources import Resources
 from geh_explain.run.row_search import RowSearch, SearchedNetwork, find_rows
 from geh_explain.run.setup import ModelSetup
-from geh_explain.storage.lock import FileLock
 from geh_explain.units.pair_set import PairSet
 
 #: How many draws decide on the number of groups: the mean score needs far fewer than its spread.
@@ -63,8 +63,8 @@ class RunPlan:
     ----------
     options
         The arguments of the call.
-    points, cut
-        The data, and the model as a function of the units' shifts.
+    points, weights, cut
+        The rows that count, the case weights, and the model as a function of the units' shifts.
     names, pairs
         Names of the units, and the pairs of units that are computed.
     search
@@ -130,6 +130,7 @@ class RunPlan:
     tree: GroupTree | None
     pilot_draws: int
     point_draws: int
+    weights: CaseWeights
     n_clusters: int | None
     cells: Cells | None
     factors: Floats
@@ -140,43 +141,6 @@ class RunPlan:
     versions: dict[str, int]
     ranks: RankGroup
     checkpoint: Checkpoint | None
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What a run may use, and with whom it shares the work; :func:`run_resources` makes it."""
-
-    budget: int
-    ranks: RankGroup
-    checkpoint: Checkpoint | None
-
-    def limits(self, options: RunOptions, n_points: int, pairs: PairSet) -> Limits:
-        """Return the limits of the engine; without a checkpoint or ``memory=`` it asks for the free memory itself."""
-        fixed_budget = options.memory is not None or self.checkpoint is not None
-        memory = self.budget if fixed_budget else None
-        return Limits(n_points, options.batch_size, memory, options.eah_points, None if pairs.complete else pairs)
-
-
-@contextmanager
-def run_resources(options: RunOptions) -> Iterator[Resources]:
-    """Find the ranks, lock the checkpoint until the end of the context, and take its budget.
-
-    How rows are chunked depends on the budget. Only rank 0 locks, as it alone writes.
-    """
-    ranks = find_rank_group(options.distributed)
-    checkpoint = None if options.checkpoint is None else Checkpoint(options.checkpoint)
-    budget = budget_bytes(options.memory)
-    with ExitStack() as stack:
-        if checkpoint is not None:
-            ranks.on_rank0(partial(_enter, stack, checkpoint.lock()))
-            stored = checkpoint.budget(budget)
-            budget = stored if options.memory is None else budget
-        yield Resources(budget, ranks, checkpoint)
-
-
-def _enter(stack: ExitStack, lock: FileLock) -> None:
-    """Lock a folder until the stack is closed."""
-    stack.enter_context(lock)
 
 
 def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Resources) -> RunPlan:
@@ -190,9 +154,11 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     points, cut = setup.read(
         inputs, options.target, options.additional_forward_args, None if options.memory is None else budget
     )
+    weights = read_weights(options.sample_weight, points)
+    points, options = weights.points(points), options.counted(weights)
     names = cut.unit_names(options.names)
     pairs = options.request.resolve(cut.units, names)
-    columns = plan_columns(cut, pairs, options.request)
+    columns = plan_columns(cut, pairs, options)
     check_units(cut, points, columns, budget)
     clusters = read_clusters(options.clusters, points)
     # Before the default posterior calls the model; it has no function of its own outside of draws.
@@ -203,9 +169,9 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     with fixed(posterior, setup.model, options.seed):
         if keeps_below(posterior):
             points = keep_below(cut, points, options.batch_size, budget)
-        profile = _first_pass(setup, cut, points, options, budget)
+        profile = _first_pass(setup, cut, points, options, weights.values, budget)
         groups = _find_groups(cut, points, options, profile.positions, budget // len(columns))
-        limits = columns.limited(resources.limits(options, len(points), columns.numeric))
+        limits = columns.limited(resources.limits(options, points, columns.numeric, weights))
         engine = _start_engine(setup, cut, points, profile, limits)
         second = SecondPass(
             tree=groups.tree if groups.labels is None else None,
@@ -215,7 +181,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         )
         labels = second.run(cut, points, options.batch_size)
         missed_kinks = _find_missed_kinks(setup, cut, points, profile, engine)
-    grouping = groups.grouping(labels)
+    grouping = replace(groups.grouping(labels), weights=weights.values)
     factors = check_scale(options.scale, cut)
     if factors is None:
         assert profile.moments is not None
@@ -236,6 +202,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     else:
         squared = cluster_draws(budget, len(columns), cells)
     train_only, places = _examine_dropout(setup, cut, points, posterior)
+    if isinstance(posterior, MCDropout):
+        posterior = posterior.with_train_only(train_only)
     # Each member of an ensemble has kinked calls of its own.
     own_kinks = engine.run.engine.differentiates and getattr(posterior, "inputs_only", False)
     return RunPlan(
@@ -259,6 +227,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         tree=groups.tree if options.groups_are_chosen else None,
         pilot_draws=options.pilot_draws or pilot,
         point_draws=resources.ranks.all_min(squared),
+        weights=weights,
         n_clusters=None if clusters is None else int(clusters.max()) + 1,
         cells=cells,
         factors=factors,
@@ -272,16 +241,18 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     )
 
 
-def _first_pass(setup: ModelSetup, cut: Cut, points: Points, options: RunOptions, budget: int) -> FirstPass:
-    """Collect what groups, scale and smoothing need from all points."""
+def _first_pass(
+    setup: ModelSetup, cut: Cut, points: Points, options: RunOptions, weights: Floats | None, budget: int
+) -> FirstPass:
+    """Collect what groups, scale and smoothing need from all points, whose case weights are (N,)."""
     needs_positions = given_groups(options.groups, points) is None
     smooths = setup.smooth is not None and needs_smoothing(setup.engine)
     sample_bytes = min(MAX_SAMPLE_BYTES, max(MIN_SAMPLE_BYTES, budget // 16))
     kinks = survey_kinks(cut, points.first) if smooths else None
     needs_moments = check_scale(options.scale, cut) is None or kinks is not None
     profile = FirstPass(
-        positions=PositionSample(options.seed, sample_bytes) if needs_positions else None,
-        moments=UnitMoments(cut.n_units) if needs_moments else None,
+        positions=PositionSample(options.seed, sample_bytes, weights) if needs_positions else None,
+        moments=UnitMoments(cut.n_units, weights) if needs_moments else None,
         kinks=kinks,
         change=SmoothingChange(),
         # Where values are kept, this was compared already.
@@ -317,9 +288,9 @@ def _find_groups(
         return _Groups(given=given_groups(options.groups, points))
     sample = positions.result()
     if hasattr(options.groups, "fit_predict"):
-        return _Groups(given=cluster(options.groups, sample, len(points)))
+        return _Groups(given=cluster(options.groups, sample, len(points), positions.weights))
     largest = options.largest_group_number(bytes_per_pair)
-    tree = grow_groups(options.groups, sample, len(points), largest, is_table(cut, points))
+    tree = grow_groups(options.groups, positions, len(points), largest, is_table(cut, points))
     complete = len(sample) == len(points)
     return _Groups(tree=tree, labels=tree.labels(sample) if complete else None)
 
@@ -348,6 +319,8 @@ def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPas
     check = partial(_check_unchanged, cut, points, count_writes(cut.model))
     with cut.viewed(view), explain_writes(check):
         run, reason = choose_engine(setup.engine, cut, points.first, limits)
+    if isinstance(run, DifferenceRun):
+        run.check_spread(len(points))
     if not run.engine.differentiates:
         return _StartedEngine(run, reason, View(), None)
     return _StartedEngine(run, reason, view, smoothing)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from geh_explain._hashing import digest
 from geh_explain._version import __version__
 from geh_explain.engines.difference import DifferenceRun
+from geh_explain.groups.grouping import are_labels
 from geh_explain.run.accumulate import DrawAccumulator
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
@@ -56,11 +57,18 @@ class RunRecord:
     smoothed: dict[str, Any] | None = None
     device: str = "cpu"
     dtype: str = "float32"
+    #: Number of rows of the data, those of weight 0 among them.
     points: int = 0
+    #: Hash of the inputs of all points; empty if unknown.
+    inputs: str = ""
+    #: Number of points of equal weight that tell as much, after Kish; None where all points count alike.
+    effective_points: float | None = None
     #: Names of the columns of the points, if they came as a data frame.
     columns: list[str] | None = None
     target: Any = None
     groups: Any = None
+    #: Whether the groups are labels that the user gave.
+    groups_given: bool = False
     group_count: int = 0
     #: Number of clusters of points, None where points are independent.
     clusters: int | None = None
@@ -141,10 +149,13 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
         smoothed=plan.smoothed,
         device=str(cut.device),
         dtype=str(cut.dtype).removeprefix("torch."),
-        points=len(plan.points),
+        points=plan.weights.rows,
+        effective_points=plan.weights.effective,
+        inputs=plan.points.digest(),
         columns=plan.points.columns,
         target=describe(options.target),
         groups=describe(options.groups),
+        groups_given=are_labels(options.groups),
         group_count=len(accumulator.grouping.names),
         clusters=plan.n_clusters,
         draws=accumulator.n_draws,

@@ -120,7 +120,8 @@ def _scores(network: SearchedNetwork) -> Floats:
     sums = GroupSums.zeros(len(grouping.names), pairs.n_units, 1, 0)
     engine.begin_draw(seed_of_draw(network.seed, 0))
     for batch in points.batches():
-        for rows in batch.split(engine.chunk_rows(batch)):
+        for rows in batch.weighted(grouping.weights).split(engine.chunk_rows(batch)):
+            sums.weights = rows.weights
             engine.add(sums, rows, grouping.labels[rows.start : rows.start + len(rows)])
     engine.end_draw(sums)
     scores = pairs.matrix(geh(sums.signed[0].numpy(), len(grouping.labels)))
@@ -234,7 +235,8 @@ class _GroupProducts:
         scaled = torch.as_tensor(directions * self.factors).to(cut.device, cut.dtype)
         total = torch.zeros(len(self.grouping.names), *directions.shape, dtype=torch.double)
         fitting = self.exact.chunk_bytes // (16 * directions.size)
-        for batch in self.points.batches():
+        for unweighted in self.points.batches():
+            batch = unweighted.weighted(self.grouping.weights)
             for rows in batch.split(max(1, min(fitting, self.exact.chunk_rows(batch)))):
                 groups = torch.as_tensor(labels[rows.start : rows.start + len(rows)])
                 local = self.exact.products(rows, scaled).double().cpu()

@@ -79,7 +79,9 @@ class ModelSetup:
     def read_points(
         self, inputs: Any, target: Target, additional_forward_args: Any, budget: int | None, argument: str
     ) -> Points:
-        """Read the data as :meth:`read` does, without calling the model."""
+        """Read the data as :meth:`read` does, without calling the model; points were read already."""
+        if isinstance(inputs, Points):
+            return inputs
         device, dtype = device_and_dtype(self.model)
         coded = self.units.coded if isinstance(self.units, Categorical) else None
         # Categories may be ids; Categorical.observe() refuses numeric units that are integers.

@@ -28,6 +28,8 @@ from geh_explain.storage.whole import write_whole
 
 #: Arrays that cannot be negative.
 _NOT_NEGATIVE = ("absolute", "variance", "squares", "counts")
+#: Sums of squared weights differ by this part, depending on the order of the points.
+_ROUNDING = 1e-6
 #: Arrays that are there in all draws of a run or in none.
 _OPTIONAL = ("variance", "slopes")
 
@@ -60,6 +62,8 @@ class DrawSizes:
         How many draws, from the first one of the file on, have sums of squares, or of cells.
     cells
         Number of cells C, 0 where points have no clusters.
+    counted
+        Sum of the squared case weights of all points; None for their number.
     """
 
     points: int
@@ -68,6 +72,7 @@ class DrawSizes:
     pairs: int
     squared: int
     cells: int = 0
+    counted: float | None = None
 
 
 def write_draws(path: Path, draws: StoredDraws, run: str, start: int) -> None:
@@ -137,7 +142,8 @@ def _check_arrays(parts: dict[str, Any], draws: int, sizes: DrawSizes) -> None:
             raise ValueError(f"its array {name!r} does not fit")
         if not np.isfinite(part).all() or (name in _NOT_NEGATIVE and (part < 0).any()):
             raise ValueError(f"its array {name!r} is not finite, or negative where it cannot be")
-    if "counts" in parts and (parts["counts"].sum(axis=1) > sizes.points).any():
+    most = sizes.points if sizes.counted is None else sizes.counted * (1 + _ROUNDING)
+    if "counts" in parts and (parts["counts"].sum(axis=1) > most).any():
         raise ValueError("it counts more points than there are")
 
 

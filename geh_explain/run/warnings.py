@@ -188,7 +188,7 @@ def _unsettled(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> st
         )
     if isinstance(draws, DrawMoments) or len(draws.signed) < _MIN_DRAWS or len(plan.pairs) < _MIN_PAIRS:
         return None
-    scores = draws.scores("geh", done.accumulator.grouping.sizes)
+    scores = draws.scores("geh", done.accumulator.grouping.weight_sums)
     value = split_half_reliability(scores)
     if value >= _MIN_RELIABILITY:
         return None
@@ -253,7 +253,7 @@ def _constant_units(plan: RunPlan) -> str | None:
     if len(plan.points) == 1:
         return (
             "scale='std': there is only one point, so that all standard deviations and all scores are 0; pass more "
-            "points, or scale=None."
+            "points, or scale=None, or use explainer.explain_row(x, data=...) for a single row."
         )
     return (
         f"scale='std': the units {_name_units(plan, constant)} are constant over the points, so that their standard "

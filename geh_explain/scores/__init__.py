@@ -4,6 +4,8 @@
     The measures as functions of sums of local interactions, and the order of the pairs.
 ``point_spread``
     Variance of local interactions over points, and the standard errors of group means that follow.
+``group_unions``
+    Means in unions of groups, with their errors.
 ``moments``, ``draws``
     What a run leaves: all draws, or their running mean and standard deviation.
 ``level_draws``, ``level_means``

@@ -44,7 +44,8 @@ class ClusterSpread:
     For clusters of equal size this is G / (G - 1) sum_g u_gm u_gl / N^2, the usual cluster-robust covariance; the
     correlation of groups in which the same clusters have points is part of it. For clusters of one point it is the
     covariance of independent points. The error of the mean of a group is that of sum_g S_gm / sum_g n_gm over the
-    clusters with n_gm > 0 points in it, in the same way.
+    clusters with n_gm > 0 points in it, in the same way. With case weights sums are weighted, and N_g, n_gm and N are
+    sums of weights.
 
     Examples
     --------
@@ -55,7 +56,7 @@ class ClusterSpread:
     ([[1.0]], [[[1.0]]])
     """
 
-    def __init__(self, clusters: Ints, sizes: Ints) -> None:
+    def __init__(self, clusters: Ints, sizes: Ints | Floats) -> None:
         self.n_draws = 0
         self._clusters = clusters
         self._sizes = sizes
@@ -98,9 +99,11 @@ class ClusterSpread:
         """Return the variances (M, p) of group means; NaN for groups with points of one cluster only."""
         points, sizes = self._points, self._points.sum(axis=0)
         counts = (points > 0).sum(axis=0)
-        means = by_cluster.sum(axis=0) / np.maximum(sizes, 1)[:, None]
+        means = by_cluster.sum(axis=0) / np.where(sizes > 0, sizes, 1)[:, None]
         left_out = by_cluster - points[:, :, None] * means
-        left_out /= np.maximum(sizes - points, 1)[:, :, None]
+        # A group of one cluster has no others; rounding may leave a tiny sum of weights.
+        others = np.where(counts > 1, sizes - points, 1.0)
+        left_out /= others[:, :, None]
         variance = np.einsum("gmp,gmp->mp", left_out, left_out) * ((counts - 1) / np.maximum(counts, 1))[:, None]
         variance[counts < 2] = np.nan
         return np.asarray(variance)
@@ -124,4 +127,4 @@ def _effective(points: Floats) -> Floats:
     [2.0]
     """
     squares = (points**2).sum(axis=0)
-    return np.asarray(points.sum(axis=0) ** 2 / np.maximum(squares, 1))
+    return np.asarray(points.sum(axis=0) ** 2 / np.where(squares > 0, squares, 1))

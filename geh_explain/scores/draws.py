@@ -42,6 +42,9 @@ class Draws:
         not measured.
     cluster_errors
         Covariance of the groups' shares, where points come in clusters; else None.
+    weight_moments
+        Sums E (M, P) of :class:`WeightedPointSpread`, with which ``point_errors`` of weighted points give the
+        covariance of the groups' shares; None without case weights.
     levels
         Draws of the differences between levels of categories, from which the scores of their pairs are computed; None
         without categories. ``signed`` and errors of such pairs are described in :mod:`~geh_explain.scores.level_draws`.
@@ -53,16 +56,17 @@ class Draws:
     slopes: Floats | None = None
     point_errors: Floats | None = None
     cluster_errors: ClusterErrors | None = None
+    weight_moments: Floats | None = None
     levels: LevelDraws | None = None
 
-    def scores(self, measure: str, sizes: NDArray[np.int64]) -> Floats:
-        """Return the draws (K, P) of a measure; ``sizes`` (M,) are the numbers of points of the groups."""
+    def scores(self, measure: str, sizes: Floats | NDArray[np.int64]) -> Floats:
+        """Return the draws (K, P) of a measure; ``sizes`` (M,) are the groups' numbers of points or sums of weights."""
         if measure == "eah":
             return self.absolute
         # The formulas take sums over groups, draws hold means.
         weights = sizes[:, None]
         variance = 0.0 if self.noise is None else (self.noise * weights) ** 2
-        scores = _FORMULAS[measure](self.signed * weights, int(sizes.sum()), variance)
+        scores = _FORMULAS[measure](self.signed * weights, float(sizes.sum()), variance)
         if self.levels is not None and isinstance(self.levels.draws, Draws):
             contrasts = self.levels.contrasts
             scores[:, contrasts.category_pairs] = contrasts.average(self.levels.draws.scores(measure, sizes))
@@ -79,9 +83,9 @@ class DrawMoments:
     """Running moments over draws, kept where the draws themselves do not fit into memory.
 
     ``geh``, ``aeh`` and ``eah`` are moments of scores (P,), ``signed`` of group means (M, P) and ``slopes`` of mean
-    first derivatives (M, D). ``slopes`` stays empty where the engine computes none. ``point_errors`` (M, P) and
-    ``cluster_errors`` are those of :class:`Draws`; they are no moments, and set at the end. ``levels`` holds moments of
-    the differences between levels of categories.
+    first derivatives (M, D). ``slopes`` stays empty where the engine computes none. ``point_errors`` (M, P),
+    ``cluster_errors`` and ``weight_moments`` are those of :class:`Draws`; they are no moments, and set at the end.
+    ``levels`` holds moments of the differences between levels of categories.
     """
 
     geh: Moments = field(default_factory=Moments)
@@ -91,10 +95,11 @@ class DrawMoments:
     slopes: Moments = field(default_factory=Moments)
     point_errors: Floats | None = None
     cluster_errors: ClusterErrors | None = None
+    weight_moments: Floats | None = None
     levels: LevelDraws | None = None
 
-    def add(self, draws: Draws, sizes: NDArray[np.int64]) -> None:
-        """Update with one or more draws; ``sizes`` (M,) are the numbers of points of the groups."""
+    def add(self, draws: Draws, sizes: Floats | NDArray[np.int64]) -> None:
+        """Update with one or more draws; ``sizes`` (M,) are as in :meth:`Draws.scores`."""
         for measure in MEASURES:
             for scores in draws.scores(measure, sizes):
                 getattr(self, measure).add(scores)
@@ -120,7 +125,7 @@ class LevelDraws:
     contrasts: Contrasts
     draws: Draws | DrawMoments
 
-    def add(self, further: LevelDraws, sizes: NDArray[np.int64]) -> None:
+    def add(self, further: LevelDraws, sizes: Floats | NDArray[np.int64]) -> None:
         """Update moments with one or more draws."""
         assert isinstance(self.draws, DrawMoments)
         assert isinstance(further.draws, Draws)

@@ -22,7 +22,7 @@ from geh_explain.scores.draws import Draws, LevelDraws
 from geh_explain.scores.pair_scores import Scores
 from geh_explain.scores.point_uncertainty import PointUncertainty, find_point_uncertainty, known_errors
 from geh_explain.scores.protocol import PairResult, RunDescription
-from geh_explain.statistics.p_values import sign_p_value, simes_p_value
+from geh_explain.statistics.p_values import sign_p_value, simes
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,9 @@ class LevelMeans:
     labels: Ints
     sizes: Ints
     record: RunDescription
+    #: Categories have no case weights.
+    sample_weight: Floats | None = None
+    weight_moments: Floats | None = None
 
     @classmethod
     def of(cls, result: PairResult) -> LevelMeans | None:
@@ -55,6 +58,16 @@ class LevelMeans:
         """Covariance of the groups' shares where points come in clusters, else None."""
         return self.levels.draws.cluster_errors
 
+    @property
+    def shares(self) -> Floats:
+        """Share of each group (M,) in the points."""
+        return np.asarray(self.sizes / self.sizes.sum())
+
+    @property
+    def effective_counts(self) -> Floats | Ints:
+        """Number of points of each group (M,), or effective number of clusters of points."""
+        return self.sizes if self.cluster_errors is None else self.cluster_errors.counts
+
     def scores(self, measure: str = "geh") -> Scores:
         """Return the scores (Q,) of the differences; they have vectors, and no matrices."""
         draws = self.levels.draws
@@ -63,9 +76,7 @@ class LevelMeans:
 
     def sign_p_values(self) -> Floats:
         """Return the p-value (Q,) of each difference by the sign rule."""
-        clusters = self.cluster_errors
-        counts = self.sizes if clusters is None else clusters.counts
-        return sign_p_value(*self.signed_means, self.scores().n_draws, known_errors(self), counts)
+        return sign_p_value(*self.signed_means, self.scores().n_draws, known_errors(self), self.effective_counts)
 
 
 @dataclass(frozen=True)
@@ -109,5 +120,5 @@ def with_level_p_values(p_values: Floats, means: LevelMeans) -> Floats:
     contrasts, of_levels = means.levels.contrasts, means.sign_p_values()
     combined = p_values.copy()
     for pair in contrasts.category_pairs:
-        combined[pair] = simes_p_value(of_levels[contrasts.of_pair(pair), None])[0]
+        combined[pair] = simes(of_levels[contrasts.of_pair(pair), None])[0]
     return combined

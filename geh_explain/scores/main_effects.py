@@ -30,7 +30,7 @@ class MainEffects:
     slopes
         g (K, M, D), or its moments (M, D) where the draws did not fit into memory.
     sizes
-        Number of points n_m of each group (M,).
+        Number of points n_m of each group (M,), or the sum of their case weights.
     names
         Names of the D units.
 
@@ -44,7 +44,7 @@ class MainEffects:
     ([3.0, 0.0], [3.0, 1.0])
     """
 
-    def __init__(self, slopes: Floats | Moments, sizes: NDArray[np.int64], names: list[str]) -> None:
+    def __init__(self, slopes: Floats | Moments, sizes: Floats | NDArray[np.int64], names: list[str]) -> None:
         self.names = names
         self._slopes = slopes
         self._shares = sizes / sizes.sum()

@@ -12,7 +12,8 @@ engines accumulate it point by point.
 
 In all functions ``signed`` has shape (..., M, P): for each of M groups the sum of the local interactions of P pairs
 over the points of the group. ``points`` is N. Pairs are in row-major order i < j. ``variance``, of the shape of
-``signed``, is the variance of the sums where they are estimated with noise (Stein's engine), else 0.
+``signed``, is the variance of the sums where they are estimated with noise (Stein's engine), else 0. With case weights
+w all means are weighted: sums are of w h, and n_m and N are sums of weights.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from geh_explain._types import Floats
 from geh_explain.units.pair_set import PairSet
 
 
-def aeh(signed: Floats, points: int, variance: Floats | float = 0.0) -> Floats:
+def aeh(signed: Floats, points: float, variance: Floats | float = 0.0) -> Floats:
     """Return the absolute expected Hessian (..., P): absolute value of the mean over all points.
 
     >>> import numpy as np
@@ -34,7 +35,7 @@ def aeh(signed: Floats, points: int, variance: Floats | float = 0.0) -> Floats:
     return _absolute(signed.sum(axis=-2), total_variance) / points
 
 
-def geh(signed: Floats, points: int, variance: Floats | float = 0.0) -> Floats:
+def geh(signed: Floats, points: float, variance: Floats | float = 0.0) -> Floats:
     """Return the group expected Hessian (..., P): absolute group means, weighted by group size.
 
     The weight n_m / N of a group cancels with the division of its sum by n_m.

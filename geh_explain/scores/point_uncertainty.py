@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from geh_explain._types import Floats, Ints
-from geh_explain.scores.cluster_spread import ClusterErrors
-from geh_explain.scores.pair_scores import Scores
-from geh_explain.scores.protocol import RunDescription
+from geh_explain.scores.protocol import GroupMeans
+from geh_explain.scores.weighted_uncertainty import weighted_covariance
 from geh_explain.statistics.absolute_sums import GivenCovariance, IndependentPoints, ShareCovariance, distances
 
 
@@ -50,45 +48,15 @@ class PointUncertainty:
         return distances(self.shares, self.covariance, self.score, self.freedom, level)
 
 
-class GroupMeans(Protocol):
-    """What is read of a result, or of the differences between levels that its pairs are made of."""
-
-    @property
-    def labels(self) -> Ints:
-        """Group of each point (N,)."""
-
-    @property
-    def sizes(self) -> Ints:
-        """Number of points of each group (M,)."""
-
-    @property
-    def record(self) -> RunDescription:
-        """The record of the run."""
-
-    @property
-    def signed_means(self) -> tuple[Floats, Floats]:
-        """Mean and standard deviation over draws of each group's mean interaction, both (M, P)."""
-
-    @property
-    def point_errors(self) -> Floats | None:
-        """Standard errors (M, P) of the group means due to the finite choice of points, None if unknown."""
-
-    @property
-    def cluster_errors(self) -> ClusterErrors | None:
-        """Covariance of the groups' shares where points come in clusters, else None."""
-
-    def scores(self, measure: str = "geh") -> Scores:
-        """Return the scores of ``"geh"``, ``"aeh"`` or ``"eah"``."""
-
-
 def find_point_uncertainty(result: GroupMeans, measure: str) -> PointUncertainty | None:
     """Return the uncertainty of a measure over the choice of points, None where it is not known.
 
-    For clusters of points that of EAH is not known: engines do not sum absolute values by cluster. Scores of pairs with
-    a category are sums over differences between levels, see :mod:`~geh_explain.scores.level_means`.
+    For clusters of points, and for points with case weights, that of EAH is not known: engines do not sum absolute
+    values by cluster, nor with squared weights. Scores of pairs with a category are sums over differences between
+    levels, see :mod:`~geh_explain.scores.level_means`.
     """
-    errors, clusters = known_errors(result), result.cluster_errors
-    if errors is None or (clusters is not None and measure == "eah"):
+    errors, clusters, moments = known_errors(result), result.cluster_errors, result.weight_moments
+    if errors is None or ((clusters is not None or moments is not None) and measure == "eah"):
         return None
     score = result.scores(measure).pair_mean
     shares = _shares(result)
@@ -100,8 +68,14 @@ def find_point_uncertainty(result: GroupMeans, measure: str) -> PointUncertainty
             return PointUncertainty(shares, GivenCovariance(clusters.covariance), score, freedom)
         total = clusters.covariance.sum(axis=(0, 1))[None, None]
         return PointUncertainty(single, GivenCovariance(total), score, freedom)
+    if moments is not None:
+        weighted, of_geh, effective = weighted_covariance(result, errors, moments, shares)
+        if measure == "geh":
+            return PointUncertainty(shares, weighted, score, of_geh)
+        of_mean = weighted.quadratic(np.ones_like(shares))
+        return PointUncertainty(single, GivenCovariance(of_mean[None, None]), score, max(effective - 1, 1.0))
     squares, within = _squares(result, errors)
-    n_points = len(result.labels)
+    n_points = int(result.sizes.sum())
     if measure == "geh":
         covariance = IndependentPoints(squares, shares, n_points)
         return PointUncertainty(shares, covariance, score, _freedom(covariance, within, result.sizes))
@@ -120,8 +94,7 @@ def known_errors(result: GroupMeans) -> Floats | None:
 def _shares(result: GroupMeans) -> Floats:
     """Return the shares (M, P) of the groups: root mean squares over draws, with the sign of the mean."""
     mean, std = result.signed_means
-    weights = (result.sizes / result.sizes.sum())[:, None]
-    return np.asarray(weights * np.copysign(np.hypot(mean, np.nan_to_num(std)), mean))
+    return np.asarray(result.shares[:, None] * np.copysign(np.hypot(mean, np.nan_to_num(std)), mean))
 
 
 def _squares(result: GroupMeans, errors: Floats) -> tuple[Floats, Floats]:
@@ -159,7 +132,7 @@ def _of_eah(result: GroupMeans, squares: Floats, score: Floats) -> PointUncertai
 
     It may be measured at a sample of the points, drawn anew in each of K draws.
     """
-    n_points = len(result.labels)
+    n_points = int(result.sizes.sum())
     visited = min(result.record.eah_points or n_points, n_points)
     per_point = np.maximum(squares / n_points - score**2, 0) * n_points / max(n_points - 1, 1)
     repeats = result.scores("geh").n_draws

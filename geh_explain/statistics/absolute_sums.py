@@ -91,6 +91,58 @@ class IndependentPoints:
 
 
 @dataclass(frozen=True)
+class WeightedPoints:
+    """Covariance for independent points with case weights: a diagonal plus products.
+
+    With weights w of N points, W = sum w, the share of group m is phi_m = sum over group m of w h / W. By linearisation
+    of this ratio ::
+
+        V_ml = N / (N - 1) / W^2 [ (m == l) Q_m - phi_m A_l - A_m phi_l + phi_m phi_l sum w^2 ],
+        Q_m = sum over group m of w^2 h^2,    A_m = sum over group m of w^2 h.
+
+    For equal weights this is :class:`IndependentPoints`. ``squares`` (M, P) are the Q_m, ``cross_sums`` the A_m,
+    ``shares`` (M, P) the phi_m, and ``weights`` (N,) the w.
+    """
+
+    squares: Floats
+    cross_sums: Floats
+    shares: Floats
+    weights: Floats
+
+    @property
+    def scale(self) -> float:
+        """N / (N - 1) / W^2."""
+        count = len(self.weights)
+        return count / max(count - 1, 1) / float(self.weights.sum()) ** 2
+
+    @property
+    def _squared_weights(self) -> float:
+        return float((self.weights**2).sum())
+
+    @property
+    def variance(self) -> Floats:
+        """Variances (M, P)."""
+        total = self.squares - 2 * self.shares * self.cross_sums + self.shares**2 * self._squared_weights
+        return np.asarray(np.maximum(total, 0) * self.scale)
+
+    def quadratic(self, signs: Floats) -> Floats:
+        """Return the variance (P,) of sum_m signs_m e_m."""
+        share, cross = (signs * self.shares).sum(axis=0), (signs * self.cross_sums).sum(axis=0)
+        total = (signs**2 * self.squares).sum(axis=0) - 2 * share * cross + share**2 * self._squared_weights
+        return np.asarray(np.maximum(total, 0) * self.scale)
+
+    def cross(self, signs: Floats) -> Floats:
+        """Return the covariances (M, P) of sum_l signs_l e_l with each e_m."""
+        share, cross = (signs * self.shares).sum(axis=0), (signs * self.cross_sums).sum(axis=0)
+        total = signs * self.squares - self.shares * (cross - share * self._squared_weights) - self.cross_sums * share
+        return np.asarray(total * self.scale)
+
+    def of_absolute(self, used: NDArray[np.bool_]) -> Floats:
+        """Return the variance (P,) of the sum of |e_m|; correlations, of the order 1 / N, are left out."""
+        return np.asarray(_VARIANCE * (self.variance * used).sum(axis=0))
+
+
+@dataclass(frozen=True)
 class GivenCovariance:
     """Covariance given as an array ``values`` (M, M, P)."""
 

@@ -22,7 +22,12 @@ def sigmoid(values: Floats) -> Floats:
 
 
 def fit_logistic(
-    columns: Floats, labels: Floats, known: Floats, precision: float, start: Floats | None = None
+    columns: Floats,
+    labels: Floats,
+    known: Floats,
+    precision: float,
+    start: Floats | None = None,
+    case_weights: Floats | None = None,
 ) -> Floats:
     """Return the coefficients (c,) of a logistic regression with log-odds ``columns @ coefficients + known``.
 
@@ -41,6 +46,8 @@ def fit_logistic(
         Precision of a normal prior around ``start``, which keeps coefficients finite where classes can be separated.
     start
         Coefficients (c,) at which the fit starts; 0 by default.
+    case_weights
+        Weights (n,) of the rows in the likelihood; 1 by default.
 
     Examples
     --------
@@ -52,11 +59,12 @@ def fit_logistic(
     """
     start = np.zeros(columns.shape[1]) if start is None else start
     coefficients = start
-    loss = _loss(columns, labels, known, coefficients, start, precision)
+    case_weights = np.ones_like(labels) if case_weights is None else case_weights
+    loss = _loss(columns, labels, known, coefficients, case_weights) + _prior(coefficients, start, precision)
     for _ in range(_MAX_STEPS):
         probability = sigmoid(columns @ coefficients + known)
-        gradient = columns.T @ (labels - probability) - precision * (coefficients - start)
-        weights = probability * (1 - probability)
+        gradient = columns.T @ (case_weights * (labels - probability)) - precision * (coefficients - start)
+        weights = case_weights * probability * (1 - probability)
         curvature = (columns * weights[:, None]).T @ columns + precision * np.eye(len(start))
         # Columns of very different sizes are brought to one size.
         scale = 1 / np.sqrt(np.maximum(curvature.diagonal(), 1e-300))
@@ -66,7 +74,7 @@ def fit_logistic(
             break
         for halving in range(_MAX_HALVINGS):
             candidate = coefficients + step / 2**halving
-            decreased = _loss(columns, labels, known, candidate, start, precision)
+            decreased = _loss(columns, labels, known, candidate, case_weights) + _prior(candidate, start, precision)
             if decreased < loss - 1e-4 * promised / 2**halving:
                 break
         else:
@@ -75,10 +83,12 @@ def fit_logistic(
     return coefficients
 
 
-def _loss(
-    columns: Floats, labels: Floats, known: Floats, coefficients: Floats, start: Floats, precision: float
-) -> float:
-    """Return the negative log likelihood, with the prior around ``start``."""
+def _loss(columns: Floats, labels: Floats, known: Floats, coefficients: Floats, case_weights: Floats) -> float:
+    """Return the negative log likelihood."""
     log_odds = columns @ coefficients + known
-    prior = precision * float(np.sum((coefficients - start) ** 2)) / 2
-    return float(np.sum(np.logaddexp(0, log_odds) - labels * log_odds)) + prior
+    return float(np.sum(case_weights * (np.logaddexp(0, log_odds) - labels * log_odds)))
+
+
+def _prior(coefficients: Floats, start: Floats, precision: float) -> float:
+    """Return the negative log density of the normal prior around ``start``, without its constant."""
+    return precision * float(np.sum((coefficients - start) ** 2)) / 2

@@ -21,6 +21,8 @@ without standard errors of the points e_g = 0 and nu_g = K - 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -120,32 +122,50 @@ def sign_p_value(
         return np.full(mean.shape[1], np.nan)
     of_draws = std**2 * (1 + 1 / draws) if draws > 1 else np.zeros_like(mean)
     of_points = np.zeros_like(mean) if point_errors is None else point_errors**2
-    p_values = _two_sided(mean, of_draws, of_points, draws, sizes)
-    return simes_p_value(np.where(np.isnan(of_points), 1.0, p_values))
+    freedom = np.full((len(mean), 1), np.inf) if sizes is None else np.maximum(sizes - 1.0, 0.5)[:, None]
+    p_values = two_sided_p_value(mean, [(of_draws, max(draws - 1, 1)), (of_points, freedom)])
+    return simes(np.where(np.isnan(of_points), 1.0, p_values))
 
 
-def simes_p_value(p_values: Floats) -> Floats:
-    """Return min_k n p_(k) / k (P,), the p-value by Simes' rule of n hypotheses together; ``p_values`` is (n, P).
+def two_sided_p_value(mean: Floats, parts: Sequence[tuple[Floats, Floats | float]]) -> Floats:
+    """Return the two-sided p-values (M, P) of means whose variance is the sum of independent ``parts``.
+
+    Each part is an estimated variance (M, P) with its degrees of freedom, a number or (M, 1).
 
     >>> import numpy as np
-    >>> simes_p_value(np.array([[0.04], [0.03]])).tolist()
-    [0.04]
+    >>> two_sided_p_value(np.array([[3.0]]), [(np.array([[1.0]]), 10.0)]).round(4).tolist()
+    [[0.0133]]
     """
-    sorted_p = np.sort(p_values, axis=0)
-    count = len(sorted_p)
-    return np.asarray(np.minimum(1.0, (sorted_p * count / np.arange(1, count + 1)[:, None]).min(axis=0)))
-
-
-def _two_sided(mean: Floats, of_draws: Floats, of_points: Floats, draws: int, sizes: Ints | Floats | None) -> Floats:
-    """Return the two-sided p-values (M, P) of group means with variances ``of_draws`` + ``of_points``."""
     from scipy.special import stdtr
 
-    variance = of_draws + of_points
-    share = np.zeros_like(mean) if sizes is None else 1.0 / np.maximum(sizes - 1.0, 0.5)[:, None]
+    variance = np.sum([part for part, _ in parts], axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         # 0 / 0 is a group in which the pair has no effect in any draw and point: no evidence, p-value 1.
         ratio = np.where((mean == 0) & (variance == 0), 0.0, np.abs(mean) / np.sqrt(variance))
-        inverse = (of_draws / variance) ** 2 / max(draws - 1, 1) + (of_points / variance) ** 2 * share
+    return np.asarray(2 * stdtr(welch_freedom(parts), -ratio))
+
+
+def welch_freedom(parts: Sequence[tuple[Floats, Floats | float]]) -> Floats:
+    """Return the degrees of freedom of a sum of estimated variances, (sum v)^2 / sum (v^2 / freedom).
+
+    >>> import numpy as np
+    >>> welch_freedom([(np.array([2.0]), 5.0), (np.array([2.0]), 5.0)]).tolist()
+    [10.0]
+    """
+    variance = np.sum([part for part, _ in parts], axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inverse = np.sum([(part / variance) ** 2 / freedom for part, freedom in parts], axis=0)
     # Without any variance the degrees of freedom do not matter. 1e9 of them are a Gaussian.
-    freedom = 1 / np.maximum(np.nan_to_num(inverse, nan=1.0), 1e-9)
-    return np.asarray(2 * stdtr(freedom, -ratio))
+    return np.asarray(1 / np.maximum(np.nan_to_num(inverse, nan=1.0), 1e-9))
+
+
+def simes(p_values: Floats) -> Floats:
+    """Return min_k M p_(k) / k, the p-value (P,) of the hypothesis that all hypotheses (M, P) of a column are true.
+
+    >>> import numpy as np
+    >>> simes(np.array([[0.02], [0.5], [0.03]])).tolist()
+    [0.045]
+    """
+    groups = len(p_values)
+    scaled = np.sort(p_values, axis=0) * groups / np.arange(1, groups + 1)[:, None]
+    return np.asarray(np.minimum(1.0, scaled.min(axis=0)))

@@ -10,7 +10,8 @@ off S. Then ::
 l_k is the leverage of row k (of S and h'), which makes the variance unbiased for errors of equal variance and nearly so
 for others (HC2; MacKinnon and White, 1985). (h'h')^2 / sum h'^4 is the effective number of rows that determine the
 slope; Student's t with a quarter of it as degrees of freedom has tails that are heavy enough for skewed errors and
-directions.
+directions. With case weights, by whose roots all rows are multiplied, rows of large weight have large leverages and large
+errors, and the variance is divided by (1 - l_k)^2 (HC3): the weights are no inverse variances.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def project_off(columns: Floats, *bases: Floats) -> Floats:
     return columns
 
 
-def slope_test(direction: Floats, residual: Floats, *bases: Floats) -> Slope:
+def slope_test(direction: Floats, residual: Floats, *bases: Floats, case_weights: bool = False) -> Slope:
     """Return the slope of ``residual`` on ``direction``, beside nuisance columns.
 
     Parameters
@@ -102,6 +103,8 @@ def slope_test(direction: Floats, residual: Floats, *bases: Floats) -> Slope:
         Both (n,). For weighted least squares both are multiplied by the roots of the weights.
     bases
         Orthonormal nuisance columns, each (n, c), orthogonal to each other.
+    case_weights
+        Whether rows are multiplied by the roots of weights that are no inverse variances.
 
     Examples
     --------
@@ -122,7 +125,8 @@ def slope_test(direction: Floats, residual: Floats, *bases: Floats) -> Slope:
         return NO_DIRECTION
     slope = float(remainder @ response) / total
     leverage = squares / total + sum((basis**2).sum(axis=1) for basis in bases)
-    errors = (response - slope * remainder) ** 2 / (1 - np.minimum(leverage, _MAX_LEVERAGE))
+    left = 1 - np.minimum(leverage, _MAX_LEVERAGE)
+    errors = (response - slope * remainder) ** 2 / (left**2 if case_weights else left)
     se = float(np.sqrt(squares @ errors)) / total
     if se == 0:
         # No noise at all: the residual is a multiple of the direction.

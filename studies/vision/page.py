@@ -41,7 +41,8 @@ set to their mean; the joint effect beyond the single effects of the strongest h
 other half, the area under the ROC curve for the quarter of pairs with the largest joint effects, and the rank
 correlation. Keeps place: share of the ten strongest pairs that are among the strongest at half and twice the sharpness
 as well. Halves: correlation of the scores of two halves of the images; photographs are in one half only. Stable: share
-of pairs whose sign holds over images like these (false discovery rate 5 %, with photographs as clusters).
+of pairs whose sign holds over images like these (false discovery rate 5 %, with photographs as clusters). Whether
+intervals over points and clusters hold what they promise is the subject of [another study](coverage.md).
 """
 _PICTURES = """
 What the two channels of the strongest pair of each layer respond to: crops that excite the first, the second and both

@@ -9,7 +9,7 @@ def test_all_methods_are_those_of_the_reference():
     public = {name for name in vars_of(geh.GEHExplainer) if not name.startswith("_")}
     assert public == {
         *("model", "place", "explain", "estimate", "choose_groups", "test", "test_pairs"),
-        *("screen", "diagnose", "check", "stability", "surface", "interpret"),
+        *("explain_row", "screen", "diagnose", "check", "stability", "surface", "interpret", "share", "triples"),
     }
 
 
@@ -23,3 +23,5 @@ def test_arguments_that_may_be_given_by_position_have_the_order_of_captum():
         parameters = inspect.signature(getattr(geh.GEHExplainer, method)).parameters.values()
         positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
         assert positional == ["self", "inputs", "target", "additional_forward_args"]
+    row = list(inspect.signature(geh.GEHExplainer.explain_row).parameters)
+    assert row[:4] == ["self", "x_row", "target", "additional_forward_args"]

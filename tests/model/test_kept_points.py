@@ -175,6 +175,16 @@ class WithDropout(nn.Module):
         return self.head(self.above(torch.tanh(self.layer(hidden))) * hidden)
 
 
+def test_further_draws_of_masks_above_the_layer_compute_nothing_below():
+    # batch_size=5: one draw at a time, of which each has a first pass of one row.
+    counts = []
+    for draws in (2, 12):
+        with ComputedRows((model := network(lambda: WithDropout(0.0, 0.4))).stem.weight) as computed:
+            explain(model, geh.posterior.MCDropout(), draws=draws, batch_size=5)
+        counts.append(computed.count)
+    assert counts[0] == counts[1] > ROWS
+
+
 @contextmanager
 def counted(model):
     with ComputedRows(model.stem.weight) as computed:

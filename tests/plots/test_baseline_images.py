@@ -19,12 +19,14 @@ from matplotlib.text import Text
 from synthetic_results import evidence_result, result_of
 
 import geh_explain as geh
+from geh_explain.analyses.share import InteractionShare, ShareEstimate
 from geh_explain.analyses.surface import Surface
 from geh_explain.groups.number import choose_group_number
 from geh_explain.inference import PermutationTest
 from geh_explain.interpret.ascent.maximisation import Maximised
 from geh_explain.interpret.exemplar_search import Exemplars
 from geh_explain.interpret.gallery import Gallery, PairView
+from geh_explain.local.account import Contributions
 from geh_explain.scores.ranking import PairRanking
 
 BASELINES = Path(__file__).parent / "images"
@@ -93,6 +95,29 @@ def surface() -> Surface:
     return Surface((0, 1), ("a", "income in $"), grid, grid, joint, 0 * joint, points, labels, effects)
 
 
+def shares() -> InteractionShare:
+    """Return shares of all interactions, two pairs and three units from fixed numbers."""
+
+    def estimate(*means: float) -> ShareEstimate:
+        return ShareEstimate(np.array([means]), 0.1 * np.array(means), freedom=19)
+
+    parts = estimate(0.4), estimate(0.3, 0.06), estimate(0.3, 0.36, 0.1), estimate(0.3, 0.1, 0.2), estimate(0.0)
+    return InteractionShare(NAMES[:3], [("age", "income in $"), ("age", "blood_pressure")], "permuted", *parts, 100, 1)
+
+
+def account() -> geh.LocalExplanation:
+    """Return the account of a prediction from fixed numbers; some pairs have intervals that hold 0."""
+    main, pairs = (
+        Contributions(2 * np.sin(np.arange(n) * 2.4 + 1), 0.3 + 0.2 * np.cos(np.arange(n)), None, 30, 1)
+        for n in (5, 10)
+    )
+    prediction = 1 + main.mean.sum() + pairs.mean.sum() + 0.2
+    ends = {"prediction": prediction, "reference": 1.0, "remainder": 0.2, "points": 16, "error": 0.0}
+    words = {"method": "integrated Hessians", "baseline": "zeros", "place": "the inputs"}
+    return geh.LocalExplanation(list("abcde"), **ends, main_effects=main, pair_effects=pairs, **words,
+                                row_values=np.ones(5), baseline_values=np.zeros(5))  # fmt: skip
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "heatmap": on_axes(lambda ax: result().plot.heatmap(ax=ax), SQUARES),
     "heatmap_cluster": on_axes(lambda ax: result().plot.heatmap(order="cluster", ax=ax), SQUARES),
@@ -109,6 +134,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
         WIDE,
     ),
     "regions": on_axes(lambda ax: result(6).plot.regions("age", "x4", ax=ax)),
+    "comparison": on_axes(lambda ax: result().compare(result(6)).plot(pairs=8, ax=ax), RIGHT),
     "draws": on_axes(lambda ax: result().plot.draws(pairs=5, ax=ax), RIGHT),
     "delta": on_axes(lambda ax: choose_group_number(np.abs(np.sin(np.arange(60.0).reshape(10, 6)))).plot(ax=ax)),
     "null": on_axes(
@@ -117,6 +143,9 @@ PICTURES: dict[str, Callable[[], Figure]] = {
         )
     ),
     "surface": on_axes(lambda ax: surface().plot(ax=ax)),
+    "shares": on_axes(lambda ax: shares().plot(ax=ax), RIGHT),
+    "waterfall": on_axes(lambda ax: account().plot.waterfall(steps=6, ax=ax), (70, 50, 240, 150)),
+    "local_network": on_axes(lambda ax: account().plot.network(ax=ax), WIDE),
     "gallery": lambda: gallery().plot(),
     "exemplars": lambda: exemplars(["a", "b", "c"], k=4).plot(),
     "maximised": lambda: maximised().plot(),
@@ -170,10 +199,18 @@ LOSSES: list[tuple[str, str, Callable[[Figure], None]]] = [
     ("network_images", "an image", lambda figure: figure.axes[0].artists[0].remove()),
     ("regions", "an interval", lose_interval(0)),
     ("regions", "its points", lose_collection(1)),
+    ("comparison", "a line", lose_interval(0)),
+    ("comparison", "the points of a result", lose_collection(3)),
     ("draws", "a ridge", lose_collection(0)),
     ("delta", "the chosen number", lose_line(1)),
     ("null", "a pair", lose_line(0)),
     ("surface", "a group", lambda figure: figure.axes[0].patches[1].remove()),
+    ("shares", "an interval", lose_interval(0)),
+    ("shares", "a bar", lambda figure: figure.axes[0].patches[1].remove()),
+    ("waterfall", "a bar", lambda figure: figure.axes[0].patches[2].remove()),
+    ("waterfall", "its intervals", lose_collection(0)),
+    ("local_network", "an edge", lose_edge),
+    ("local_network", "its units", lose_collection(1)),
     ("gallery", "the groups", lose_groups),
     ("exemplars", "the images of a unit", lambda figure: figure.axes[1].images[0].remove()),
     ("maximised", "an image", lambda figure: figure.axes[1].images[0].remove()),

@@ -9,7 +9,7 @@ from torch import nn
 
 import geh_explain as geh
 from geh_explain._hashing import digest
-from geh_explain.posterior import MCDropout
+from geh_explain.posterior import MCDropout, train_only
 
 
 class Attending(nn.Module):
@@ -228,3 +228,10 @@ def test_the_attention_dropout_of_hugging_face_models_is_drawn():
     result = explainer.explain(tokens, target=0, groups=1, draws=4, progress=False)
     assert result.settings["posterior"] == "MCDropout()"
     assert np.ptp(result.absolute, axis=0).max() > 0
+
+
+def test_the_search_is_made_once_in_a_run(monkeypatch):
+    searched, search = [], train_only.find_train_only
+    monkeypatch.setattr(train_only, "find_train_only", lambda *args: searched.append(args) or search(*args))
+    explain_draws(OnlyInTraining(), random_points(8, 3, seed=1), posterior=None, draws=6)
+    assert len(searched) == 1

@@ -113,7 +113,7 @@ def test_one_draw_has_the_uncertainty_of_its_points() -> None:
 
 def test_regions_give_the_signed_mean_of_each_group(result: geh.Interactions) -> None:
     regions = result.regions("rooms", "age")
-    assert regions.columns.tolist() == ["size", "mean", "std", "low", "high"]
+    assert regions.columns.tolist() == ["size", "mean", "std", "low", "high", "description"]
     assert regions.index.tolist() == ["east", "west"]
     assert regions["size"].tolist() == [2, 2]
     # 3 in the east and -1 in the west, times w0 = 2, 2.5, 3.

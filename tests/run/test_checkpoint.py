@@ -20,6 +20,7 @@ CASES = {
     "a hidden layer": ({"layer": "1", "units": geh.units.Subset(range(6))}, {"scale": "std"}, 200),
     "moments only": ({}, {"groups": 3, "memory": 2e-5}, 30),
     "groups by hand": ({}, {"groups": np.arange(200) % 4}, 200),
+    "case weights": ({}, {"sample_weight": np.arange(200) % 5}, 200),
 }
 
 

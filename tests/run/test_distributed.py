@@ -32,6 +32,7 @@ cases = {
     "a narrow first layer": ({"posterior": one, "layer": None}, 301, {"draws": 1, "groups": 2, "eah_points": 40}),
     "clusters and draws": ({}, 300, {"draws": 9, "groups": 2, "clusters": np.arange(300) % 17}),
     "clusters, one draw": ({"posterior": one}, 301, {"draws": 1, "clusters": np.arange(301) % 17}),
+    "case weights": ({"posterior": one}, 301, {"draws": 1, "groups": 2, "sample_weight": np.arange(301) % 5}),
 }
 for case, (made, count, asked) in cases.items():
     explainer = geh.GEHExplainer(network(), **made)
@@ -67,7 +68,7 @@ def torchrun(code, tmp_path, processes=2, expect=0):
 @pytest.mark.parametrize("processes", [2, 3])
 def test_the_result_of_several_processes_is_that_of_one(processes, tmp_path):
     done = torchrun(EQUAL, tmp_path, processes)
-    assert done.stdout.count("equal:") == 8
+    assert done.stdout.count("equal:") == 9
 
 
 DIFFERENT = """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,10 +22,12 @@ from geh_explain.engines.structured.program import LocalHessians, Program
 from geh_explain.engines.structured.pull_back import PullBack
 from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
 from geh_explain.engines.structured.rules.table import apply_rule
-from geh_explain.engines.sums import GroupSums, add_by_group, sums_by_group
+from geh_explain.engines.sums import GroupSums, add_hessians, sums_by_group
 from geh_explain.model.cut import Cut
 from geh_explain.model.row_independence import check_repeated
 
+#: Local Hessians of n rows, None where all are 0, their slopes (n, D), and their outputs (n,).
+Found = tuple[LocalHessians | None, Tensor, Tensor]
 #: Rows of a chunk at most.
 _MAX_ROWS = 16384
 #: Bytes of directions or Hessians of a chunk at most, so that they stay in the caches.
@@ -114,11 +118,10 @@ class StructuredRun(EngineRun):
         #: Whether absolute interactions are measured at each point (n_points,) of this draw; None for all points.
         self._measured: NDArray[np.bool_] | None = None
         #: At a narrow layer: the map W (d, D), the sums of Hessians (B, M, d * d), and the Hessians of the points at
-        #: which absolute values are measured, with their groups (M, n).
+        #: which absolute values are measured, with their groups (M, n) and case weights (n,).
         self._linear_map: Tensor | None = None
         self._narrow_sums: Tensor | None = None
-        self._measured_hessians: list[Tensor] = []
-        self._measured_members: list[Tensor] = []
+        self._measured_points: list[tuple[Tensor, Tensor, Tensor | None]] = []
         #: Seed of the current draw, and whether its network was compared with double backward.
         self._seed, self._was_compared = 0, False
         self._fell_back = False
@@ -146,7 +149,7 @@ class StructuredRun(EngineRun):
         """
         self.unsupported = None
         try:
-            local, _, _ = self._local_hessians(rows, check_cost=True)
+            ((local, _, _),) = self.local_hessians(rows, [rows.target], check_cost=True)
         except UnsupportedOp as unsupported:
             self.unsupported = str(unsupported)
             return
@@ -186,8 +189,8 @@ class StructuredRun(EngineRun):
             check_repeated(self.cut, rows, self.cut.zeros(rows).requires_grad_())
             self.refuted = True
 
-    def _local_hessians(self, rows: Rows, check_cost: bool = False) -> tuple[LocalHessians | None, Tensor, Tensor]:
-        """Return the local Hessians of ``rows``, None where all are 0, the slopes (n, D), and the outputs (n,).
+    def local_hessians(self, rows: Rows, targets: Sequence[Any], check_cost: bool = False) -> list[Found]:
+        """Return for each target the local Hessians of ``rows``, None where all are 0, slopes (n, D) and outputs (n,).
 
         ``check_cost`` measures what rows cost, and raises UnsupportedOp where autograd is cheaper.
         """
@@ -199,11 +202,12 @@ class StructuredRun(EngineRun):
         recorder.check_followed(outputs)
         self._detaches = recorder.detaches
         # The choice of the target is linear: it needs no step.
-        value = cut.selected(outputs, rows)
+        values = [cut.selected(outputs, rows.with_target(target)) for target in targets]
         with torch._C.DisableTorchFunction():
-            program = Program(recorder, value, t)
+            program = Program(recorder, values, t)
             check = partial(self._check_cost, program, recorder.work) if check_cost else None
-            return program.local_hessians(unit_directions(cut, rows), check), program.slopes, value
+            hessians = program.local_hessians(unit_directions(cut, rows), check)
+            return list(zip(hessians, program.slopes, values, strict=True))
 
     def _check_cost(self, program: Program, work: int, narrow_width: int) -> None:
         """Measure what rows cost, and raise UnsupportedOp where autograd is cheaper.
@@ -234,6 +238,11 @@ class StructuredRun(EngineRun):
             raise UnsupportedOp(
                 f"{n_rows} of {self.cut.n_units} rows of the Hessian, which double backward computes for less"
             )
+
+    @property
+    def hessian_width(self) -> int:
+        """Number of rows of the Hessians that are held for each point: units, or entries of a narrow layer."""
+        return self._narrow_width or self.cut.n_units
 
     @property
     def name(self) -> str:
@@ -286,8 +295,7 @@ class StructuredRun(EngineRun):
 
     def _reset_narrow_sums(self) -> None:
         self._linear_map, self._narrow_sums = None, None
-        self._measured_hessians = []
-        self._measured_members = []
+        self._measured_points = []
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the local interactions of a chunk of rows to ``sums``; at a narrow layer they follow in end_draw()."""
@@ -297,11 +305,18 @@ class StructuredRun(EngineRun):
             self.exact.add(sums, rows, labels)
             return
         try:
-            local, slopes, outputs = self._local_hessians(rows)
+            (found,) = self.local_hessians(rows, [rows.target])
         except UnsupportedOp:
             # A branch of the forward that only these rows take.
             self.exact.add(sums, rows, labels)
             return
+        self.add_found(sums, rows, labels, found)
+
+    def add_found(self, sums: GroupSums, rows: Rows, labels: Ints, found: Found) -> None:
+        """Add what :meth:`local_hessians` found for the target of ``rows``."""
+        local, slopes, outputs = found
+        if self._measured is not None:
+            sums.visit_sample()
         self.check_outputs(rows, self.cut.zeros(rows).requires_grad_(), outputs)
         self._compare(rows, local)
         if self._detaches:
@@ -312,7 +327,7 @@ class StructuredRun(EngineRun):
             sums.visit(members)
             return
         if local.linear_map is None:
-            _add_hessians(sums, local.hessians, members, self._flat_pairs)
+            add_hessians(sums, local.hessians, members, self._flat_pairs)
             check_finite(sums.absolute, rows)
         else:
             self._add_narrow(sums, local.hessians, local.linear_map, members, rows.start)
@@ -340,8 +355,8 @@ class StructuredRun(EngineRun):
             else:
                 measured = torch.as_tensor(self._measured[start : start + n_rows], device=of_draw.device)
                 sums.skipped += int((~measured).sum())
-                self._measured_hessians.append(of_draw[measured])
-                self._measured_members.append(members[:, measured])
+                weights = None if sums.weights is None else sums.weights[measured.cpu()]
+                self._measured_points.append((of_draw[measured], members[:, measured], weights))
         if self._measured is None:
             sums.visit(members)
 
@@ -353,9 +368,11 @@ class StructuredRun(EngineRun):
         if self._linear_map is None or self._narrow_sums is None:
             return
         width, pull_back = len(self._linear_map), PullBack(self._linear_map, self.pairs)
-        if self._measured_hessians:
-            members = torch.cat(self._measured_members, dim=1)
-            pull_back.add_points(sums, 0, torch.cat(self._measured_hessians), members)
+        if self._measured_points:
+            hessians, groups_of_points, weights = zip(*self._measured_points, strict=True)
+            members = torch.cat(groups_of_points, dim=1)
+            sums.weights = None if sums.weights is None else torch.cat(weights)
+            pull_back.add_points(sums, 0, torch.cat(hessians), members)
             sums.visit(members)
         for draw, groups in enumerate(self._narrow_sums):
             for group, total in enumerate(groups):
@@ -379,21 +396,3 @@ def _agrees(local: LocalHessians | None, directions: Tensor, expected: Tensor) -
         if linear_map is not None:
             found, sizes = found @ linear_map, sizes @ linear_map.abs()
     return products_agree(found, expected, sizes)
-
-
-def _add_hessians(sums: GroupSums, hessians: Tensor, members: Tensor, pairs: Tensor) -> None:
-    """Add local Hessians (B * n, D, D) to ``sums``; they are overwritten. ``pairs`` (P,) are places in D * D numbers.
-
-    Whole matrices are summed over the points before the pairs are picked: picking them for each point is slow.
-    """
-    flat = hessians.reshape(len(sums.signed), members.shape[1], -1)
-    total = sums_by_group(flat, members)[:, :, pairs].double().cpu()
-    sums.signed += total
-    sums.absolute += flat.abs_().sum(dim=1)[:, pairs].double().cpu()
-    if sums.squares is not None:
-        squares = flat.new_zeros(len(sums.squares), len(members), flat.shape[2])
-        add_by_group(squares, flat[: len(squares)].square_(), members)
-        sums.squares += squares[:, :, pairs].double().cpu()
-        if sums.visited is not None:
-            sums.visited += total[: len(squares)]
-        sums.visit(members)

@@ -58,15 +58,15 @@ class Program:
     ----------
     recorder
         Record of one forward pass.
-    value
-        The outputs (n,) of that pass.
+    values
+        The outputs (n,) of that pass to explain, one or several: they share the directions.
     t
         The units' shifts (n, D) of that pass.
 
     Attributes
     ----------
     slopes
-        Gradient (n, D) of the outputs at ``t``.
+        For each of ``values`` its gradient (n, D) at ``t``.
 
     Raises
     ------
@@ -74,27 +74,33 @@ class Program:
         If the forward pass crossed the cut several times, or not at all.
     """
 
-    def __init__(self, recorder: Recorder, value: Tensor, t: Tensor) -> None:
+    def __init__(self, recorder: Recorder, values: Sequence[Tensor], t: Tensor) -> None:
         if len(recorder.entries) != 1:
             raise UnsupportedOp("a layer that is called several times")
         self._entry = recorder.entries[0]
-        self._n_rows = value.shape[0]
+        self._n_rows = values[0].shape[0]
         curved = [step for step in recorder.steps if step.hessian_terms is not None]
-        gradients: Sequence[Tensor | None] = ()
-        slopes: Tensor | None = None
-        if value.requires_grad:
-            edges = [step.edge for step in curved if step.edge is not None]
-            *gradients, slopes = torch.autograd.grad(value.sum(), [*edges, get_gradient_edge(t)], allow_unused=True)
-        self.slopes = torch.zeros_like(t) if slopes is None else slopes
-        #: The output's gradient at each curved step that the output depends on, by the step's slot.
-        self._gradients = {
-            step.out: gradient for step, gradient in zip(curved, gradients, strict=True) if gradient is not None
-        }
+        edges = [step.edge for step in curved if step.edge is not None]
+        self.slopes: list[Tensor] = []
+        #: For each output its gradient at each curved step that it depends on, by the step's slot.
+        self._gradients: list[dict[int, Tensor]] = []
+        for number, value in enumerate(values):
+            gradients: Sequence[Tensor | None] = [None] * len(curved)
+            slopes: Tensor | None = None
+            if value.requires_grad:
+                # The last pass frees the graph.
+                keep, ends = number + 1 < len(values), [*edges, get_gradient_edge(t)]
+                *gradients, slopes = torch.autograd.grad(value.sum(), ends, retain_graph=keep, allow_unused=True)
+            self.slopes.append(torch.zeros_like(t) if slopes is None else slopes)
+            known = zip(curved, gradients, strict=True)
+            self._gradients.append({step.out: gradient for step, gradient in known if gradient is not None})
+        #: Slots of the curved steps that an output depends on.
+        self._curved = {slot for gradients in self._gradients for slot in gradients}
         # From the end: a step is needed if it is curved, or if a later step that is needed takes its result.
         needed: set[int] = set()
         steps: list[Step] = []
         for step in reversed(recorder.steps):
-            if step.out in needed or step.out in self._gradients:
+            if step.out in needed or step.out in self._curved:
                 steps.append(step)
                 needed.update(step.sources)
         self._steps = steps[::-1]
@@ -109,7 +115,7 @@ class Program:
         return sum(
             step.n_channels if self._uniform.issuperset(step.sources) else step.size
             for step in self._steps
-            if step.out in self._gradients
+            if step.out in self._curved
         )
 
     @property
@@ -134,8 +140,10 @@ class Program:
     @torch.no_grad()
     def local_hessians(
         self, basis: Sequence[Jacobian], check_cost: Callable[[int], None] | None = None
-    ) -> LocalHessians | None:
-        """Push directions through all steps, and return the sum of the Hessian terms; None if no step is curved.
+    ) -> list[LocalHessians | None]:
+        """Push directions through all steps, and return the sum of the Hessian terms of each output.
+
+        It is None for an output that depends on no curved step.
 
         Parameters
         ----------
@@ -147,31 +155,33 @@ class Program:
         """
         jacobians: dict[int, Jacobian] = dict(zip(self._entry, basis, strict=True))
         self._find_uniform(basis)
-        hessians: Tensor | None = None
+        hessians: list[Tensor | None] = [None] * len(self._gradients)
         linear_map: Tensor | None = None
+        started = False
         for number, step in enumerate(self._steps):
-            if hessians is None and linear_map is None and len(jacobians) == 1:
+            if not started and linear_map is None and len(jacobians) == 1:
                 linear_map = self._restart_if_narrow(jacobians, step)
             sources = [jacobians[source] for source in step.sources]
-            gradient = self._gradients.get(step.out)
-            if gradient is not None and step.hessian_terms is not None:
-                if check_cost is not None and hessians is None:
+            if step.out in self._curved and step.hessian_terms is not None:
+                if check_cost is not None and not started:
                     check_cost(0 if linear_map is None else len(linear_map))
-                for term in step.hessian_terms(gradient, *sources):
-                    hessians = _add_term(hessians, term, self._n_rows)
+                started = True
+                for output, gradients in enumerate(self._gradients):
+                    if step.out in gradients:
+                        for term in step.hessian_terms(gradients[step.out], *sources):
+                            hessians[output] = _add_term(hessians[output], term, self._n_rows)
             # Free directions as soon as no later step takes them: they are the largest tensors here.
             for source in set(step.sources):
                 if self._last_use[source] == number:
                     del jacobians[source]
             if step.out in self._last_use:
                 jacobians[step.out] = step.push_forward(*sources)
-        if check_cost is not None and hessians is None:
+        if check_cost is not None and not started:
             check_cost(0)
-        if hessians is None:
-            return None
         # Steps above a conversion to double precision are computed in it.
-        dtype = self.slopes.dtype
-        return LocalHessians(hessians.to(dtype), None if linear_map is None else linear_map.to(dtype))
+        dtype = self.slopes[0].dtype
+        linear_map = None if linear_map is None else linear_map.to(dtype)
+        return [None if found is None else LocalHessians(found.to(dtype), linear_map) for found in hessians]
 
     def _restart_if_narrow(self, jacobians: dict[int, Jacobian], step: Step) -> Tensor | None:
         """Continue from a narrow layer as if its entries were the units, if ``step`` takes such a layer.
@@ -181,7 +191,7 @@ class Program:
         None.
         """
         ((slot, jacobian),) = jacobians.items()
-        if not isinstance(jacobian, Tensor) or not is_shared(jacobian) or step.out not in self._gradients:
+        if not isinstance(jacobian, Tensor) or not is_shared(jacobian) or step.out not in self._curved:
             return None
         n_units, shape = jacobian.shape[0], jacobian.shape[2:]
         if _NARROW_RATIO * math.prod(shape) > n_units:

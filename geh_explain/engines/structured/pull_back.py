@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from geh_explain._process import cached_property
-from geh_explain.engines.sums import GroupSums, add_by_group
+from geh_explain.engines.sums import GroupSums, add_by_group, scale_points
 from geh_explain.units.pair_set import PairSet, count_pairs
 
 #: Hessians that :meth:`PullBack.add_points` pulls back at a time.
@@ -73,6 +73,7 @@ class PullBack:
         squared = sums.squares is not None and draw < len(sums.squares)
         if self._of_all is not None:
             found = GroupSums.zeros(len(members), self._pairs.n_units, 1, int(squared))
+            found.weights = sums.weights
             if sums.visited is not None:
                 found.visit_sample()
             self._of_all.add_points(found, 0, hessians, members)
@@ -94,9 +95,10 @@ class PullBack:
                     totals[first] = [absolute.new_zeros(len(members), *absolute.shape) for _ in by_group]
                 of_block = totals[first]
                 for points, part in self._products(halves, first):
-                    groups = members[:, start + points.start : start + points.stop]
+                    rows = slice(start + points.start, start + points.stop)
+                    groups, weights = members[:, rows], None if sums.weights is None else sums.weights[rows]
                     if len(of_block) > 1:
-                        add_by_group(of_block[1].flatten(1), part.flatten(1), groups)
+                        add_by_group(of_block[1].flatten(1), scale_points(part.flatten(1), weights), groups)
                     absolute += part.abs_().sum(dim=0)
                     if of_block:
                         add_by_group(of_block[0].flatten(1), part.square_().flatten(1), groups)

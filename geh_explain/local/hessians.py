@@ -1,0 +1,150 @@
+"""Local Hessians of single rows, which do not depend on the other rows of a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geh_explain.data.points import InMemoryPoints, Points
+from geh_explain.data.rows import Rows
+from geh_explain.data.targets import Target
+from geh_explain.engines.base import EngineRun, Limits
+from geh_explain.engines.difference import DifferenceRun
+from geh_explain.engines.selection import REQUESTED, choose_engine, needs_smoothing
+from geh_explain.engines.smoothing.sharpness import Step
+from geh_explain.engines.smoothing.survey import smoothing_for, survey_kinks
+from geh_explain.engines.smoothing.view import Smoothing
+from geh_explain.engines.sums import GroupSums
+from geh_explain.engines.twice_differentiable import DoubleBackwardView
+from geh_explain.engines.zero import explain_zero
+from geh_explain.errors import GEHValueError, warn
+from geh_explain.local.baselines import ReferenceData, SharedArguments
+from geh_explain.model.cut import Cut
+from geh_explain.model.preserve import preserved
+from geh_explain.model.row_independence import check_row_independence
+from geh_explain.run.setup import ModelSetup
+from geh_explain.units.pair_set import PairSet
+
+
+def row_hessians(
+    setup: ModelSetup, inputs: Any, target: Target, additional_forward_args: Any, reference: Any
+) -> tuple[Tensor, int]:
+    """Return the interactions (N, P) of all pairs at each row, in double precision, and the number of units.
+
+    The sharpness of smoothed kinks, and steps of differences, come from ``reference``. Without it the sharpness is set
+    by the values that enter the kinks in the row itself, and engines that need the spread of the units are refused.
+
+    Parameters
+    ----------
+    setup
+        The arguments of an explainer.
+    inputs, target, additional_forward_args
+        As in :meth:`~geh_explain.GEHExplainer.explain`.
+    reference
+        Rows like those of the training data; None where there are none.
+    """
+    with preserved(setup.model):
+        points, cut = setup.read(inputs, target, additional_forward_args)
+        with torch.no_grad():
+            check_row_independence(cut, points.first, cut.outputs(points.first[:1]))
+        data = ReferenceData(setup, reference)
+        computed = _RowHessians(setup, cut, data)
+        alone = computed.has_kinks(points.first) and (data.points is None or any(points.first.forward_args.per_row[1:]))
+        parts = points.split(1) if alone else points.batches()
+        found = torch.cat([computed.hessians(rows) for rows in parts])
+        if cut.n_units > 1 and not bool(found.any()):
+            warn(explain_zero(cut, points.first, PairSet.all(cut.n_units), computed.smoothed))
+        computed.warn()
+    return found, cut.n_units
+
+
+class _RowHessians:
+    """Computes the Hessians of groups of rows that share a view.
+
+    Attributes
+    ----------
+    smoothed
+        Whether kinked functions were smoothed.
+    """
+
+    def __init__(self, setup: ModelSetup, cut: Cut, data: ReferenceData) -> None:
+        self._setup = setup
+        self._cut = cut
+        self._data = data
+        self._reason = REQUESTED
+        self._doubtful = False
+        self.smoothed = False
+
+    def has_kinks(self, rows: Rows) -> bool:
+        """Return whether functions above the cut are to be smoothed."""
+        if self._setup.smooth is None or not needs_smoothing(self._setup.engine):
+            return False
+        survey = survey_kinks(self._cut, rows)
+        return survey is not None and any(call.depends_on_units for call in survey.calls)
+
+    def hessians(self, rows: Rows) -> Tensor:
+        """Return the interactions (n, P) of all pairs at each row."""
+        cut = self._cut
+        points = None if self._data.points is None else SharedArguments(self._data.points, rows)
+        view = self._smoothing(rows, points) or DoubleBackwardView()
+        self.smoothed |= isinstance(view, Smoothing)
+        with cut.viewed(view):
+            limits = Limits(len(rows) if points is None else len(points))
+            run, self._reason = choose_engine(self._setup.engine, cut, rows[:8], limits)
+            if run.needs_values:
+                self._observe(run, points)
+            found = _sums(run, rows)
+            if run.refuted:
+                run.fall_back()
+                found = _sums(run, rows)
+        self._doubtful |= run.doubtful
+        self._reason = self._reason if isinstance(run, DifferenceRun) else REQUESTED
+        return found
+
+    def _smoothing(self, rows: Rows, points: Points | None) -> Smoothing | None:
+        """Return the smoothing of rows that share it: by the reference, else by the only row itself."""
+        smooth = self._setup.smooth
+        if not self.has_kinks(rows[:8]):
+            return None
+        if points is None and isinstance(smooth, Step):
+            raise GEHValueError(
+                f"smooth={smooth!r} is measured in standard deviations of the units, which a single row does not have; "
+                "pass reference=, rows like those of the training data."
+            )
+        return smoothing_for(self._cut, points or InMemoryPoints(rows), smooth, None)
+
+    def _observe(self, run: EngineRun, points: Points | None) -> None:
+        """Show the units' values over the reference to an engine that steps by their spread."""
+        if isinstance(run, DifferenceRun) and run.has_fixed_baseline:
+            return
+        if points is None:
+            raise GEHValueError(
+                f"engine={run.name!r} steps by the spread of the units, which a row does not have by itself; pass "
+                "reference=, rows like those of the training data."
+            )
+        for rows in points.split(None):
+            run.observe(self._cut.units.values(self._cut.activations(rows)))
+
+    def warn(self) -> None:
+        """Warn of an engine that was not asked for, and of derivatives that contradict each other."""
+        if self._reason != REQUESTED:
+            warn(f"engine='auto' takes mixed differences: {self._reason}")
+        if self._doubtful:
+            warn(
+                "engine: second derivatives by double backward contradict differences of gradients; a function inside "
+                "the model hides a part of its derivative from autograd. Use engine='difference' with reference=."
+            )
+
+
+def _sums(run: EngineRun, rows: Rows) -> Tensor:
+    """Return the interactions (n, P) of each row: sums over groups of one row."""
+    parts = []
+    for chunk in rows.split(max(1, run.chunk_rows(rows))):
+        run.begin_draw(0)
+        sums = GroupSums.zeros(len(chunk), run.cut.n_units, 1, 0)
+        run.add(sums, chunk, torch.arange(len(chunk)).numpy())
+        run.end_draw(sums)
+        parts.append(sums.signed[0])
+    return torch.cat(parts)

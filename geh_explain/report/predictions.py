@@ -1,0 +1,118 @@
+"""The section of the report page about single predictions: a waterfall that is a table at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from geh_explain.errors import GEHTypeError
+from geh_explain.local.explanation import LocalExplanation, LocalExplanations
+from geh_explain.local.plotting import waterfall_steps
+from geh_explain.plots import palette
+from geh_explain.plots.waterfall import Steps
+
+#: What ``report(local=...)`` takes.
+Local = LocalExplanation | LocalExplanations | Sequence[LocalExplanation] | None
+
+#: Contributions of a waterfall; the others are one step together.
+_STEPS = 12
+#: Accounts of a page at most, which keeps it small.
+_MAX_ACCOUNTS = 50
+#: Level of the intervals.
+_LEVEL = 0.95
+
+
+def local_section(local: Local) -> str:
+    """Return the section about one or several accounts as HTML; empty where there are none.
+
+    All text is escaped. The section needs no script.
+    """
+    accounts = check_local(local)
+    if not accounts:
+        return ""
+    title = "One prediction" if len(accounts) == 1 else f"{len(accounts)} predictions"
+    left_out = len(accounts) - _MAX_ACCOUNTS
+    parts = [_account(account, number, len(accounts)) for number, account in enumerate(accounts[:_MAX_ACCOUNTS])]
+    note = f"<p>{left_out} further accounts are left out.</p>" if left_out > 0 else ""
+    heading = f'<h2 id="local-title">{title}</h2>'
+    return f'<section id="local" aria-labelledby="local-title">{heading}{"".join(parts)}{note}</section>'
+
+
+def check_local(local: Local) -> list[LocalExplanation]:
+    """Return the accounts in a list, or raise if something else was given."""
+    if local is None:
+        return []
+    accounts: list[Any] = [local] if isinstance(local, LocalExplanation) else None  # type: ignore[assignment]
+    if accounts is None and isinstance(local, (LocalExplanations, list, tuple)):
+        accounts = list(local)
+    wrong = [local] if accounts is None else [each for each in accounts if not isinstance(each, LocalExplanation)]
+    if wrong:
+        raise GEHTypeError(
+            f"local: a {type(wrong[0]).__name__} is no account of a prediction; give what explainer.explain_row(...) "
+            "returns, or a list of these."
+        )
+    return accounts
+
+
+def _account(account: LocalExplanation, number: int, count: int) -> str:
+    """Return one account: a sentence, and the waterfall."""
+    steps = waterfall_steps(account, _STEPS, _LEVEL)
+    title = f"<h3>Prediction {number + 1} of {count}</h3>" if count > 1 else ""
+    interval = ", 95 % interval" if account.has_intervals else ""
+    head = (
+        f"<thead><tr><th>contribution</th><th>from reference to prediction</th><th>effect{interval}</th></tr></thead>"
+    )
+    words = _sentences(account)
+    warnings = "".join(f"<p>{escape(message)}</p>" for message in account.warnings)
+    table = f'<div class="scroll"><table class="waterfall">{head}{_rows(steps)}</table></div>'
+    return f"{title}<p>{escape(words)}</p>{warnings}{table}"
+
+
+def _sentences(account: LocalExplanation) -> str:
+    """Return what the account is about."""
+    main, pairs = (part.mean.sum() for part in (account.main_effects, account.pair_effects))
+    return (
+        f"The output is {account.prediction:.4g}, and {account.reference:.4g} at the reference ({account.baseline}). "
+        f"Main effects add {main:+.4g}, pairs {pairs:+.4g}; {account.remainder_share:.1%} of what is to explain is "
+        f"left over. Account: {account.method}. Red raises the output, blue lowers it."
+    )
+
+
+def _rows(steps: Steps) -> str:
+    """Return the rows of the waterfall: reference, steps, prediction."""
+    halves = steps.half_widths
+    ends = np.concatenate([steps.starts, steps.stops, steps.stops - halves, steps.stops + halves])
+    ends = np.append(ends[np.isfinite(ends)], [steps.reference, steps.prediction])
+    low, span = float(ends.min()), float(np.ptp(ends)) or 1.0
+
+    def place(value: float) -> float:
+        return 100 * (value - low) / span
+
+    rows = [_row("reference", _mark(place(steps.reference)), f"{steps.reference:.4g}")]
+    for label, effect, half, plain, start, stop in zip(
+        steps.labels, steps.effects, halves, steps.plain, steps.starts, steps.stops, strict=True
+    ):
+        colour = palette.NEUTRAL if plain else palette.POSITIVE if effect > 0 else palette.NEGATIVE
+        left, right = sorted((place(start), place(stop)))
+        bar = f'<i style="left:{left:.2f}%;width:{right - left:.2f}%;background:{colour}"></i>'
+        number = f"{effect:+.4g}"
+        if np.isfinite(half):
+            bar += (
+                f'<b style="left:{place(stop - half):.2f}%;width:{place(stop + half) - place(stop - half):.2f}%"></b>'
+            )
+            number += f" ({effect - half:+.3g} to {effect + half:+.3g})"
+        rows.append(_row(" ".join(label.split()), bar, number))
+    rows.append(_row("prediction", _mark(place(steps.prediction)), f"{steps.prediction:.4g}"))
+    return f"<tbody>{''.join(rows)}</tbody>"
+
+
+def _mark(place: float) -> str:
+    """Return a mark at a place of the track, in per cent."""
+    return f'<u style="left:{place:.2f}%"></u>'
+
+
+def _row(label: str, bar: str, number: str) -> str:
+    return f'<tr><th scope="row">{escape(label)}</th><td class="track"><div>{bar}</div></td><td>{number}</td></tr>'

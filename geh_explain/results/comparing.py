@@ -1,0 +1,281 @@
+"""Comparing two results: which groups they have in common, and the differences of their pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from geh_explain._types import Floats, Ints
+from geh_explain._validation import check_level, check_rate
+from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.groups.alignment import GroupAlignment, align_all, align_labels, align_names
+from geh_explain.results.comparability import CommonPairs, check_comparable, find_common_pairs, same_points
+from geh_explain.results.comparison import Comparison, GroupDifferences
+from geh_explain.results.rules import SOURCES, score_distances
+from geh_explain.scores.draws import MEASURES
+from geh_explain.scores.group_unions import DrawnResult, merged_means, merged_scores
+from geh_explain.scores.point_uncertainty import known_errors
+from geh_explain.scores.protocol import PairResult
+from geh_explain.statistics.differences import MeanDifference, interval_p_value
+from geh_explain.statistics.p_values import discoveries
+
+#: Numbers of one array, draws or covariances of some pairs, that are held at a time.
+_MAX_NUMBERS = 2**22
+
+
+@dataclass(frozen=True)
+class ComparisonRequest:
+    """The arguments of ``result.compare``, checked."""
+
+    level: float
+    fdr: float
+    measure: str | None
+    source: str
+    labels: tuple[str, str]
+
+    @classmethod
+    def of(
+        cls, level: float, fdr: float, measure: str | None, source: str | None, labels: Sequence[str]
+    ) -> ComparisonRequest:
+        """Return the arguments, or raise if one of them is wrong."""
+        check_level(level)
+        if measure not in (None, "groups", "mean", *MEASURES):
+            raise GEHValueError(
+                f"measure={measure!r} is unknown; use 'groups', 'mean', 'geh', 'aeh' or 'eah', or None."
+            )
+        if source not in (None, *SOURCES):
+            raise GEHValueError(f"source={source!r} is unknown; use 'both', 'draws' or 'points', or None.")
+        if isinstance(labels, str) or not isinstance(labels, Sequence) or len(labels) != 2:
+            raise GEHTypeError(f"labels={labels!r}: give two names, such as ('before', 'after').")
+        return cls(level, check_rate(fdr), measure, source or "both", (str(labels[0]), str(labels[1])))
+
+
+def compare_results(a: DrawnResult, b: DrawnResult, request: ComparisonRequest) -> Comparison:
+    """Return the comparison of two results; raises if their units or quantities differ."""
+    notes = check_comparable(a, b)
+    common = find_common_pairs(a, b)
+    skipped = len(a.pairs) + len(b.pairs) - 2 * len(common.pairs)
+    if skipped:
+        notes.append(f"{len(common.pairs):,} pairs were computed in both results; only these are compared.")
+    if request.measure in MEASURES:
+        return _compare_scores(a, b, common, request, notes)
+    alignment = align_groups(a, b, notes)
+    measure = request.measure or ("mean" if len(alignment.names) == 1 else "groups")
+    if measure == "mean":
+        alignment = align_all(len(a.group_names), len(b.group_names))
+    return _compare_groups(a, b, common, _GroupRequest(request, measure, alignment), notes)
+
+
+def align_groups(a: PairResult, b: PairResult, notes: list[str]) -> GroupAlignment:
+    """Return the common groups of two results; says in ``notes`` what is lost.
+
+    At the same points these are the finest unions of groups of both, at different points groups that the user gave
+    labels of the same names, else all points.
+    """
+    several = max(len(a.group_names), len(b.group_names)) > 1
+    if same_points(a, b):
+        alignment = align_labels(a.labels, b.labels, (a.group_names, b.group_names))
+        if several and len(alignment.names) == 1:
+            single = min(len(a.group_names), len(b.group_names)) == 1
+            why = "One result has a single group of points" if single else "The groups of points of both results cross"
+            notes.append(f"{why}; the same labels as groups= of both would compare groups.")
+        return alignment
+    if a.settings.get("groups_given") and b.settings.get("groups_given"):
+        shares = (a.sizes / a.sizes.sum(), b.sizes / b.sizes.sum())
+        named = align_names(a.group_names, b.group_names, shares)
+        if named is not None:
+            if named.dropped:
+                notes.append(f"{named.dropped} groups that only one result has are left out.")
+            return named
+    if several:
+        notes.append(
+            "Groups of different points do not correspond; groups= with labels of the same names would compare them."
+        )
+    return align_all(len(a.group_names), len(b.group_names))
+
+
+@dataclass(frozen=True)
+class _GroupRequest:
+    """What is compared in which groups: ``measure`` is ``"groups"`` or ``"mean"``."""
+
+    request: ComparisonRequest
+    measure: str
+    alignment: GroupAlignment
+
+
+@dataclass
+class _Columns:
+    """Arrays of the comparison, in blocks of pairs."""
+
+    blocks: dict[str, list[Floats]] = field(default_factory=dict)
+
+    def add(self, **arrays: Floats) -> None:
+        for name, array in arrays.items():
+            self.blocks.setdefault(name, []).append(array)
+
+    def __getitem__(self, name: str) -> Floats:
+        return np.concatenate(self.blocks[name], axis=-1)
+
+
+def _compare_groups(
+    a: DrawnResult, b: DrawnResult, common: CommonPairs, asked: _GroupRequest, notes: list[str]
+) -> Comparison:
+    """Return the comparison of group means, or of the means over all points."""
+    request, alignment = asked.request, asked.alignment
+    columns, source = _Columns(), _known_source(a, b, request.source, notes)
+    sides = ((a, alignment.first), (b, alignment.second))
+    for block in _blocks(a, b, common):
+        estimates = [
+            merged_means(result, groups, pairs, source) for (result, groups), pairs in zip(sides, block, strict=True)
+        ]
+        difference = MeanDifference(estimates[0], estimates[1], alignment.weights)
+        half = difference.half_widths(request.level)
+        if asked.measure == "mean":
+            score_a, score_b = (estimate.mean[0] for estimate in estimates)
+            value, low, high = (difference.delta + step for step in (0, -half, half))
+            columns.add(difference=value[0], low=low[0], high=high[0])
+        else:
+            score_a, score_b = (_scores(*side, pairs) for side, pairs in zip(sides, block, strict=True))
+            low, high = difference.size_interval(request.level)
+            columns.add(difference=difference.size, low=low, high=high)
+        columns.add(score_a=score_a, score_b=score_b, p_value=difference.p_value, half=half)
+        columns.add(mean_a=estimates[0].mean, mean_b=estimates[1].mean, group_p=difference.group_p_values)
+    groups = GroupDifferences(
+        alignment.names,
+        alignment.weights,
+        mean_a=columns["mean_a"],
+        mean_b=columns["mean_b"],
+        half_width=columns["half"],
+        p_value=columns["group_p"],
+        descriptions=_descriptions(a, b, alignment),
+    )
+    return _finish((a, b), common, replace(request, measure=asked.measure), columns, groups, source, notes)
+
+
+def _compare_scores(
+    a: DrawnResult, b: DrawnResult, common: CommonPairs, request: ComparisonRequest, notes: list[str]
+) -> Comparison:
+    """Return the comparison of scores: differences, with intervals from those of both scores.
+
+    With the distances d and u of the ends of both intervals from their scores (method of variance estimates recovery,
+    Zou and Donner, 2008) ::
+
+        low = difference - sqrt(d_a^2 + u_b^2),    high = difference + sqrt(u_a^2 + d_b^2)
+    """
+    measure = request.measure
+    assert measure is not None
+    source = _known_source(a, b, request.source, notes)
+    score_a, score_b = (
+        result.scores(measure).pair_mean[pairs] for result, pairs in ((a, common.first), (b, common.second))
+    )
+    difference = score_a - score_b
+
+    def reach(level: float) -> tuple[Floats, Floats]:
+        down_a, up_a = (end[common.first] for end in _distances(a, measure, level, source))
+        down_b, up_b = (end[common.second] for end in _distances(b, measure, level, source))
+        return np.hypot(down_a, up_b), np.hypot(up_a, down_b)
+
+    if measure == "geh":
+        _check_same_groups(a, b)
+    known = bool(_sources((a, b), source))
+    unknown = np.full_like(difference, np.nan)
+    down, up = reach(request.level) if known else (unknown, unknown)
+    columns = _Columns()
+    columns.add(difference=difference, low=difference - down, high=difference + up)
+    columns.add(score_a=score_a, score_b=score_b)
+    columns.add(p_value=interval_p_value(difference, reach) if known else unknown)
+    return _finish((a, b), common, request, columns, None, source, notes)
+
+
+def _check_same_groups(a: PairResult, b: PairResult) -> None:
+    """Raise unless the GEH scores of two results are over the same groups; finer or other ones give other scores."""
+    single = len(a.group_names) == len(b.group_names) == 1
+    named = a.settings.get("groups_given") and b.settings.get("groups_given") and a.group_names == b.group_names
+    if single or named or (same_points(a, b) and np.array_equal(a.labels, b.labels)):
+        return
+    raise GEHValueError(
+        "measure='geh': the scores are over different groups of points, so that equal networks and populations have "
+        "different ones; use measure='mean' or 'eah', or explain both with groups= labels of the same names."
+    )
+
+
+def _finish(
+    results: tuple[DrawnResult, DrawnResult],
+    common: CommonPairs,
+    request: ComparisonRequest,
+    columns: _Columns,
+    groups: GroupDifferences | None,
+    source: str,
+    notes: list[str],
+) -> Comparison:
+    """Return the comparison with its decisions."""
+    p_value = columns["p_value"]
+    assert request.measure is not None
+    return Comparison(
+        request.measure,
+        request.labels,
+        results[0].names,
+        common.pairs,
+        score_a=columns["score_a"],
+        score_b=columns["score_b"],
+        difference=columns["difference"],
+        low=columns["low"],
+        high=columns["high"],
+        p_value=p_value,
+        different=None if np.isnan(p_value).all() else discoveries(p_value, request.fdr),
+        level=request.level,
+        fdr=request.fdr,
+        same_points=same_points(*results),
+        sources=_sources(results, source),
+        groups=groups,
+        notes=notes,
+    )
+
+
+def _blocks(a: DrawnResult, b: DrawnResult, common: CommonPairs) -> Iterator[tuple[Ints, Ints]]:
+    """Yield the places of the common pairs in both results, as many pairs at a time as arrays may hold."""
+    groups = max(len(a.group_names), len(b.group_names))
+    draws = max(result.scores("geh").n_draws for result in (a, b))
+    step = max(1, _MAX_NUMBERS // (groups * max(groups, draws)))
+    for start in range(0, len(common.pairs), step):
+        yield common.first[start : start + step], common.second[start : start + step]
+
+
+def _scores(result: DrawnResult, groups: Ints, pairs: Ints) -> Floats:
+    """Return the mean GEH (p,) of some pairs over the common groups; that of the result if these are its groups."""
+    kept = groups[groups >= 0]
+    if len(np.unique(kept)) == len(kept):
+        return result.scores("geh").pair_mean[pairs]
+    return merged_scores(result, groups, pairs)
+
+
+def _distances(result: PairResult, measure: str, level: float, source: str) -> tuple[Floats, Floats]:
+    """Return how far the ends of the intervals of scores (P,) lie below and above; 0 for a network without draws."""
+    down, up, sources = score_distances(result, measure, level, source)
+    return (down, up) if sources else (np.zeros_like(down), np.zeros_like(up))
+
+
+def _known_source(a: PairResult, b: PairResult, source: str, notes: list[str]) -> str:
+    """Return the source of errors, without points if their errors are unknown in a result; this is a note."""
+    if source != "draws" and any(known_errors(result) is None for result in (a, b)):
+        notes.append("The errors over points are not known for both results and do not count.")
+        return "draws"
+    return source
+
+
+def _sources(results: tuple[DrawnResult, DrawnResult], source: str) -> tuple[str, ...]:
+    """Return what the intervals count."""
+    draws = source != "points" and max(result.scores("geh").n_draws for result in results) > 1
+    return ("draws",) * draws + ("points",) * (source != "draws")
+
+
+def _descriptions(a: DrawnResult, b: DrawnResult, alignment: GroupAlignment) -> list[str] | None:
+    """Return the descriptions of the common groups, if these are the groups of a result with descriptions."""
+    for result, groups in ((a, alignment.first), (b, alignment.second)):
+        texts = result.group_descriptions
+        used = np.flatnonzero(groups >= 0)
+        if texts is not None and len(used) == len(alignment.names) == len(np.unique(groups[used])):
+            return [texts[index] for index in used[np.argsort(groups[used])]]
+    return None

@@ -1,0 +1,207 @@
+"""One run for several targets: what does not depend on the target is done once.
+
+Data, groups, what is below the layer and smoothing are those of one plan. Each draw of the posterior is entered once,
+and all targets are explained in it. Sums of all targets are next to each other, as if each target had units and pairs
+of its own, so that one accumulator collects them, and one number of groups is chosen for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from geh_explain._types import Floats
+from geh_explain.data.target_choice import SingleTarget, TargetedPoints
+from geh_explain.engines.base import EngineRun, Limits
+from geh_explain.engines.exact import Exact
+from geh_explain.engines.selection import choose_engine
+from geh_explain.engines.several_targets import SeveralTargetsRun
+from geh_explain.engines.smoothing.change import SmoothingChange
+from geh_explain.engines.smoothing.view import Smoothing
+from geh_explain.errors import GEHRuntimeError, GEHValueError
+from geh_explain.model.row_independence import repeatable_outputs
+from geh_explain.posterior.protocols import fixed
+from geh_explain.run.columns import Columns
+from geh_explain.run.loop import DrawsDone
+from geh_explain.run.memory_plan import MIN_COPIES, cluster_draws, point_draws
+from geh_explain.run.options import RunOptions
+from geh_explain.run.plan import RunPlan
+from geh_explain.run.setup import ModelSetup
+from geh_explain.scores.cluster_spread import ClusterErrors
+from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
+from geh_explain.scores.moments import Moments
+from geh_explain.units.categorical import refuse_categories
+from geh_explain.units.pair_set import PairSet
+
+
+@dataclass(frozen=True)
+class TargetPlans:
+    """The plan of a run of C targets, and those of the single targets, for records and warnings."""
+
+    joint: RunPlan
+    single: list[RunPlan]
+
+
+def check_several(options: RunOptions) -> None:
+    """Refuse options that belong to one target."""
+    if options.checkpoint is not None:
+        raise GEHValueError(
+            "checkpoint: a folder belongs to one target; explain the targets in calls of their own, each with its own "
+            "folder and the same groups=labels."
+        )
+    if options.request.automatic:
+        raise GEHValueError(
+            "rows='auto' searches for the strongest pairs of one target; give units, for instance "
+            "rows=explainer.screen(inputs, target), or explain the targets in calls of their own."
+        )
+
+
+def plan_targets(setup: ModelSetup, plan: RunPlan, targets: Sequence[SingleTarget]) -> TargetPlans:
+    """Return the plans of all ``targets``; ``plan`` is that of the first one."""
+    refuse_categories(
+        plan.cut.units, "targets", "Explain the targets in calls of their own, with the same groups=labels."
+    )
+    runs, smoothed = _start_engines(setup, plan, targets), _measure_smoothing(plan, targets)
+    single = []
+    for run, target, change in zip(runs, targets, smoothed, strict=True):
+        points = TargetedPoints(plan.points, target)
+        with fixed(plan.posterior, setup.model, plan.options.seed):
+            outputs = repeatable_outputs(plan.cut, points.first)
+        options = replace(plan.options, target=target)
+        single.append(replace(plan, points=points, options=options, engine=run, smoothed=change, first_outputs=outputs))
+    n_units, count = plan.cut.n_units, len(targets)
+    first, second = plan.pairs.ends
+    # Unit i of target c has the number c D + i.
+    starts = np.repeat(np.arange(count) * n_units, len(plan.pairs))
+    ends = np.tile(first, count) + starts, np.tile(second, count) + starts
+    joint = replace(
+        single[0],
+        options=replace(plan.options, target=tuple(targets)),  # type: ignore[arg-type]
+        engine=SeveralTargetsRun(runs, targets),
+        pairs=(pairs := PairSet(count * n_units, ends)),
+        columns=Columns(pairs),
+        factors=np.tile(plan.factors, count),
+    )
+    return TargetPlans(_within_memory(joint, count), single)
+
+
+def _within_memory(plan: RunPlan, count: int) -> RunPlan:
+    """Return a plan whose draws before the choice of groups, and those that measure errors, fit for all targets.
+
+    Raises
+    ------
+    GEHValueError
+        If not even the means of a few groups do.
+    """
+    n_pairs, n_groups, budget = len(plan.pairs), len(plan.grouping.names), plan.budget
+    if 8 * n_pairs * MIN_COPIES > budget:
+        raise GEHValueError(
+            f"targets: {count} targets with {n_pairs // count:,} pairs each do not fit into memory ({budget / 1e9:.1f} "
+            "GB). Explain fewer targets at a time, or fewer units."
+        )
+    pilot = max(1, min(plan.pilot_draws, budget // (4 * 8 * n_pairs * n_groups)))
+    squared = point_draws(budget, n_pairs, n_groups, plan.options.groups_are_chosen)
+    if plan.n_clusters is not None:
+        squared = cluster_draws(budget, n_pairs, plan.cells)
+    return replace(plan, pilot_draws=pilot, point_draws=plan.ranks.all_min(min(plan.point_draws, squared)))
+
+
+def _start_engines(setup: ModelSetup, plan: RunPlan, targets: Sequence[SingleTarget]) -> list[EngineRun]:
+    """Start an engine for each target, all of one kind; that of the first target is known."""
+    runs, limits = [plan.engine], plan.engine.limits
+    with fixed(plan.posterior, setup.model, plan.options.seed), plan.cut.viewed(plan.view):
+        for target in targets[1:]:
+            rows = plan.points.first.with_target(target)
+            runs.append(_start_engine(setup, plan, rows, limits))
+        if len({(type(run), run.n_eah_points) for run in runs}) == 1:
+            return runs
+        if not all(run.engine.differentiates for run in runs):
+            names = ", ".join(dict.fromkeys(run.name for run in runs))
+            raise GEHRuntimeError(
+                f"targets: the outputs need different engines ({names}); choose one, engine='difference' for instance, "
+                "or explain the targets in calls of their own."
+            )
+        # One output may have a function that the structured engine does not take.
+        return [Exact().start(plan.cut, limits) for _ in targets]
+
+
+def _start_engine(setup: ModelSetup, plan: RunPlan, rows: Any, limits: Limits) -> EngineRun:
+    """Start the engine of a further target."""
+    run, _ = choose_engine(setup.engine, plan.cut, rows, limits)
+    if run.needs_values:
+        # Values of the units do not depend on the target.
+        for part in plan.points.split(plan.options.batch_size):
+            run.observe(plan.cut.units.values(plan.cut.activations(part)))
+    return run
+
+
+@torch.no_grad()
+def _measure_smoothing(plan: RunPlan, targets: Sequence[SingleTarget]) -> list[dict[str, Any] | None]:
+    """Return how smoothing changed each of the outputs, by two passes over the data; that of the first is known."""
+    if plan.smoothed is None or not isinstance(plan.view, Smoothing):
+        return [plan.smoothed for _ in targets]
+    changes = [SmoothingChange() for _ in targets]
+    cut = plan.cut
+    with fixed(plan.posterior, cut.model, plan.options.seed):
+        for rows in plan.points.split(plan.options.batch_size):
+            outputs = cut.all_outputs(rows, cut.zeros(rows))
+            for change, target in zip(changes, targets, strict=True):
+                change.add_original(outputs, cut.selected(outputs, rows.with_target(target)))
+        with cut.viewed(plan.view):
+            for rows in plan.points.split(plan.options.batch_size):
+                outputs = cut.all_outputs(rows, cut.zeros(rows))
+                for change, target in zip(changes, targets, strict=True):
+                    change.add_smoothed(outputs, target)
+    return [change.summary(plan.view) for change in changes]
+
+
+def split_draws(draws: Draws | DrawMoments, count: int) -> list[Draws | DrawMoments]:
+    """Return the draws of each of ``count`` targets out of those of all."""
+    return [_part_of(draws, number, count) for number in range(count)]
+
+
+def _part_of(draws: Draws | DrawMoments, number: int, count: int) -> Draws | DrawMoments:
+    """Return the draws of one target."""
+
+    def part(values: Floats | None) -> Floats | None:
+        if values is None:
+            return None
+        width = values.shape[-1] // count
+        # A copy, as a view would keep the draws of all targets alive.
+        return values[..., number * width : (number + 1) * width].copy()
+
+    errors: dict[str, Any] = {
+        "point_errors": part(draws.point_errors),
+        "weight_moments": part(draws.weight_moments),
+    }
+    if draws.cluster_errors is not None:
+        covariance = part(draws.cluster_errors.covariance)
+        assert covariance is not None
+        of_clusters = ClusterErrors(covariance, draws.cluster_errors.counts, draws.cluster_errors.total)
+        errors["cluster_errors"] = of_clusters
+    if isinstance(draws, Draws):
+        names = ("signed", "absolute", "noise", "slopes")
+        arrays: dict[str, Any] = {name: part(getattr(draws, name)) for name in names}
+        return replace(draws, **arrays, **errors)
+    moments: dict[str, Any] = {}
+    for name in (*MEASURES, "signed", "slopes"):
+        whole: Moments = getattr(draws, name)
+        moments[name] = Moments(whole.count, part(whole.mean), part(whole.squares)) if whole.count else Moments()
+    return replace(draws, **moments, **errors)
+
+
+def done_of(done: DrawsDone, draws: Draws | DrawMoments, factors: Floats) -> DrawsDone:
+    """Return what the loop left for one target, with the largest absolute interaction of its ``draws``.
+
+    These are multiplied by the units' ``factors`` (D,). If all of them are 0, that of all targets is kept.
+    """
+    if not factors.any():
+        return done
+    if isinstance(draws, DrawMoments):
+        return replace(done, spread=(float(draws.eah.mean.max()), float(draws.eah.squares.max())))
+    absolute = draws.absolute
+    return replace(done, spread=(float(absolute.max()), float(np.abs(absolute - absolute[0]).max())))

@@ -1,0 +1,153 @@
+"""Means of local interactions in unions of groups, with their errors over draws and points."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from geh_explain._types import Floats, Ints
+from geh_explain.errors import GEHValueError
+from geh_explain.scores.cluster_spread import ClusterErrors
+from geh_explain.scores.measures import geh
+from geh_explain.scores.point_uncertainty import known_errors
+from geh_explain.scores.protocol import PairResult
+from geh_explain.statistics.differences import EstimatedMeans
+
+
+class DrawnResult(PairResult, Protocol):
+    """A result whose draws are read; see :class:`geh_explain.Interactions`."""
+
+    @property
+    def signed(self) -> Floats:
+        """Mean local interaction (K, M, P) of each draw, group and pair; raises if draws were not kept."""
+
+    @property
+    def noise(self) -> Floats | None:
+        """Standard errors (K, M, P) of ``signed`` where the engine estimates it with noise, else None."""
+
+
+def merged_means(result: DrawnResult, groups: Ints, pairs: Ints, source: str) -> EstimatedMeans:
+    """Return the means of some pairs in unions of groups, with the errors that count.
+
+    Over draws the covariance is that of one more draw about the mean of K, cov (1 + 1 / K), as in the sign rule. The
+    variance over the n points of a union is that of all its local interactions: ::
+
+        [ sum_m (n_m - 1) n_m e_m^2 + sum_m n_m (mean_m - mean)^2 ] / (n (n - 1)),
+
+    with the standard errors e_m of the groups. If draws were not kept, the standard deviation of a union is the mean of
+    those of its groups, an upper bound.
+
+    Parameters
+    ----------
+    result
+        The result.
+    groups
+        Index of the union of each group (M,), -1 for groups that are left out.
+    pairs
+        Indices (p,) of the pairs.
+    source
+        ``"both"``, ``"draws"`` or ``"points"``.
+    """
+    shares = union_shares(result.sizes, groups)
+    means, std = (values[:, pairs] for values in result.signed_means)
+    draws = result.scores("geh").n_draws
+    of_draws = None
+    if draws > 1 and source != "points":
+        signed = kept_draws(result)
+        if signed is None:
+            of_draws = (shares @ std) ** 2 * (1 + 1 / draws)
+        else:
+            merged = np.matmul(shares, signed[:, :, pairs])
+            merged = merged - merged.mean(axis=0)
+            of_draws = np.einsum("kmp,klp->mlp", merged, merged, optimize=True) / (draws - 1) * (1 + 1 / draws)
+    of_points, freedom = None, np.ones(len(shares))
+    if source != "draws":
+        of_points, freedom = _point_variances(result, groups, shares, pairs)
+    return EstimatedMeans(shares @ means, of_draws, max(draws - 1.0, 1.0), of_points, freedom)
+
+
+def merged_scores(result: DrawnResult, groups: Ints, pairs: Ints) -> Floats:
+    """Return the mean GEH (p,) over draws of some pairs, with unions of groups in place of the groups.
+
+    If draws were not kept, it is that of the mean over draws.
+    """
+    indicator = (groups == np.arange(groups.max() + 1)[:, None]) * result.sizes.astype(float)
+    signed, n_points = kept_draws(result), int(indicator.sum())
+    if signed is None:
+        return geh(indicator @ result.signed_means[0][:, pairs], n_points)
+    noise = result.noise
+    variance = 0.0 if noise is None else np.matmul(indicator**2, noise[:, :, pairs] ** 2)
+    return np.asarray(geh(np.matmul(indicator, signed[:, :, pairs]), n_points, variance).mean(axis=0))
+
+
+def union_shares(sizes: Ints, groups: Ints) -> Floats:
+    """Return the share (unions, M) of each group in the points of each union.
+
+    >>> import numpy as np
+    >>> union_shares(np.array([1, 3, 5]), np.array([0, 0, 1])).tolist()
+    [[0.25, 0.75, 0.0], [0.0, 0.0, 1.0]]
+    """
+    indicator = (groups == np.arange(groups.max() + 1)[:, None]) * sizes.astype(float)
+    return np.asarray(indicator / np.maximum(indicator.sum(axis=1, keepdims=True), 1))
+
+
+def kept_draws(result: DrawnResult) -> Floats | None:
+    """Return the draws (K, M, P) of the group means, None if only their moments were kept."""
+    try:
+        return result.signed
+    except GEHValueError:
+        return None
+
+
+def _point_variances(result: DrawnResult, groups: Ints, shares: Floats, pairs: Ints) -> tuple[Floats | None, Floats]:
+    """Return the variances (unions, p) of the means over the choice of points, and their degrees of freedom.
+
+    For clusters of points, which may have points in several unions, it is the covariance (unions, unions, p).
+    """
+    errors = known_errors(result)
+    indicator = (shares > 0).astype(float)
+    sizes = result.sizes.astype(float)
+    merged = indicator @ sizes
+    if errors is None:
+        return None, np.ones(len(shares))
+    errors = _fill_unknown(errors[:, pairs], sizes)
+    if result.cluster_errors is not None:
+        return _cluster_covariance(result.cluster_errors, errors, indicator, sizes, pairs)
+    means = result.signed_means[0][:, pairs]
+    within = indicator @ ((np.maximum(sizes - 1, 0) * sizes)[:, None] * errors**2)
+    between = indicator @ (sizes[:, None] * means**2) - merged[:, None] * (shares @ means) ** 2
+    # A union of one point has the variance of the other groups, not of its own.
+    single = (merged < 2)[:, None] * (indicator @ errors**2)
+    variance = (within + np.maximum(between, 0)) / (merged * np.maximum(merged - 1, 1))[:, None] + single
+    return np.asarray(variance), np.asarray(np.maximum(merged - 1, 0.5))
+
+
+def _cluster_covariance(
+    clusters: ClusterErrors, errors: Floats, indicator: Floats, sizes: Floats, pairs: Ints
+) -> tuple[Floats, Floats]:
+    """Return the covariance (unions, unions, p) of means over the choice of clusters, and its degrees of freedom.
+
+    Correlations are those of the unions' shares in the score. Variances are those of the groups; of a union of several
+    groups that of its share, which contains the randomness of its size.
+    """
+    covariance = clusters.covariance[:, :, pairs]
+    of_shares = np.einsum("um,mlp,vl->uvp", indicator, covariance, indicator, optimize=True)
+    spread = np.sqrt(np.maximum(np.einsum("uup->up", of_shares), 0))
+    product = spread[:, None] * spread[None]
+    correlation = np.divide(of_shares, product, out=np.zeros_like(of_shares), where=product > 0)
+    several = (indicator.sum(axis=1) > 1)[:, None]
+    std = np.where(several, spread * (sizes.sum() / (indicator @ sizes))[:, None], indicator @ errors)
+    index = np.arange(len(std))
+    correlation[index, index] = 1.0
+    freedom = np.where(several[:, 0], clusters.total - 1, indicator @ clusters.counts - 1)
+    return correlation * std[:, None] * std[None], np.maximum(freedom, 0.5)
+
+
+def _fill_unknown(errors: Floats, sizes: Floats) -> Floats:
+    """Return standard errors (M, p) in which unknown ones have the variance per point of the other groups."""
+    known = ~np.isnan(errors)
+    per_point = np.where(known, sizes[:, None] * np.nan_to_num(errors) ** 2, 0.0)
+    weight = (sizes[:, None] * known).sum(axis=0)
+    pooled = np.divide((sizes[:, None] * per_point).sum(axis=0), weight, out=np.zeros(len(weight)), where=weight > 0)
+    return np.where(known, errors, np.sqrt(pooled / np.maximum(sizes, 1)[:, None]))
