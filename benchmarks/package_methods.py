@@ -17,7 +17,8 @@ from geh_explain.engines import GroupSums
 from geh_explain.model.preserve import preserved
 from geh_explain.run.loop import run_draws
 from geh_explain.run.options import RunOptions
-from geh_explain.run.plan import RunPlan, make_plan, run_resources
+from geh_explain.run.plan import RunPlan, make_plan
+from geh_explain.run.resources import run_resources
 
 #: Names of whole calls of explain(), with the engine that it chooses and with the exact one.
 EXPLAIN = "explain()"

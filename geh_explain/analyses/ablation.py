@@ -17,6 +17,7 @@ from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
 from geh_explain.model.kept_points import keep_below
 from geh_explain.run.options import AnalysisOptions
+from geh_explain.units.categorical import refuse_categories
 from geh_explain.units.pair_set import PairSet
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def check_pairs(cut: Cut, points: Points, request: AblationRequest, options: Ana
 
     Half of the pairs are the strongest, the others are drawn from the rest.
     """
+    refuse_categories(cut.units, "check()", "result.levels(i, j) has the differences themselves.")
     chosen = _choose_pairs(request.scores, request.n_pairs, options.seed)
     scores = request.scores[chosen]
     first, second = (ends[chosen] for ends in request.pairs.ends)

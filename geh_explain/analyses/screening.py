@@ -22,6 +22,7 @@ from geh_explain.model.unit_values import check_scale, unit_moments
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed
 from geh_explain.run.options import AnalysisOptions
+from geh_explain.units.categorical import refuse_categories
 from geh_explain.units.neurons import Neurons
 
 
@@ -30,6 +31,7 @@ def screen_units(cut: Cut, points: Points, posterior: Posterior, scale: Any, opt
 
     It is the scaled mean absolute gradient, or one minus the dropout rate that the model has learned for the unit.
     """
+    refuse_categories(cut.units, "screen()", "All levels of a category cost as much as explain(unit=...) of it.")
     rates = learned_rates(cut)
     if rates is not None:
         return 1 - rates

@@ -22,6 +22,7 @@ from geh_explain.plots.surface import draw_surface
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed
 from geh_explain.run.options import AnalysisOptions
+from geh_explain.units.categorical import refuse_categories
 
 #: The grid covers this share of the data, so that a few outliers do not stretch it.
 _COVERED_SHARE = 0.98
@@ -96,6 +97,7 @@ def joint_effect(
     The response at a grid point is the mean over background points whose two units are moved there. Main effects are
     removed: response - row mean - column mean + mean, weighted by the share of the data near each grid value.
     """
+    refuse_categories(cut.units, "surface()", "result.levels(i, j) has the joint effects of levels.")
     pair = request.pair
     with fixed(posterior, cut.model, options.seed):
         points = keep_below(cut, points, options.batch_size)

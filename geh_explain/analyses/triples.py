@@ -16,7 +16,8 @@ from geh_explain.model.preserve import preserved
 from geh_explain.run.loop import run_draws
 from geh_explain.run.options import RunOptions, Scale
 from geh_explain.run.pair_request import PairRequest
-from geh_explain.run.plan import RunPlan, make_plan, run_resources
+from geh_explain.run.plan import RunPlan, make_plan
+from geh_explain.run.resources import run_resources
 from geh_explain.run.source import ResultSource
 from geh_explain.scores.draws import DrawMoments, Draws
 from geh_explain.units.pair_set import PairSet

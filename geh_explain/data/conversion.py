@@ -39,6 +39,35 @@ def frame_to_tensor(frame: Any, argument: str) -> Tensor:
     return array_to_tensor(frame.to_numpy(dtype=np.float64, na_value=np.nan), argument)
 
 
+def encode_categories(frame: Any, columns: Sequence[str], argument: str) -> tuple[Any, dict[str, tuple[str, ...]]]:
+    """Return a data frame with its categories of pandas among ``columns`` as codes, and the names of the codes.
+
+    Raises
+    ------
+    GEHValueError
+        If such a column has missing values.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"place": pd.Categorical(["sea", "hill"])})
+    >>> encoded, names = encode_categories(frame, ["place"], "inputs")
+    >>> encoded["place"].tolist(), names
+    ([1, 0], {'place': ('hill', 'sea')})
+    """
+    names: dict[str, tuple[str, ...]] = {}
+    # A copy of the table without that of its columns: the user's own stays as it is.
+    encoded = frame.copy(deep=False)
+    for column in frame.columns:
+        if str(column) in columns and hasattr(frame[column], "cat"):
+            if bool(frame[column].isna().any()):
+                raise GEHValueError(
+                    f"{argument}: {int(frame[column].isna().sum())} values of the category {str(column)!r} are "
+                    "missing; remove their rows, or give missing values a level of their own."
+                )
+            encoded[column] = frame[column].cat.codes
+            names[str(column)] = tuple(str(level) for level in frame[column].cat.categories)
+    return encoded, names
+
+
 def array_to_tensor(array: np.ndarray[Any, Any], argument: str) -> Tensor:
     """Return an array of numbers as a tensor, which shares its memory where torch allows that.
 

@@ -119,6 +119,10 @@ class FrameLayout:
         single = all(getattr(dtype, "kind", "O") == "f" and getattr(dtype, "itemsize", 8) == 4 for dtype in self.dtypes)
         return torch.float32 if single and self.dtypes else torch.float64
 
+    def code_names(self) -> dict[str, tuple[str, ...]]:
+        """Return the values of the columns that are held as indices, as text, by the name of the column."""
+        return {str(self.columns[place]): tuple(map(str, levels)) for place, levels in self.levels.items()}
+
     def names(self, places: tuple[int, ...] | list[int]) -> list[str]:
         """Return the names of the columns at some positions."""
         return [str(self.columns[place]) for place in places]

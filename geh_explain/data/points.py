@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,13 @@ class Points(ABC):
         Names of the columns of a data frame, else None.
     ordered
         Whether the rows come in the order of the data, so that arguments with one entry per row can be matched.
+    code_names
+        Names of the codes 0, 1, ... of columns that were categories in a data frame, by the name of the column.
     """
 
     columns: list[str] | None
     ordered: bool
+    code_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     #: Whether every pass reads the points anew from a loader.
     streamed: bool = False
 
@@ -95,10 +99,17 @@ class InMemoryPoints(Points):
     [256, 256, 88]
     """
 
-    def __init__(self, rows: Rows, columns: list[str] | None = None, ordered: bool = True) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        columns: list[str] | None = None,
+        ordered: bool = True,
+        code_names: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
         self._rows = rows
         self.columns = columns
         self.ordered = ordered
+        self.code_names = code_names or {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -112,7 +123,7 @@ class InMemoryPoints(Points):
         if rows.frame is None:
             return self
         inputs = tuple(x.to(rows.frame.precision) for x in rows.inputs)
-        return InMemoryPoints(replace(rows, inputs=inputs, frame=None), self.columns, self.ordered)
+        return InMemoryPoints(replace(rows, inputs=inputs, frame=None), self.columns, self.ordered, self.code_names)
 
     def digest(self) -> str:
         rows = self._rows

@@ -18,6 +18,7 @@ from geh_explain._process import OwnGenerators
 from geh_explain.data.conversion import (
     array_to_tensor,
     check_finite,
+    encode_categories,
     frame_to_tensor,
     image_conversion,
     is_frame,
@@ -57,6 +58,8 @@ class Reader:
     keeps_frames
         Whether the layout of a data frame is kept, for models that may be called with frames. Its columns then need not
         be numbers.
+    coded
+        Names of columns of a data frame that may be categories of pandas, which are read as their codes.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class Reader:
     argument: str = "inputs"
     budget: int | None = None
     keeps_frames: bool = False
+    coded: tuple[str, ...] = ()
 
     def read(self, inputs: Any, target: Any = None, additional_forward_args: Any = None) -> Points:
         """Return ``inputs`` as points, in memory where they fit.
@@ -99,14 +103,17 @@ class Reader:
         else:
             columns = [str(name) for name in inputs.columns] if is_frame(inputs) else None
             input_names = tuple(inputs) if isinstance(inputs, Mapping) else ()
-            layout = None
+            layout, code_names = None, {}
             if self.keeps_frames and is_pandas(inputs):
                 inputs, layout = FrameLayout.read(inputs, self.argument)
+                code_names = layout.code_names()
+            elif is_frame(inputs) and self.coded:
+                inputs, code_names = encode_categories(inputs, self.coded, self.argument)
             values = tuple(inputs.values()) if isinstance(inputs, Mapping) else inputs
             tensors = self._tensors(values, columns=columns if layout else None)
             forward_args = ForwardArgs.of(target, additional, len(tensors[0]))
             rows = Rows(tensors, forward_args, input_names=input_names, argument=self.argument, frame=layout)
-            points = InMemoryPoints(rows, columns)
+            points = InMemoryPoints(rows, columns, code_names=code_names)
         check_target(target, len(points))
         arguments = ("target", *("additional_forward_args",) * len(additional))
         for argument, per_row in zip(arguments, points.first.forward_args.per_row, strict=True):

@@ -15,7 +15,7 @@ engine           formula                                for
 ``probes``, ``gradient_differences`` and ``custom_functions`` check outputs and second derivatives at some points,
 ``smoothing`` replaces kinked functions while explaining (``Step`` sets how sharp they stay), ``twice_differentiable``
 those that torch cannot differentiate twice, or only slowly, and ``sums`` is what engines fill. ``third_order`` computes
-third derivatives and differences.
+third derivatives and differences, ``level_contrasts`` differences between levels of categories, beside any engine.
 """
 
 from geh_explain.data.rows import Rows

@@ -232,8 +232,8 @@ class DifferenceRun(EngineRun):
         area = (steps[:, i] * steps[:, j]).double()
         mixed = (both - single[i] - single[j] + plain).T
         members = sums.one_hot(labels, cut.device)
-        sums.add(0, _quotient(mixed, area), members)
-        sums.add_slopes(_quotient((single - plain).T, steps.double()), members)
+        sums.add(0, divide_by_steps(mixed, area), members)
+        sums.add_slopes(divide_by_steps((single - plain).T, steps.double()), members)
 
     def _moves_at_once(self, n_rows: int) -> int:
         """Return how many moves of ``n_rows`` rows are in one call: as many as the user's batch size, or 8,192 rows."""
@@ -294,6 +294,8 @@ def outputs_after_moves(
         Called after each call of the model with its share of the rows.
     """
     moves_at_once = moves_at_once or max(1, _CALL_ROWS // len(rows))
+    if not len(first):
+        return torch.zeros(0, len(rows), device=steps.device, dtype=torch.double)
     parts = []
     for i, j in zip(torch.split(first, moves_at_once), torch.split(second, moves_at_once), strict=True):
         # Row n of move k is row k * n_rows + n of one large batch.
@@ -308,6 +310,6 @@ def outputs_after_moves(
     return torch.cat(parts)
 
 
-def _quotient(difference: Tensor, step: Tensor) -> Tensor:
+def divide_by_steps(difference: Tensor, step: Tensor) -> Tensor:
     """Return ``difference / step``, and 0 where the step is 0 because a unit is at its baseline already."""
     return torch.where(step == 0, 0.0, difference / torch.where(step == 0, 1.0, step))

@@ -12,12 +12,14 @@ from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.difference import Difference
 from geh_explain.engines.exact import Exact, NoSecondDerivative
+from geh_explain.engines.level_contrasts import NoNumericUnits
 from geh_explain.engines.probes import random_directions
 from geh_explain.engines.stein import Stein
 from geh_explain.engines.structured.engine import PROBE_ROWS, Structured, unsupported_reason
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.cut import Cut
 from geh_explain.model.estimators import EstimatorModel
+from geh_explain.units.categorical import Categorical
 
 _BY_NAME: dict[str, type[Engine]] = {
     "exact": Exact,
@@ -101,6 +103,8 @@ def choose_engine(engine: str | Engine, cut: Cut, rows: Rows, limits: Limits) ->
         )
     if engine == "auto" and isinstance(cut.model, EstimatorModel):
         return Difference().start(cut, limits), NO_GRADIENTS
+    if isinstance(cut.units, Categorical) and len(cut.units.observed) == cut.n_units:
+        return NoNumericUnits().start(cut, limits), "all units are categories"
     if not isinstance(engine, Structured) and engine not in ("auto", "structured"):
         requested = _BY_NAME[engine]() if isinstance(engine, str) else engine
         return requested.start(cut, limits), REQUESTED

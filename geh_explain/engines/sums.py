@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -109,6 +110,22 @@ class GroupSums:
         """Return the sums of some of the pairs, with these indices."""
         index = torch.as_tensor(pairs)
         parts = {name: part[..., index] for name in _OVER_PAIRS if (part := getattr(self, name)) is not None}
+        return replace(self, **parts)
+
+    def joined(self, further: GroupSums) -> GroupSums:
+        """Return the sums of these pairs, then those of ``further`` ones over the same points.
+
+        ``slopes`` of both are side by side, too.
+        """
+        parts: dict[str, Any] = {}
+        for name in (*_OVER_PAIRS, "slopes"):
+            own, other = getattr(self, name), getattr(further, name)
+            if name == "variance" and own is not None and other is None:
+                other = torch.zeros_like(further.signed)  # these are without noise
+            parts[name] = None if own is None or other is None else torch.cat([own, other], dim=-1)
+        if self.counts is not None and further.counts is not None:
+            # Engines do not count the points where they have no pairs.
+            parts["counts"] = torch.maximum(self.counts, further.counts)
         return replace(self, **parts)
 
     def merged(self, groups: NDArray[np.int64], n_groups: int) -> GroupSums:

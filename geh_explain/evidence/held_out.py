@@ -42,6 +42,7 @@ from geh_explain.posterior.protocols import fixed
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.evidence import Evidence, TrueScoreEstimates
+from geh_explain.units.categorical import refuse_categories
 from geh_explain.units.pair_set import PairSet, count_pairs
 
 #: Functions of pairs are held for at most this many rows times pairs at once (1 GB).
@@ -137,6 +138,11 @@ class HeldOutTest:
         GEHValueError, GEHTypeError
             If labels and rows do not fit together or to the model, or if there are too few rows for the units.
         """
+        refuse_categories(
+            setup.units,
+            f"{rows.argument}: the test on held-out labels",
+            "Its error rates are known for numeric units only. Test with units=None, or units=FeatureGroups(...).",
+        )
         points, cut = setup.read(rows.inputs, rows.target, rows.additional_forward_args, argument=rows.argument)
         posterior = setup.posterior_for(cut, points)
         with torch.no_grad(), fixed(posterior, setup.model, options.seed):

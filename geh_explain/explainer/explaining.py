@@ -27,8 +27,9 @@ from geh_explain.run.identity import claim_run
 from geh_explain.run.loop import run_draws
 from geh_explain.run.options import RunOptions, Scale
 from geh_explain.run.pair_request import PairRequest
-from geh_explain.run.plan import PILOT_DRAWS, make_plan, run_resources
+from geh_explain.run.plan import PILOT_DRAWS, make_plan
 from geh_explain.run.record import make_record
+from geh_explain.run.resources import run_resources
 from geh_explain.run.source import ResultSource
 from geh_explain.run.warnings import collect_warnings
 from geh_explain.units.subset import Subset

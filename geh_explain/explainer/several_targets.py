@@ -20,8 +20,9 @@ from geh_explain.run.group_sample import sample_groups
 from geh_explain.run.identity import claim_run
 from geh_explain.run.loop import run_draws
 from geh_explain.run.options import AnalysisOptions, RunOptions
-from geh_explain.run.plan import RunPlan, make_plan, run_resources
+from geh_explain.run.plan import RunPlan, make_plan
 from geh_explain.run.record import make_record
+from geh_explain.run.resources import run_resources
 from geh_explain.run.setup import ModelSetup
 from geh_explain.run.several_targets import check_several, done_of, plan_targets, split_draws
 from geh_explain.run.source import ResultSource

@@ -59,4 +59,4 @@ def grow_groups(groups: Any, sample: PositionSample, n_points: int, max_groups: 
 
 def is_table(cut: Cut, points: Points) -> bool:
     """Return whether the points are rows of a table, whose columns each have a unit of measure."""
-    return cut.layer is None and all(x.ndim == 2 for x in points.first.inputs)
+    return cut.layer is None and all(x.ndim <= 2 for x in points.first.inputs)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from geh_explain._types import Floats, Ints
 from geh_explain.model.cut import Cut
+from geh_explain.units.categorical import Categorical
 from geh_explain.units.channels import Channels
 
 #: Groups are found from a sample of at most this many points; all points are assigned to them.
@@ -21,10 +22,13 @@ def positions_of(cut: Cut, activations: Tensor) -> Floats:
     """Return the positions (n, d) of rows with the given ``activations`` at the cut.
 
     They are the flattened inputs, or the activations of the layer, with the mean of each channel of feature maps.
-    Columns of text in a data frame have no distance, and are left out.
+    Columns of text in a data frame have no distance, and are left out. Codes of categories, which have no distances,
+    are replaced by indicators of their levels.
     """
     if cut.frame is not None and cut.frame.coded and cut.frame.numeric:
         activations = activations[:, cut.frame.numeric]
+    if isinstance(cut.units, Categorical):
+        return np.asarray(cut.units.positions(activations).numpy())
     if cut.layer is not None and activations.ndim > 2:
         activations = Channels().bind(cut.shape, cut.layout, None).values(activations)
     return np.asarray(activations.flatten(1).double().cpu().numpy())

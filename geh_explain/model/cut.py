@@ -15,6 +15,7 @@ from geh_explain.errors import GEHRuntimeError, GEHTypeError
 from geh_explain.model.below import Below, NotReplayable, tensors_of
 from geh_explain.model.call_errors import CALL_ERRORS, not_reached
 from geh_explain.model.calling import call_model
+from geh_explain.model.input_tensors import join_inputs, shift_inputs
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output, read_output
 from geh_explain.model.replay import Replay, forward_start, is_transformed
@@ -212,8 +213,7 @@ class Cut:
             If the forward pass does not call the layer, or not as often as ``Layer(call=...)`` says.
         """
         if self.layer is None:
-            inputs = rows.inputs
-            return inputs[0] if len(inputs) == 1 else torch.cat([x.flatten(1) for x in inputs], dim=1)
+            return join_inputs(rows.inputs)
         captured: list[Tensor] = []
         calls = 0
 
@@ -297,11 +297,7 @@ class Cut:
 
     def _shifted_inputs(self, inputs: tuple[Tensor, ...], t: Tensor) -> tuple[Tensor, ...]:
         """Return the inputs with the units shifted by ``t`` (n, D); the units span all of them side by side."""
-        shift = self.units.shift(t, self.shape)
-        if len(inputs) == 1:
-            return (inputs[0] + shift,)
-        parts = torch.split(shift, [x[0].numel() for x in inputs], dim=1)
-        return tuple(x + part.reshape(x.shape) for x, part in zip(inputs, parts, strict=True))
+        return shift_inputs(inputs, self.units.shift(t, self.shape))
 
     def _run_with_hook(
         self, layer: nn.Module, rows: Rows, t: Tensor, keep_activations: bool

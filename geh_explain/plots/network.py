@@ -38,7 +38,7 @@ class Edges:
     """The E pairs that are drawn, the strongest first, and how each is drawn.
 
     ``ends`` (E, 2) are positions on the circle; ``strength``, ``score`` (GEH, where the strength is its supported
-    part), ``sign`` and ``unsure`` are (E,).
+    part), ``sign`` and ``unsure`` are (E,). ``neutral`` is the word for sign 0.
     """
 
     ends: Ints
@@ -46,6 +46,7 @@ class Edges:
     score: Floats
     sign: Ints
     unsure: NDArray[np.bool_]
+    neutral: str = "as often either"
 
 
 def draw_network(
@@ -113,7 +114,9 @@ def _select_edges(result: PairResult, decisions: Decisions, units: Ints, pairs: 
     chosen = order[drawn][:pairs]
     ends = np.stack([place[first[chosen]], place[second[chosen]]], axis=1)
     strength, score = decisions.strength[chosen], decisions.mean[chosen]
-    return Edges(ends, strength, score, result.majority_signs()[chosen], decisions.unsure[chosen])
+    # Differences between levels of a category have signs of their own.
+    words = {} if result.level_draws is None else {"neutral": "no single sign"}
+    return Edges(ends, strength, score, result.majority_signs()[chosen], decisions.unsure[chosen], **words)
 
 
 def draw_edges(ax: Any, positions: Floats, edges: Edges, behind: bool = False) -> None:
@@ -157,7 +160,7 @@ def _draw_legend(ax: Any, edges: Edges, decisions: Decisions, caption: str) -> N
     """Draw the legend below the axes: signs that occur, two widths, GEH behind its supported part, and dashes."""
     from matplotlib.lines import Line2D
 
-    signs = {1: "positive in most groups", -1: "negative in most groups", 0: "as often either"}
+    signs = {1: "positive in most groups", -1: "negative in most groups", 0: edges.neutral}
     handles = [
         Line2D([], [], color=sign_colour(sign), linewidth=3, label=label)
         for sign, label in signs.items()

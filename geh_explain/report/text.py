@@ -41,8 +41,11 @@ def describe_known_pairs(result: PairResult) -> list[str]:
 def describe_decisions(result: PairResult, decisions: Decisions, sentence: bool = False) -> str:
     """Return how many pairs the rule accepts, and by which test and rate; with a verb if it is part of a sentence."""
     evidence, accepted = result.evidence, decisions.accepted
+    # The test on held-out labels does not take categories.
+    testable = evidence is None and result.level_draws is None
     if accepted is None:
-        return "one draw: no intervals; evidence=(X, y) tests whether the data support a pair"
+        hint = "; evidence=(X, y) tests whether the data support a pair" if testable else ""
+        return f"one draw: no intervals{hint}"
     number = int(accepted.sum())
     found = f"{number} of {_count(len(accepted), 'pair', '')}"
     verb = "" if not sentence else " is" if number == 1 else " are"
@@ -53,7 +56,7 @@ def describe_decisions(result: PairResult, decisions: Decisions, sentence: bool 
         return f"{found}{verb} significant on {evidence.n_rows} held-out rows (false discovery rate {rate})"
     if decisions.rule == "sign":
         pronoun = "it" if number == 1 else "them"
-        hint = f"; evidence=(X, y) tests whether the data support {pronoun}" if evidence is None else ""
+        hint = f"; evidence=(X, y) tests whether the data support {pronoun}" if testable else ""
         return f"{found}{verb} stable in this network{hint}"
     verb = " with" if not sentence else " has" if number == 1 else " have"
     rate = f", false discovery rate {percent(decisions.fdr)}" if decisions.fdr else ""

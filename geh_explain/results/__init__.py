@@ -14,11 +14,11 @@
     Whether two results can be compared, their differences, and the object that holds them.
 ``rules``
     The rules that decide about pairs.
-``tables``
-    Tables of pairs, groups and Monte Carlo errors.
+``tables``, ``level_tables``
+    Tables of pairs, groups and Monte Carlo errors, and of differences between levels of categories.
 ``plotting``
     The plots of a result, ``result.plot``.
-``files``, ``evidence_files``, ``group_files``
+``files``, ``evidence_files``, ``group_files``, ``level_files``
     Saving and loading, as arrays and JSON.
 ``exports``
     Conversion to networkx and xarray.

@@ -57,6 +57,11 @@ def check_comparable(a: PairResult, b: PairResult) -> list[str]:
             "other: results with case weights cannot be compared; explain both without sample_weight, or rows that "
             "were drawn by their weights."
         )
+    if a.level_draws is not None or b.level_draws is not None:
+        raise GEHValueError(
+            "other: results with categories cannot be compared, as their pairs are made of differences between levels; "
+            "compare the tables of levels(i, j), or explain both without units=Categorical(...)."
+        )
     for key, way_out in _EQUAL.items():
         ours, theirs = (_comparable(result.settings.get(key)) for result in (a, b))
         if ours != theirs:

@@ -27,6 +27,8 @@ Members of the archive, with K draws, M groups, P pairs, D units and N points:
 ``sample_weight``, ``weight_moments``
     Case weights (N,), and sums (M, P) beside ``point_errors``, where there are any; such files have format 3, and
     labels of -1 for points of weight 0.
+``level_signed``, ``level_absolute``, ...
+    Differences between levels of categories, see ``level_files``; such files have format 4.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from geh_explain._types import Floats
 from geh_explain._validation import check_output_file, check_path
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.group_info import GroupInfo
+from geh_explain.results.error_arrays import check_point_errors, check_weights, is_finite, parse_clusters
 from geh_explain.results.evidence_files import (
     EVIDENCE_ARRAYS,
     TRUE_SCORE_ARRAYS,
@@ -53,9 +56,9 @@ from geh_explain.results.evidence_files import (
     parse_evidence,
 )
 from geh_explain.results.group_files import group_info_to_json, parse_group_info
+from geh_explain.results.level_files import PREFIX, levels_to_json, parse_contrasts
 from geh_explain.run.record import RunRecord
-from geh_explain.scores.cluster_spread import ClusterErrors
-from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
+from geh_explain.scores.draws import MEASURES, DrawMoments, Draws, LevelDraws
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.moments import Moments
 from geh_explain.storage.archives import check_size, expands_too_much
@@ -70,6 +73,9 @@ _PARTIAL_FORMAT = "geh_explain.Interactions/2"
 #: Format of files with case weights; versions without weights refuse it.
 _WEIGHTED_FORMAT = "geh_explain.Interactions/3"
 _WEIGHT_ARRAYS = ("sample_weight", "weight_moments")
+#: Format of files of results with categories, of all pairs or some of them.
+_LEVEL_FORMAT = "geh_explain.Interactions/4"
+_FORMATS = (_FORMAT, _PARTIAL_FORMAT, _WEIGHTED_FORMAT, _LEVEL_FORMAT)
 #: Arrays of a file that does not have all pairs.
 _PAIR_ARRAYS = ("pair_first", "pair_second")
 #: Arrays of a file that holds all draws.
@@ -87,8 +93,6 @@ _MAX_EXPANSION = 20
 _MAX_TEXT_BYTES = 2**26
 #: Maximum nesting of lists and dicts in settings, far below Python's recursion limit.
 _MAX_NESTING = 50
-#: Maximum absolute value of a number; squares of larger ones overflow.
-_MAX_VALUE = 1e150
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,8 @@ class StoredResult:
     @property
     def format(self) -> str:
         """Format of the file."""
+        if self.draws.levels is not None:
+            return _LEVEL_FORMAT
         if self.sample_weight is not None:
             return _WEIGHTED_FORMAT
         return _FORMAT if self.partial_pairs is None else _PARTIAL_FORMAT
@@ -136,19 +142,17 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
         "settings": stored.settings,
         "evidence": evidence_to_json(stored.evidence),
         "group_info": group_info_to_json(stored.group_info),
+        "categories": levels_to_json(stored.draws.levels),
     }
     text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     arrays = {"about": text, "labels": stored.labels, **_to_arrays(stored.draws)}
     arrays |= evidence_to_arrays(stored.evidence)
     if stored.partial_pairs is not None:
         arrays |= dict(zip(_PAIR_ARRAYS, stored.partial_pairs.ends, strict=True))
-    if stored.draws.point_errors is not None:
-        arrays["point_errors"] = stored.draws.point_errors
+    if stored.draws.levels is not None:
+        arrays |= {PREFIX + name: array for name, array in _to_arrays(stored.draws.levels.draws).items()}
     for name, of_weights in zip(_WEIGHT_ARRAYS, (stored.sample_weight, stored.draws.weight_moments), strict=True):
         arrays |= {} if of_weights is None else {name: of_weights}
-    if (clusters := stored.draws.cluster_errors) is not None:
-        values = (clusters.covariance, clusters.counts, np.array(clusters.total))
-        arrays |= dict(zip(_CLUSTER_ARRAYS, values, strict=True))
     size = sum(array.nbytes for array in arrays.values())
     with write_whole(path, size) as file:
         np.savez_compressed(file, **arrays)
@@ -170,9 +174,10 @@ def read_result(path: str | os.PathLike[str]) -> StoredResult:
             if sizes.get("about.npy", 0) > _MAX_TEXT_BYTES:
                 raise ValueError("its settings are too long")
             with np.load(file, allow_pickle=False) as archive:
-                expected = ("labels", "about", "point_errors", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS)
-                optional = (*_CLUSTER_ARRAYS, *_EVIDENCE, *_PAIR_ARRAYS, *_WEIGHT_ARRAYS)
-                arrays = {name: archive[name] for name in (*expected, *optional) if name in archive}
+                of_draws = ("point_errors", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS, *_CLUSTER_ARRAYS)
+                of_levels = (PREFIX + name for name in of_draws)
+                names = ("labels", "about", *of_draws, *_EVIDENCE, *_PAIR_ARRAYS, *_WEIGHT_ARRAYS, *of_levels)
+                arrays = {name: archive[name] for name in names if name in archive}
         about = json.loads(arrays.pop("about").tobytes().decode())
         return _parse(about, **arrays)
     except Exception as error:  # zip, zlib, numpy and JSON raise various exceptions on damaged data
@@ -191,21 +196,25 @@ def _is_file(path: str | os.PathLike[str]) -> bool:
 
 def _to_arrays(draws: Draws | DrawMoments) -> dict[str, Any]:
     """Return the arrays that a file holds of draws or moments, by name."""
+    errors: dict[str, Any] = {} if draws.point_errors is None else {"point_errors": draws.point_errors}
+    if (clusters := draws.cluster_errors) is not None:
+        values = (clusters.covariance, clusters.counts, np.array(clusters.total))
+        errors |= dict(zip(_CLUSTER_ARRAYS, values, strict=True))
     if isinstance(draws, Draws):
-        return {name: value for name in _DRAW_ARRAYS if (value := getattr(draws, name)) is not None}
+        return errors | {name: value for name in _DRAW_ARRAYS if (value := getattr(draws, name)) is not None}
     moments = {name: getattr(draws, name) for name in (*MEASURES, "signed")}
     if draws.slopes.count:
         moments["slopes"] = draws.slopes
-    return {
+    return errors | {
         "count": np.array(draws.geh.count),
         **{f"{name}_mean": values.mean for name, values in moments.items()},
         **{f"{name}_squares": values.squares for name, values in moments.items()},
     }
 
 
-def _parse(about: Any, labels: Any, point_errors: Any = None, **arrays: Any) -> StoredResult:
+def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
     """Return the parts of a file, after checking that they are valid and belong together."""
-    if not isinstance(about, dict) or about.get("format") not in (_FORMAT, _PARTIAL_FORMAT, _WEIGHTED_FORMAT):
+    if not isinstance(about, dict) or about.get("format") not in _FORMATS:
         raise ValueError(f"its format is not {_FORMAT!r}")
     names, group_names = about["names"], about["group_names"]
     _check_names(names, group_names)
@@ -214,29 +223,31 @@ def _parse(about: Any, labels: Any, point_errors: Any = None, **arrays: Any) -> 
     of_pairs = [arrays.pop(name) for name in _PAIR_ARRAYS if name in arrays]
     sample_weight, moments = (arrays.pop(name, None) for name in _WEIGHT_ARRAYS)
     weighted = about["format"] == _WEIGHTED_FORMAT
-    if (about["format"] == _PARTIAL_FORMAT) != bool(of_pairs) and not weighted:
+    if (about["format"] == _PARTIAL_FORMAT) != bool(of_pairs) and about["format"] in _FORMATS[:2]:
         raise ValueError("its pairs do not fit its format")
     pairs = _parse_pairs(of_pairs, len(names)) if of_pairs else PairSet.all(len(names))
     of_evidence = {name: arrays.pop(name) for name in _EVIDENCE if name in arrays}
     evidence = parse_evidence(about.get("evidence"), of_evidence, len(pairs))
-    of_clusters = [arrays.pop(name) for name in _CLUSTER_ARRAYS if name in arrays]
-    parse_draws = _parse_draws if "signed" in arrays else _parse_moments
-    draws = replace(parse_draws(len(group_names), pairs, **arrays), point_errors=point_errors)
-    shape = len(group_names), len(pairs)
-    if point_errors is not None:
-        _check_point_errors(point_errors, shape)
-    if of_clusters:
-        draws = replace(draws, cluster_errors=_parse_clusters(of_clusters, point_errors, shape))
+    of_levels = {name.removeprefix(PREFIX): arrays.pop(name) for name in list(arrays) if name.startswith(PREFIX)}
+    contrasts = parse_contrasts(about.get("categories"), pairs, of_levels)
+    if (about["format"] == _LEVEL_FORMAT) != (contrasts is not None) or (contrasts is None and of_levels):
+        raise ValueError("its categories do not fit its format")
+    draws = _parse_all_draws(len(group_names), (pairs.n_units, len(pairs)), arrays)
+    if contrasts is not None:
+        level_draws = _parse_all_draws(len(group_names), (pairs.n_units, contrasts.n_contrasts), of_levels)
+        if _summary(level_draws) != _summary(draws):
+            raise ValueError("its differences between levels do not fit")
+        draws = replace(draws, levels=LevelDraws(contrasts, level_draws))
     if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
         raise ValueError("its labels are malformed")
     if labels.min() < (-1 if weighted else 0) or labels.max() >= len(group_names):
         raise ValueError("its labels name unknown groups")
-    if weighted != (sample_weight is not None) or (moments is not None and point_errors is None):
+    if weighted != (sample_weight is not None) or (moments is not None and draws.point_errors is None):
         raise ValueError("its weights do not fit its format")
     if weighted:
-        _check_weights(sample_weight, labels)
+        check_weights(sample_weight, labels)
         draws = replace(draws, weight_moments=moments)
-        if moments is not None and (moments.shape != shape or not _is_finite(moments)):
+        if moments is not None and (moments.shape != (len(group_names), len(pairs)) or not is_finite(moments)):
             raise ValueError("its errors of weighted points do not fit")
     elif moments is not None:
         raise ValueError("its weights do not fit its format")
@@ -244,12 +255,23 @@ def _parse(about: Any, labels: Any, point_errors: Any = None, **arrays: Any) -> 
     return StoredResult(draws, labels, names, group_names, settings, evidence, pairs, group_info, sample_weight)
 
 
-def _check_weights(weights: Any, labels: Any) -> None:
-    """Raise unless case weights are one number per point, positive exactly for points that are in a group."""
-    if weights.shape != labels.shape or not _is_finite(weights) or ((weights > 0) != (labels >= 0)).any():
-        raise ValueError("its weights do not fit")
-    if (weights < 0).any() or not weights.any():
-        raise ValueError("its weights do not fit")
+def _parse_all_draws(groups: int, sizes: tuple[int, int], arrays: dict[str, Any]) -> Draws | DrawMoments:
+    """Return draws or moments with their errors over points; ``sizes`` are the numbers of units and of pairs."""
+    point_errors = arrays.pop("point_errors", None)
+    of_clusters = [arrays.pop(name) for name in _CLUSTER_ARRAYS if name in arrays]
+    parse_draws = _parse_draws if "signed" in arrays else _parse_moments
+    draws = replace(parse_draws(groups, sizes, **arrays), point_errors=point_errors)
+    shape = groups, sizes[1]
+    if point_errors is not None:
+        check_point_errors(point_errors, shape)
+    if of_clusters:
+        draws = replace(draws, cluster_errors=parse_clusters(of_clusters, point_errors, shape))
+    return draws
+
+
+def _summary(draws: Draws | DrawMoments) -> tuple[bool, int]:
+    """Return whether all draws were kept, and their number."""
+    return isinstance(draws, Draws), len(draws.signed) if isinstance(draws, Draws) else draws.geh.count
 
 
 def _check_names(names: Any, group_names: Any) -> None:
@@ -304,29 +326,29 @@ def _has_type(value: Any, expected: Any) -> bool:
 
 
 def _parse_draws(
-    groups: int, known: PairSet, signed: Any, absolute: Any, noise: Any = None, slopes: Any = None
+    groups: int, sizes: tuple[int, int], signed: Any, absolute: Any, noise: Any = None, slopes: Any = None
 ) -> Draws:
     """Return the draws of a file, after checking shapes, types and ranges of its arrays."""
-    units, pairs = known.n_units, len(known)
+    units, pairs = sizes
     fits = signed.ndim == 3 and signed.shape[1:] == (groups, pairs) and absolute.shape == (len(signed), pairs)
     if not fits or len(signed) < 1:
         raise ValueError("its arrays do not fit together")
     if signed.dtype != np.float64 or absolute.dtype != np.float64:
         raise ValueError("its arrays have other types than saved ones")
-    if not (_is_finite(signed) and _is_finite(absolute) and (absolute >= 0).all()):
+    if not (is_finite(signed) and is_finite(absolute) and (absolute >= 0).all()):
         raise ValueError("its scores are not finite, or negative where they cannot be")
-    if noise is not None and (noise.shape != signed.shape or not _is_finite(noise) or not (noise >= 0).all()):
+    if noise is not None and (noise.shape != signed.shape or not is_finite(noise) or not (noise >= 0).all()):
         raise ValueError("its standard errors do not fit")
-    if slopes is not None and (slopes.shape != (len(signed), groups, units) or not _is_finite(slopes)):
+    if slopes is not None and (slopes.shape != (len(signed), groups, units) or not is_finite(slopes)):
         raise ValueError("its main effects do not fit")
     return Draws(signed, absolute, noise, slopes)
 
 
-def _parse_moments(groups: int, known: PairSet, count: Any, **arrays: Any) -> DrawMoments:
+def _parse_moments(groups: int, sizes: tuple[int, int], count: Any, **arrays: Any) -> DrawMoments:
     """Return the moments of a file, after checking shapes, types and ranges of its arrays."""
-    units, pairs = known.n_units, len(known)
+    units, pairs = sizes
     slopes = [arrays.pop(name) for name in _SLOPE_MOMENTS if name in arrays]
-    if slopes and (len(slopes) != 2 or any(part.shape != (groups, units) or not _is_finite(part) for part in slopes)):
+    if slopes and (len(slopes) != 2 or any(part.shape != (groups, units) or not is_finite(part) for part in slopes)):
         raise ValueError("its main effects do not fit")
     if slopes and not (slopes[1] >= 0).all():
         raise ValueError("its main effects do not fit")
@@ -335,7 +357,7 @@ def _parse_moments(groups: int, known: PairSet, count: Any, **arrays: Any) -> Dr
     for name, array in arrays.items():
         if array.shape != ((groups, pairs) if name.startswith("signed") else (pairs,)) or array.dtype != np.float64:
             raise ValueError("its arrays do not fit together")
-        if not _is_finite(array) or (name != "signed_mean" and not (array >= 0).all()):
+        if not is_finite(array) or (name != "signed_mean" and not (array >= 0).all()):
             raise ValueError("its scores are not finite, or negative where they cannot be")
     geh, aeh, eah, signed = (
         Moments(int(count), arrays[f"{name}_mean"], arrays[f"{name}_squares"]) for name in (*MEASURES, "signed")
@@ -355,30 +377,3 @@ def _parse_pairs(ends: list[Any], units: int) -> PairSet:
     if (np.diff(first * units + second) <= 0).any():
         raise ValueError("its pairs are repeated, or not in order")
     return PairSet(units, (first, second))
-
-
-def _check_point_errors(errors: Any, shape: tuple[int, int]) -> None:
-    """Raise unless standard errors have this ``shape`` and are NaN or not negative."""
-    if errors.shape != shape or errors.dtype != np.float64:
-        raise ValueError("its standard errors of points do not fit")
-    known = errors[~np.isnan(errors)]
-    if not (_is_finite(known) and (known >= 0).all()):
-        raise ValueError("its standard errors of points do not fit")
-
-
-def _parse_clusters(arrays: list[Any], point_errors: Any, shape: tuple[int, int]) -> ClusterErrors:
-    """Return the errors over clusters of points of a file, after checking shapes, types and ranges of the arrays."""
-    groups, pairs = shape
-    shapes = [(groups, groups, pairs), (groups,), ()]
-    if point_errors is None or [array.shape for array in arrays] != shapes or not all(map(_is_finite, arrays)):
-        raise ValueError("its errors over clusters do not fit")
-    covariance, counts, total = arrays
-    symmetric = np.array_equal(covariance, covariance.transpose(1, 0, 2))
-    if not symmetric or (np.einsum("mmp->mp", covariance) < 0).any() or (counts < 0).any() or total < 1:
-        raise ValueError("its errors over clusters do not fit")
-    return ClusterErrors(covariance, counts, float(total))
-
-
-def _is_finite(array: Any) -> bool:
-    """Return whether an array holds doubles whose squares are finite."""
-    return bool(array.dtype == np.float64 and (np.abs(array) < _MAX_VALUE).all())

@@ -23,7 +23,7 @@ from geh_explain.results.rules import compute_sign_p, decide
 from geh_explain.results.tables import pair_table
 from geh_explain.run.record import RunRecord
 from geh_explain.scores.decisions import Decisions
-from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
+from geh_explain.scores.draws import MEASURES, DrawMoments, Draws, LevelDraws
 from geh_explain.scores.evidence import Evidence, check_evidence
 from geh_explain.scores.main_effects import MainEffects
 from geh_explain.scores.moments import Moments, draws_not_kept
@@ -193,7 +193,10 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
 
     @property
     def signed(self) -> Floats:
-        """Mean local interaction (K, M, P) of each draw, group and pair; raises if draws were not kept."""
+        """Mean local interaction (K, M, P) of each draw, group and pair; raises if draws were not kept.
+
+        For pairs with a category: differences between levels, weighted, each with the sign of its mean over all points.
+        """
         if isinstance(self._draws, DrawMoments):
             raise draws_not_kept("signed", self.geh.n_draws, len(self.names))
         return self._draws.signed
@@ -231,15 +234,12 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
     @cached_property
     def signed_means(self) -> tuple[Floats, Floats]:
         """Mean and standard deviation over draws of each group's mean interaction, both (M, P)."""
-        if isinstance(self._draws, DrawMoments):
-            return self._draws.signed.mean, self._draws.signed.std
-        signed = self._draws.signed
-        mean = signed.mean(axis=0)
-        return mean, signed.std(axis=0, ddof=1) if len(signed) > 1 else np.full_like(mean, np.nan)
+        return self._draws.signed_moments()
 
-    def majority_signs(self) -> NDArray[np.int64]:
-        """Return the sign (P,) of each pair's effect in most of the data: 1, -1, or 0 if neither has more points."""
-        return np.sign(self.weight_sums @ np.sign(self.signed_means[0])).astype(np.int64)
+    @property
+    def level_draws(self) -> LevelDraws | None:
+        """Draws of the differences between levels that pairs of categories are made of; None without categories."""
+        return self._draws.levels
 
     # Decisions and tables.
 

@@ -184,6 +184,7 @@ class MeasuredResult(ResultOutput):
 def measure_share(result: MeasurablePairs, source: ResultSource, arguments: ShareArguments) -> InteractionShare:
     """Measure the share of interactions in the network of ``source``; the result keeps it for its findings."""
     record = result.record
+    _refuse_categories(result, "share")
     if result.sample_weight is not None:
         raise GEHValueError(
             "share: the points of this result have case weights, and the share of interactions takes none; explain "
@@ -203,6 +204,15 @@ def measure_share(result: MeasurablePairs, source: ResultSource, arguments: Shar
     return result._share
 
 
+def _refuse_categories(result: MeasurablePairs, question: str) -> None:
+    """Raise if a result has categories, which have levels and no directions to move along."""
+    if result.level_draws is not None:
+        raise GEHValueError(
+            f"{question}: this result has categories, which it does not take. Explain without units=Categorical(...), "
+            "or see result.levels(i, j)."
+        )
+
+
 def triple_table(
     result: MeasurablePairs, source: ResultSource, pairs: int, level: float, progress: bool
 ) -> pd.DataFrame:
@@ -210,6 +220,7 @@ def triple_table(
     import pandas as pd
 
     check_level(level)
+    _refuse_categories(result, "triples")
     record, names = result.record, result.names
     chosen = strongest_ends(result, check_int("pairs", pairs, 1))
     groups = [result.group_names[group] for group in result.labels]

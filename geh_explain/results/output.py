@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geh_explain.analyses.surface import Surface
 from geh_explain.interpret.gallery import Gallery
@@ -22,9 +23,10 @@ from geh_explain.report.text import (
     summarise,
 )
 from geh_explain.results.exports import to_networkx, to_xarray, write_csv
+from geh_explain.results.level_tables import level_table
 from geh_explain.results.plotting import Plots
 from geh_explain.results.tables import format_table, monte_carlo_table, variance_table
-from geh_explain.scores.point_uncertainty import find_point_uncertainty
+from geh_explain.scores.level_means import find_pair_uncertainty
 from geh_explain.scores.protocol import PairResult
 
 if TYPE_CHECKING:
@@ -166,10 +168,54 @@ class ResultOutput:
         [[4.0, 1.333, 1.333, 1.0]]
         """
         decisions, scores = self.decisions(measure, rule="sign"), self.scores(measure)
-        points = find_point_uncertainty(self, measure)
+        points = find_pair_uncertainty(self, measure)
         unknown = np.full_like(scores.pair_mean, np.nan)
         of_points = unknown if points is None else points.variance
         return variance_table(decisions, self.names, self.pairs, scores.pair_std**2, of_points)
+
+    def majority_signs(self: PairResult) -> NDArray[np.int64]:
+        """Return the sign (P,) of each pair's effect in most of the data: 1, -1, or 0 if neither has more points.
+
+        It is 0 for pairs with a category of several levels, whose differences have signs of their own.
+        """
+        signs: NDArray[np.int64] = np.sign(self.weight_sums @ np.sign(self.signed_means[0])).astype(np.int64)
+        if self.level_draws is not None:
+            signs[self.level_draws.contrasts.several] = 0
+        return signs
+
+    def levels(self: PairResult, i: int | str, j: int | str, level: float = 0.95) -> pd.DataFrame:
+        """Return one row per difference between levels of a pair with a category, the strongest first.
+
+        Parameters
+        ----------
+        i, j
+            The two units, by name or index; at least one of them is a category of ``units=Categorical(...)``.
+        level
+            Level of the intervals.
+
+        Returns
+        -------
+        DataFrame
+            ``from_i`` and ``to_i``, two levels of unit i, if it is a category, and ``from_j`` and ``to_j`` of unit j;
+            ``weight``, by the frequency of the levels; ``strength``, the GEH of this difference, by which rows are
+            ordered; ``mean`` and ``std`` over draws of the signed difference over all points; ``low`` and ``high``, its
+            interval over draws and points. The score of the pair is the sum of weight times strength.
+
+            For a numeric unit j, ``mean`` is how much the slope of j changes from level ``from_i`` to level ``to_i``;
+            for two categories, how much the effect of i changes from level ``from_j`` to ``to_j``.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> x = torch.stack([torch.arange(30) % 3, torch.linspace(-1, 1, 30)], dim=1)  # a code, and a number
+        >>> model = lambda x: (x[:, 0] == 2) * x[:, 1]
+        >>> units = geh.units.Categorical({"kind": 0})
+        >>> explainer = geh.GEHExplainer(model, units=units, posterior=geh.posterior.PointEstimate())
+        >>> result = explainer.explain(x, groups=1, progress=False)
+        >>> result.levels("kind", "x1")[["from_i", "to_i", "mean"]].values.tolist()
+        [['0', '2', 1.0], ['1', '2', 1.0], ['0', '1', 0.0]]
+        """
+        return level_table(self, i, j, level)
 
     def monte_carlo(self: PairResult, measure: str = "geh") -> pd.DataFrame:
         """Return one row per pair, the strongest first, with the Monte Carlo errors of its mean and std.

@@ -23,7 +23,8 @@ from geh_explain.errors import GEHValueError
 from geh_explain.scores.decisions import DEFAULT_FDR, RULES, SUPPORTED, Decisions
 from geh_explain.scores.draws import MEASURES
 from geh_explain.scores.evidence import Evidence
-from geh_explain.scores.point_uncertainty import find_point_uncertainty, known_errors
+from geh_explain.scores.level_means import LevelMeans, find_pair_uncertainty, with_level_p_values
+from geh_explain.scores.point_uncertainty import known_errors
 from geh_explain.scores.protocol import PairResult
 from geh_explain.statistics.intervals import gaussian_interval, predictive_half_width
 from geh_explain.statistics.p_values import bayesian_p_value, discoveries, sign_p_value
@@ -91,7 +92,7 @@ def score_distances(
     scores = result.scores(measure)
     mean = scores.pair_mean
     draws = scores.n_draws > 1 and source != "points"
-    points = None if source == "draws" else find_point_uncertainty(result, measure)
+    points = None if source == "draws" else find_pair_uncertainty(result, measure)
     of_points = "points" if result.cluster_errors is None else "clusters"
     sources = ("draws",) * draws + (of_points,) * (points is not None)
     if not sources:
@@ -139,4 +140,6 @@ def choose_measure(measure: str | None, rule: str, evidence: Evidence | None) ->
 def compute_sign_p(result: PairResult) -> Floats:
     """Return the p-values (P,) of the sign rule, NaN if there is one draw and no error of the points."""
     n_draws, counts = result.scores("geh").n_draws, result.effective_counts
-    return sign_p_value(*result.signed_means, n_draws, known_errors(result), counts)
+    p_values = sign_p_value(*result.signed_means, n_draws, known_errors(result), counts)
+    means = LevelMeans.of(result)
+    return p_values if means is None else with_level_p_values(p_values, means)

@@ -14,7 +14,8 @@ from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.number import GroupChoice, choose_group_number, scores_by_group_number
 from geh_explain.run.plan import RunPlan
 from geh_explain.scores.cluster_spread import ClusterSpread
-from geh_explain.scores.draws import DrawMoments, Draws
+from geh_explain.scores.draws import DrawMoments, Draws, LevelDraws
+from geh_explain.scores.level_draws import PairReduction, with_errors
 from geh_explain.scores.measures import geh
 from geh_explain.scores.point_spread import PointSpread
 from geh_explain.scores.weighted_spread import WeightedPointSpread
@@ -56,6 +57,9 @@ class DrawAccumulator:
         self._pilot_draws = plan.pilot_draws
         self._factors = plan.factors
         self._pairs = plan.pairs
+        #: Differences between levels, which sums have columns for; None without categories.
+        self._contrasts = None if plan.levels is None else plan.levels.contrasts
+        self._reduction: PairReduction | None = None
         self._max_bytes = plan.budget / 4
         self._sampled = False
         #: Whether the order of the strongest pairs was settled at the last look.
@@ -130,6 +134,8 @@ class DrawAccumulator:
         for signed in self._signed[1:]:
             scores += scores_by_group_number(tree, signed, len(self.grouping.labels))
         scores *= np.abs(self._pair_factors()) / len(self._signed)
+        if self._contrasts is not None:
+            scores = self._contrasts.by_pair(scores)
         self.choice = choose_group_number(scores)
         if self._max_bytes < 8 * scores.nbytes:
             self.choice = replace(self.choice, scores=scores[:, :0])  # they are for the curve only
@@ -166,16 +172,21 @@ class DrawAccumulator:
         self._fold_points()
         self._fold_cells()
         if self.moments is None and self.expected * self._signed[0].nbytes > self._max_bytes:
-            self.moments = DrawMoments()
+            levels = None if self._contrasts is None else LevelDraws(self._contrasts, DrawMoments())
+            self.moments = DrawMoments(levels=levels)
         while self.moments is not None and self._signed:
             self.moments.add(self._take_means(1), self.grouping.weight_sums)
 
     def _pair_factors(self) -> Floats | float:
-        """Return the products (P,) of the factors of both units, 1.0 where all factors are 1."""
+        """Return the products of the factors of both units of each column of sums, 1.0 where all factors are 1.
+
+        A column is a pair (P,), or with categories a pair of numeric units or a difference between levels.
+        """
         if (self._factors == 1).all():
             return 1.0
         first, second = self._pairs.ends
-        return np.asarray(self._factors[first] * self._factors[second])
+        products = np.asarray(self._factors[first] * self._factors[second])
+        return products if self._contrasts is None else self._contrasts.by_column(products)
 
     def result(self) -> Draws | DrawMoments:
         """Return the means of all draws, or their moments; each unit is multiplied by its factor.
@@ -187,7 +198,10 @@ class DrawAccumulator:
         if self._cluster_spread is not None and self._cluster_spread.n_draws:
             of_clusters = self._cluster_spread.cluster_errors()
             of_clusters = replace(of_clusters, covariance=of_clusters.covariance * factors**2)
-            return replace(draws, point_errors=self._cluster_spread.errors() * factors, cluster_errors=of_clusters)
+            of_points = self._cluster_spread.errors() * factors
+            if self._contrasts is not None:
+                return with_errors(draws, of_points, of_clusters)
+            return replace(draws, point_errors=of_points, cluster_errors=of_clusters)
         spread, moments = self._point_spread, None
         if isinstance(spread, WeightedPointSpread):
             errors, moments = spread.errors(), spread.moments()
@@ -197,6 +211,8 @@ class DrawAccumulator:
             errors *= factors
         if moments is not None:
             moments = moments * self._pair_factors()
+        if self._contrasts is not None:
+            return with_errors(draws, errors, None)
         return replace(draws, point_errors=errors, weight_moments=moments)
 
     def is_settled(self) -> bool:
@@ -228,9 +244,15 @@ class DrawAccumulator:
         for signed in self._signed[1:]:
             total = total + geh(signed, n_points)
         mean = total * factors / self.n_draws
+        if self._contrasts is not None:
+            mean = self._contrasts.by_pair(mean)
         strongest = np.argsort(-mean, kind="stable")[: _SETTLED_PAIRS + 1]
-        draws = np.stack([geh(signed[:, strongest], n_points) for signed in self._signed])
-        draws = draws * (factors if np.ndim(factors) == 0 else np.asarray(factors)[strongest])
+        if self._contrasts is not None:
+            of_pairs = [self._contrasts.by_pair(geh(signed, n_points) * factors) for signed in self._signed]
+            draws = np.stack(of_pairs)[:, strongest]
+        else:
+            draws = np.stack([geh(signed[:, strongest], n_points) for signed in self._signed])
+            draws = draws * (factors if np.ndim(factors) == 0 else np.asarray(factors)[strongest])
         return mean[strongest], np.asarray(np.diff(draws, axis=1).std(axis=0, ddof=1) / np.sqrt(self.n_draws))
 
     def spread(self) -> tuple[float, float]:
@@ -253,6 +275,11 @@ class DrawAccumulator:
             signed *= pair_factors
             absolute *= np.abs(pair_factors)
         slopes = _take_out(self._slopes, count) / sizes if self._slopes else None
+        if self._contrasts is not None and self._reduction is None:
+            # Where only moments are kept, the first draw decides on the signs.
+            self._reduction = PairReduction(self._contrasts, Draws(signed, absolute, None, slopes), self.grouping.sizes)
+        if slopes is not None and self._reduction is not None:
+            slopes = self._reduction.main_effects(slopes)
         if slopes is not None:
             slopes = slopes * self._factors
         noise = _take_out(self._variance, count) if self._variance else None
@@ -265,7 +292,8 @@ class DrawAccumulator:
                 block = absolute[:, start : start + _PAIRS_AT_ONCE]
                 bound = np.einsum("kmp,m->kp", np.abs(signed[:, :, start : start + _PAIRS_AT_ONCE]), shares)
                 np.maximum(block, bound, out=block)
-        return Draws(signed, absolute, noise, slopes)
+        draws = Draws(signed, absolute, noise, slopes)
+        return draws if self._reduction is None else self._reduction.draws(draws)
 
 
 def _take_out(arrays: list[Floats], count: int) -> Floats:

@@ -11,6 +11,7 @@ from geh_explain._memory import reuse_heap
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.engines.difference import DifferenceRun
+from geh_explain.engines.level_contrasts import LevelSums
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
 from geh_explain.model.kept_points import output_of_row
@@ -94,7 +95,7 @@ def estimate_cost(plan: RunPlan, spent: float) -> CostEstimate:
         calls, rows = (n_draws * count for count in count_calls(plan.engine, plan.points.first, n_points))
     return CostEstimate(
         seconds=spent + once + n_draws * (per_draw + per_row * n_points),
-        result_bytes=8 * n_draws * n_pairs * (len(plan.grouping.names) + 1),
+        result_bytes=8 * n_draws * len(plan.columns) * (len(plan.grouping.names) + 1),
         draws=n_draws,
         points=n_points,
         pairs=n_pairs,
@@ -141,10 +142,11 @@ def _time_first_chunk(plan: RunPlan) -> tuple[float, float, float]:
 
 def _time_chunk(plan: RunPlan, chunk: Rows) -> tuple[float, float]:
     """Return the seconds of the first chunk, and those of what engines leave for the end of a draw."""
-    n_pairs = len(plan.pairs) if plan.engine.takes_pairs else None
+    n_pairs = len(plan.columns.numeric) if plan.engine.takes_pairs else None
     sums = GroupSums.zeros(len(plan.grouping.names), plan.cut.n_units, 1, 0, n_pairs)
     start = perf_counter()
     plan.engine.add(sums, chunk, plan.grouping.labels[: len(chunk)])
+    LevelSums(plan.levels, sums).add(chunk, plan.grouping.labels)
     added = perf_counter()
     plan.engine.end_draw(sums)
     return added - start, perf_counter() - added

@@ -18,6 +18,7 @@ from tqdm.auto import tqdm
 
 from geh_explain._memory import reuse_heap, trim_heap
 from geh_explain._process import SafeContext, defer_interrupt
+from geh_explain.engines.level_contrasts import LevelSums
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
 from geh_explain.model.below import equal_up_to_rounding
@@ -161,7 +162,7 @@ class _DrawLoop:
                 if current is not None and current.entered == current.teams:
                     self._finish_round(current)
                     current = None
-                if self._is_settled():
+                if self.accumulator.is_settled():
                     return
                 if batched and 1 <= self.accumulator.n_draws < self.accumulator.expected:
                     n_batched = plan.ranks.all_min(self._draws_per_chunk())
@@ -229,10 +230,6 @@ class _DrawLoop:
             self._take(number, ranks.collect(current.sums, source, members), self._of_draw)
         self._advance()
 
-    def _is_settled(self) -> bool:
-        """Return whether no further draws are needed; the same on all ranks, as all have the same draws."""
-        return self.accumulator.is_settled()
-
     def _check_engine(self) -> None:
         """End the loop on all ranks if a check refuted the engine of one of them."""
         if not self.plan.ranks.all_min(not self.plan.engine.refuted):
@@ -247,7 +244,7 @@ class _DrawLoop:
         """Return how many draws of all points fit into one chunk: a few points alone do not keep the machine busy."""
         plan = self.plan
         samples_points = plan.engine.n_eah_points < len(plan.points)
-        if not plan.engine.batches_draws or samples_points:
+        if not plan.engine.batches_draws or samples_points or plan.levels is not None:
             return 1
         fitting = plan.engine.chunk_rows(plan.points.first) // len(plan.points)
         draws_at_once = getattr(plan.posterior, "draws_at_once", None)
@@ -284,7 +281,7 @@ class _DrawLoop:
         """
         plan, ranks, accumulator = self.plan, self.plan.ranks, self.accumulator
         assert isinstance(plan.posterior, BatchedPosterior)
-        while not self._is_settled() and (done := accumulator.n_draws) < accumulator.expected:
+        while not self.accumulator.is_settled() and (done := accumulator.n_draws) < accumulator.expected:
             if self._take_stored(done, self._of_block, None):
                 self._advance()
                 continue
@@ -313,22 +310,25 @@ class _DrawLoop:
         cells = plan.cells if squared else None
         point_labels = grouping.labels if cells is None else cells.labels
         n_sums = len(grouping.names) if cells is None else len(cells)
-        n_pairs = len(plan.pairs) if plan.engine.takes_pairs else None
+        n_pairs = len(plan.columns.numeric) if plan.engine.takes_pairs else None
         sums = GroupSums.zeros(n_sums, plan.cut.n_units, draws, squared if cells is None else 0, n_pairs)
         if grouping.weights is not None:
             sums.visit_sample()
+        of_levels = LevelSums(plan.levels, sums)
         for rows in plan.points.batches():
             shared = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]
             for chunk in shared.weighted(grouping.weights).split(max(1, plan.engine.chunk_rows(rows) // draws)):
                 labels = point_labels[chunk.start : chunk.start + len(chunk)]
                 sums.weights = chunk.weights
-                finished = self.bar.n + len(chunk) * draws
+                finished = self.bar.n + len(chunk) * draws * of_levels.share
                 with plan.engine.reporting(self.bar.update):
                     plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
                 self.bar.update(finished - self.bar.n)
+            of_levels.add(shared, point_labels, self.bar.update)
         plan.engine.end_draw(sums)
-        if n_pairs is None and not plan.pairs.complete:
-            sums = sums.select(plan.pairs.positions)
+        if n_pairs is None and not plan.columns.numeric.complete:
+            sums = sums.select(plan.columns.numeric.positions)
+        sums = of_levels.after(sums)
         self._check_unchanged()
         if monotonic() > self._trimmed + _TRIM_SECONDS:
             trim_heap()
@@ -395,6 +395,6 @@ class _DrawLoop:
         """Return the sizes of the sums of draws from number ``start`` on."""
         plan, squared = self.plan, max(0, self.plan.point_draws - start)
         cells = 0 if plan.cells is None else len(plan.cells)
-        grouping, n_units = self.accumulator.grouping, plan.cut.n_units
+        grouping, n_slopes = self.accumulator.grouping, plan.columns.n_slopes
         counted = None if grouping.weights is None else float((grouping.weights**2).sum())
-        return DrawSizes(len(plan.points), len(grouping.names), n_units, len(plan.pairs), squared, cells, counted)
+        return DrawSizes(len(plan.points), len(grouping.names), n_slopes, len(plan.columns), squared, cells, counted)

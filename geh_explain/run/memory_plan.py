@@ -6,7 +6,7 @@ from geh_explain.data.points import Points
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.clusters import Cells
 from geh_explain.model.cut import Cut
-from geh_explain.units.pair_set import PairSet
+from geh_explain.run.columns import Columns
 
 #: How many draws, the first ones, measure the variance of local interactions over points: its mean needs no more.
 POINT_DRAWS = 4
@@ -36,13 +36,19 @@ def cluster_draws(budget: int, n_pairs: int, cells: Cells | None) -> int:
     return max(1, min(POINT_DRAWS, budget // (CELL_COPIES * 8 * n_pairs * len(cells))))
 
 
-def check_units(cut: Cut, points: Points, pairs: PairSet, budget: int) -> None:
+def check_units(cut: Cut, points: Points, columns: Columns, budget: int) -> None:
     """Refuse a single unit, and so many units that not even the means of a few groups fit into memory."""
+    pairs = columns.pairs
     if cut.n_units < 2:
         missing = cut.layer is None and points.first.inputs[0].ndim == 1
         raise GEHValueError(
             f"units={cut.units!r} at {cut.place}: there is only 1 unit, and an interaction needs two. "
             + ("Is the batch dimension missing?" if missing else "Choose another layer or other units.")
+        )
+    if columns.contrasts is not None and 8 * len(columns) * MIN_COPIES > budget:
+        raise GEHValueError(
+            f"units={cut.units!r}: its pairs have {len(columns):,} differences between levels, which do not fit into "
+            f"memory ({budget / 1e9:.1f} GB). Pass Categorical(..., max_levels=10), or some pairs by pairs= or unit=."
         )
     if 8 * len(pairs) * MIN_COPIES > budget:
         raise GEHValueError(

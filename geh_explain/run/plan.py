@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geh_explain._memory import budget_bytes
 from geh_explain._types import Floats, Ints
 from geh_explain.data.case_weights import CaseWeights, read_weights
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
 from geh_explain.engines.difference import DifferenceRun
 from geh_explain.engines.exact import ExactRun
+from geh_explain.engines.level_contrasts import LevelContrasts
 from geh_explain.engines.selection import choose_engine, needs_smoothing
 from geh_explain.engines.smoothing.change import SmoothingChange
 from geh_explain.engines.smoothing.missed_kinks import MissedKinks, custom_function_names, find_missed_kinks
@@ -42,14 +41,15 @@ from geh_explain.posterior.dropout_places import DropoutPlaces
 from geh_explain.posterior.protocols import fixed, keeps_below, n_available
 from geh_explain.posterior.train_only import TrainOnlyDropout
 from geh_explain.run.checkpoint import Checkpoint
-from geh_explain.run.distributed import RankGroup, find_rank_group
+from geh_explain.run.columns import Columns, plan_columns
+from geh_explain.run.distributed import RankGroup
 from geh_explain.run.memory_plan import CELL_COPIES, check_units, cluster_draws, point_draws
 from geh_explain.run.options import RunOptions
 from geh_explain.run.parameter_writes import check_unchanged, count_writes, explain_writes, parameters_not_written
 from geh_explain.run.profile import FirstPass, SecondPass
+from geh_explain.run.resources import Resources
 from geh_explain.run.row_search import RowSearch, SearchedNetwork, find_rows
 from geh_explain.run.setup import ModelSetup
-from geh_explain.storage.lock import FileLock
 from geh_explain.units.pair_set import PairSet
 
 #: How many draws decide on the number of groups: the mean score needs far fewer than its spread.
@@ -80,6 +80,8 @@ class RunPlan:
         Where the model drops; empty where draws are not of dropout.
     engine, engine_reason
         What computes local interactions, and why it was chosen.
+    columns, levels
+        What sums have columns for, and what computes differences between levels of categories, beside ``engine``.
     view
         Answers torch calls above the cut: smooth forms of kinked functions, or kernels that differentiate twice.
     member_view
@@ -121,6 +123,8 @@ class RunPlan:
     dropout_places: DropoutPlaces
     engine: EngineRun
     engine_reason: str
+    columns: Columns
+    levels: LevelContrasts | None
     view: View
     member_view: Callable[[], View] | None
     grouping: Grouping
@@ -140,43 +144,6 @@ class RunPlan:
     checkpoint: Checkpoint | None
 
 
-@dataclass(frozen=True)
-class Resources:
-    """What a run may use, and with whom it shares the work; :func:`run_resources` makes it."""
-
-    budget: int
-    ranks: RankGroup
-    checkpoint: Checkpoint | None
-
-    def limits(self, options: RunOptions, points: Points, pairs: PairSet, weights: CaseWeights) -> Limits:
-        """Return the limits of the engine; without a checkpoint or ``memory=`` it asks for the free memory itself."""
-        fixed_budget = options.memory is not None or self.checkpoint is not None
-        memory, some = self.budget if fixed_budget else None, None if pairs.complete else pairs
-        return Limits(len(points), options.batch_size, memory, options.eah_points, some, weights.values)
-
-
-@contextmanager
-def run_resources(options: RunOptions) -> Iterator[Resources]:
-    """Find the ranks, lock the checkpoint until the end of the context, and take its budget.
-
-    How rows are chunked depends on the budget. Only rank 0 locks, as it alone writes.
-    """
-    ranks = find_rank_group(options.distributed)
-    checkpoint = None if options.checkpoint is None else Checkpoint(options.checkpoint)
-    budget = budget_bytes(options.memory)
-    with ExitStack() as stack:
-        if checkpoint is not None:
-            ranks.on_rank0(partial(_enter, stack, checkpoint.lock()))
-            stored = checkpoint.budget(budget)
-            budget = stored if options.memory is None else budget
-        yield Resources(budget, ranks, checkpoint)
-
-
-def _enter(stack: ExitStack, lock: FileLock) -> None:
-    """Lock a folder until the stack is closed."""
-    stack.enter_context(lock)
-
-
 def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Resources) -> RunPlan:
     """Read the data, cut the model, and decide on groups, smoothing and engine.
 
@@ -191,7 +158,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     points, options = weights.points(points), options.counted(weights)
     names = cut.unit_names(options.names)
     pairs = options.request.resolve(cut.units, names)
-    check_units(cut, points, pairs, budget)
+    columns = plan_columns(cut, pairs, options)
+    check_units(cut, points, columns, budget)
     clusters = read_clusters(options.clusters, points)
     # Before the default posterior calls the model; it has no function of its own outside of draws.
     with fixed(setup.given_posterior(cut, points) or PointEstimate(), setup.model, options.seed):
@@ -202,8 +170,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         if keeps_below(posterior):
             points = keep_below(cut, points, options.batch_size, budget)
         profile = _first_pass(setup, cut, points, options, weights.values, budget)
-        groups = _find_groups(cut, points, options, profile.positions, budget // len(pairs))
-        limits = replace(resources.limits(options, points, pairs, weights), names=names)
+        groups = _find_groups(cut, points, options, profile.positions, budget // len(columns))
+        limits = columns.limited(replace(resources.limits(options, points, columns.numeric, weights), names=names))
         engine = _start_engine(setup, cut, points, profile, limits)
         second = SecondPass(
             tree=groups.tree if groups.labels is None else None,
@@ -217,22 +185,22 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     factors = check_scale(options.scale, cut)
     if factors is None:
         assert profile.moments is not None
-        factors = profile.moments.std
+        factors = columns.factors(profile.moments.std)
     search = None
     if options.request.automatic:
         with fixed(posterior, setup.model, options.seed), cut.viewed(engine.view):
             n_draws = min(options.max_draws, n_available(posterior, options.max_draws))
             search = find_rows(SearchedNetwork(engine.run, points, grouping, factors, n_draws, options.seed))
-            pairs = search.pairs
+            pairs, columns = search.pairs, Columns(search.pairs)
             engine = engine.restarted(setup, cut, points, replace(limits, pairs=pairs))
     # Pilot draws are held for the finest groups, with some copies, in a quarter of the memory.
-    pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * len(pairs) * len(grouping.names))))
+    pilot = max(1, min(PILOT_DRAWS, budget // (4 * 8 * len(columns) * len(grouping.names))))
     # Ranks that share a draw add up their sums, so that all of them need the same ones.
-    cells = make_cells(clusters, grouping, resources.ranks.all_min(budget // (CELL_COPIES * 8 * len(pairs))))
+    cells = make_cells(clusters, grouping, resources.ranks.all_min(budget // (CELL_COPIES * 8 * len(columns))))
     if clusters is None:
-        squared = point_draws(budget, len(pairs), len(grouping.names), options.groups_are_chosen)
+        squared = point_draws(budget, len(columns), len(grouping.names), options.groups_are_chosen)
     else:
-        squared = cluster_draws(budget, len(pairs), cells)
+        squared = cluster_draws(budget, len(columns), cells)
     train_only, places = _examine_dropout(setup, cut, points, posterior)
     if isinstance(posterior, MCDropout):
         posterior = posterior.with_train_only(train_only)
@@ -251,6 +219,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         dropout_places=places,
         engine=engine.run,
         engine_reason=engine.reason,
+        columns=columns,
+        levels=columns.start(engine.run),
         view=engine.view,
         member_view=partial(_member_view, cut, points, setup.smooth, options.batch_size) if own_kinks else None,
         grouping=grouping,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -23,6 +23,7 @@ from geh_explain.posterior import Posterior, Stochastic
 from geh_explain.posterior.default import default_posterior
 from geh_explain.posterior.protocols import prepared
 from geh_explain.units.base import Units
+from geh_explain.units.categorical import Categorical
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class ModelSetup:
             All rows as batches that repeat themselves, and the model as a function of the units' shifts.
         """
         points = self.read_points(inputs, target, additional_forward_args, budget, argument)
+        if isinstance(self.units, Categorical) and self.layer_ref.module is None:
+            return points, replace(self, units=self.units.observe(points)).cut(points)
         return points, self.cut(points)
 
     def cut(self, points: Points, columns: list[str] | None = None) -> Cut:
@@ -91,16 +94,18 @@ class ModelSetup:
         if isinstance(inputs, Points):
             return inputs
         device, dtype = device_and_dtype(self.model)
-        at_inputs = self.layer_ref.module is None
+        coded = self.units.coded if isinstance(self.units, Categorical) else None
         if isinstance(self.model, EstimatorModel):
             inputs = self.model.check_inputs(inputs, argument)
         reader = Reader(
-            floating_only=at_inputs,
+            # Categories may be ids; Categorical.observe() refuses numeric units that are integers.
+            floating_only=self.layer_ref.module is None and coded is None,
             device=device,
             dtype=dtype,
             argument=argument,
             budget=budget,
             keeps_frames=isinstance(self.model, CallableModel),
+            coded=coded or (),
         )
         points = reader.read(inputs, self.target_index(target), additional_forward_args)
         return as_the_model_takes(self.model, points)

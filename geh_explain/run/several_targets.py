@@ -25,6 +25,7 @@ from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.errors import GEHRuntimeError, GEHValueError
 from geh_explain.model.row_independence import repeatable_outputs
 from geh_explain.posterior.protocols import fixed
+from geh_explain.run.columns import Columns
 from geh_explain.run.loop import DrawsDone
 from geh_explain.run.memory_plan import MIN_COPIES, cluster_draws, point_draws
 from geh_explain.run.options import RunOptions
@@ -33,6 +34,7 @@ from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
 from geh_explain.scores.moments import Moments
+from geh_explain.units.categorical import refuse_categories
 from geh_explain.units.pair_set import PairSet
 
 
@@ -60,6 +62,9 @@ def check_several(options: RunOptions) -> None:
 
 def plan_targets(setup: ModelSetup, plan: RunPlan, targets: Sequence[SingleTarget]) -> TargetPlans:
     """Return the plans of all ``targets``; ``plan`` is that of the first one."""
+    refuse_categories(
+        plan.cut.units, "targets", "Explain the targets in calls of their own, with the same groups=labels."
+    )
     runs, smoothed = _start_engines(setup, plan, targets), _measure_smoothing(plan, targets)
     single = []
     for run, target, change in zip(runs, targets, smoothed, strict=True):
@@ -77,7 +82,8 @@ def plan_targets(setup: ModelSetup, plan: RunPlan, targets: Sequence[SingleTarge
         single[0],
         options=replace(plan.options, target=tuple(targets)),  # type: ignore[arg-type]
         engine=SeveralTargetsRun(runs, targets),
-        pairs=PairSet(count * n_units, ends),
+        pairs=(pairs := PairSet(count * n_units, ends)),
+        columns=Columns(pairs),
         factors=np.tile(plan.factors, count),
     )
     return TargetPlans(_within_memory(joint, count), single)

@@ -23,6 +23,7 @@ from geh_explain.model.autograd_graph import ends_in_probabilities
 from geh_explain.model.row_independence import computing_dtype
 from geh_explain.model.unit_values import discrete_units
 from geh_explain.posterior.protocols import fixed
+from geh_explain.run.category_warnings import binary_columns_warning, levels_warning, zero_levels_warning
 from geh_explain.run.frame_warnings import fixed_columns_warning
 from geh_explain.run.input_range import input_range_warning
 from geh_explain.run.loop import DrawsDone
@@ -74,6 +75,8 @@ def collect_warnings(
         getattr(plan.posterior, "concern", None),
         _several_calls(plan),
         input_range_warning(plan),
+        levels_warning(plan),
+        binary_columns_warning(plan),
         _guessed_channels(plan),
         _scripted(plan),
         _no_scores_or_spread(plan, done),
@@ -237,6 +240,8 @@ def _scripted(plan: RunPlan) -> str | None:
 def _no_scores_or_spread(plan: RunPlan, done: DrawsDone) -> str | None:
     """Warn that all scores are exactly 0, or all draws are equal."""
     largest, spread = done.spread
+    if largest == 0 and plan.levels is not None:
+        return zero_levels_warning(plan)
     if largest == 0:
         return explain_zero(plan.cut, plan.points.first, plan.pairs, plan.smoothed is not None)
     if done.accumulator.n_draws < 2 or spread > 0:

@@ -8,6 +8,8 @@
     Means in unions of groups, with their errors.
 ``moments``, ``draws``
     What a run leaves: all draws, or their running mean and standard deviation.
+``level_draws``, ``level_means``
+    Draws and uncertainty of pairs with a category, from those of differences between levels.
 ``pair_scores``, ``main_effects``
     One measure of all pairs, and the mean gradient of each unit, with uncertainty.
 ``evidence``, ``decisions``

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from geh_explain._types import Floats, Ints
-from geh_explain.scores.protocol import PairResult
+from geh_explain.scores.protocol import GroupMeans
 from geh_explain.scores.weighted_uncertainty import weighted_covariance
 from geh_explain.statistics.absolute_sums import GivenCovariance, IndependentPoints, ShareCovariance, distances
 
@@ -48,11 +48,12 @@ class PointUncertainty:
         return distances(self.shares, self.covariance, self.score, self.freedom, level)
 
 
-def find_point_uncertainty(result: PairResult, measure: str) -> PointUncertainty | None:
+def find_point_uncertainty(result: GroupMeans, measure: str) -> PointUncertainty | None:
     """Return the uncertainty of a measure over the choice of points, None where it is not known.
 
     For clusters of points, and for points with case weights, that of EAH is not known: engines do not sum absolute
-    values by cluster, nor with squared weights.
+    values by cluster, nor with squared weights. Scores of pairs with a category are sums over differences between
+    levels, see :mod:`~geh_explain.scores.level_means`.
     """
     errors, clusters, moments = known_errors(result), result.cluster_errors, result.weight_moments
     if errors is None or ((clusters is not None or moments is not None) and measure == "eah"):
@@ -84,19 +85,19 @@ def find_point_uncertainty(result: PairResult, measure: str) -> PointUncertainty
     return _of_eah(result, squares.sum(axis=0), score)
 
 
-def known_errors(result: PairResult) -> Floats | None:
+def known_errors(result: GroupMeans) -> Floats | None:
     """Return the standard errors (M, P) of the group means, None if all are unknown."""
     errors = result.point_errors
     return None if errors is None or np.isnan(errors).all() else errors
 
 
-def _shares(result: PairResult) -> Floats:
+def _shares(result: GroupMeans) -> Floats:
     """Return the shares (M, P) of the groups: root mean squares over draws, with the sign of the mean."""
     mean, std = result.signed_means
     return np.asarray(result.shares[:, None] * np.copysign(np.hypot(mean, np.nan_to_num(std)), mean))
 
 
-def _squares(result: PairResult, errors: Floats) -> tuple[Floats, Floats]:
+def _squares(result: GroupMeans, errors: Floats) -> tuple[Floats, Floats]:
     """Return the sums (M, P) of squared interactions of each group, and their part about the group's mean.
 
     The error of a group with one visited point is unknown. It gets the variance per point of the other groups, unless
@@ -126,7 +127,7 @@ def _freedom(covariance: IndependentPoints, within: Floats, sizes: Ints) -> Floa
     return np.asarray(np.divide(total**2, inverse, out=unlimited, where=inverse > 0))
 
 
-def _of_eah(result: PairResult, squares: Floats, score: Floats) -> PointUncertainty:
+def _of_eah(result: GroupMeans, squares: Floats, score: Floats) -> PointUncertainty:
     """Return the uncertainty of EAH, a mean of |h|; ``squares`` (P,) are the sums of h^2 over all points.
 
     It may be measured at a sample of the points, drawn anew in each of K draws.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from geh_explain._types import Floats, Ints
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.decisions import Decisions
+from geh_explain.scores.draws import LevelDraws
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.main_effects import MainEffects
 from geh_explain.scores.pair_scores import Scores
@@ -55,6 +56,53 @@ class RunDescription(Protocol):
         """Warnings of the run."""
 
 
+class GroupMeans(Protocol):
+    """Means over groups and their errors: what is read of a result's pairs, or of its differences between levels."""
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Group of each point (N,); -1 for points of weight 0."""
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of points of each group (M,)."""
+
+    @property
+    def shares(self) -> Floats:
+        """Share of each group (M,) in the case weights, or in the points."""
+
+    @property
+    def sample_weight(self) -> Floats | None:
+        """Case weights (N,); None where all points count alike."""
+
+    @property
+    def effective_counts(self) -> Floats | Ints:
+        """Effective number of points (M,), or of clusters of points, that the error of each group's mean rests on."""
+
+    @property
+    def weight_moments(self) -> Floats | None:
+        """Sums (M, P) beside ``point_errors`` where points have case weights, else None."""
+
+    @property
+    def record(self) -> RunDescription:
+        """The record of the run."""
+
+    @property
+    def signed_means(self) -> tuple[Floats, Floats]:
+        """Mean and standard deviation over draws of each group's mean interaction, both (M, P)."""
+
+    @property
+    def point_errors(self) -> Floats | None:
+        """Standard errors (M, P) of the group means due to the finite choice of points, None if unknown."""
+
+    @property
+    def cluster_errors(self) -> ClusterErrors | None:
+        """Covariance of the groups' shares where points come in clusters, else None."""
+
+    def scores(self, measure: str = "geh") -> Scores:
+        """Return the scores of ``"geh"``, ``"aeh"`` or ``"eah"``."""
+
+
 class PairResult(Protocol):
     """Pairwise interactions of D units over N points in M groups; see :class:`geh_explain.Interactions`."""
 
@@ -91,6 +139,10 @@ class PairResult(Protocol):
         """Share of each group (M,) in the case weights, or in the points."""
 
     @property
+    def weight_sums(self) -> Floats | Ints:
+        """Sum of the case weights of each group (M,); its number of points without weights."""
+
+    @property
     def sample_weight(self) -> Floats | None:
         """Case weights (N,), 0 for points that do not count; None where all points count alike."""
 
@@ -125,6 +177,10 @@ class PairResult(Protocol):
     @property
     def cluster_errors(self) -> ClusterErrors | None:
         """Covariance of the groups' shares where points come in clusters, else None."""
+
+    @property
+    def level_draws(self) -> LevelDraws | None:
+        """Draws of the differences between levels of categories, None without categories."""
 
     @property
     def evidence(self) -> Evidence | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from geh_explain._types import Floats
-from geh_explain.scores.protocol import PairResult
+from geh_explain.scores.protocol import GroupMeans
 from geh_explain.statistics.absolute_sums import WeightedPoints
 
 
 def weighted_covariance(
-    result: PairResult, errors: Floats, moments: Floats, shares: Floats
+    result: GroupMeans, errors: Floats, moments: Floats, shares: Floats
 ) -> tuple[WeightedPoints, Floats, float]:
     """Return the covariance of the groups' shares, degrees of freedom (P,) of GEH, and the effective number of points.
 

@@ -10,12 +10,17 @@ Engines differentiate in ``t`` only, so they work for every unit set.
 
 To define a unit set, subclass :class:`Units` and implement ``count`` and ``shift``.
 
+:class:`Categorical` is the exception: its categories have levels instead of directions, and interactions of a category
+are differences between its levels (``contrasts``). ``category_columns`` finds the levels in the data, ``dummies``
+recognises categories in a data frame.
+
 A :class:`PairSet` holds the pairs of units that a result is about.
 
 Reading order: ``base``, ``neurons``, ``layout``, ``channels``, ``default``, then the others in any order.
 """
 
 from geh_explain.units.base import Units
+from geh_explain.units.categorical import Categorical
 from geh_explain.units.channels import Channels
 from geh_explain.units.feature_groups import FeatureGroups
 from geh_explain.units.heads import Heads
@@ -25,4 +30,15 @@ from geh_explain.units.patches import Patches
 from geh_explain.units.subset import Subset
 from geh_explain.units.tokens import Tokens
 
-__all__ = ["Channels", "FeatureGroups", "Heads", "Neurons", "PairSet", "Patches", "Subset", "Tokens", "Units"]
+__all__ = [
+    "Categorical",
+    "Channels",
+    "FeatureGroups",
+    "Heads",
+    "Neurons",
+    "PairSet",
+    "Patches",
+    "Subset",
+    "Tokens",
+    "Units",
+]

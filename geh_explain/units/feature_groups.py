@@ -23,8 +23,8 @@ class FeatureGroups(Units):
     Column k of B is 1 at the columns of set k and 0 elsewhere, so the interaction of two sets is the sum of those of
     their pairs of columns. An example is the measurements of one instrument.
 
-    For the columns of a one-hot variable a common shift is no change of category, and opposite effects cancel. Explain
-    those columns one by one with ``engine="difference"``, which lets each jump between 0 and 1.
+    For the columns of a one-hot variable a common shift is no change of category, and opposite effects cancel:
+    :class:`~geh_explain.units.Categorical` takes them as one unit with levels.
 
     Parameters
     ----------
@@ -72,6 +72,11 @@ class FeatureGroups(Units):
         bound = copy.copy(self)
         bound._members = members
         return bound
+
+    @property
+    def single_columns(self) -> list[int]:
+        """Indices of the columns that are units of their own."""
+        return [members[0] for members in self._members if len(members) == 1]
 
     def count(self, shape: Shape) -> int:
         return len(self._members or self.groups)

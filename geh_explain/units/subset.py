@@ -13,6 +13,7 @@ from geh_explain._types import Shape
 from geh_explain.data.frames import FrameLayout
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.units.base import Units
+from geh_explain.units.categorical import refuse_categories
 from geh_explain.units.default import default_units
 from geh_explain.units.neurons import Neurons
 from geh_explain.units.unit_lookup import find_unit
@@ -65,6 +66,7 @@ class Subset(Units):
         self.importance = importance
 
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Subset:
+        refuse_categories(self.of, "units=Subset(...)", "Choose units by explain(unit=...), pairs= or rows=.")
         of = (self.of or default_units(shape, module)).bind(shape, module, columns)
         if any(isinstance(i, str) for i in self.indices):
             return Subset(self._find(of, shape, module, columns), of, self.importance)

@@ -14,6 +14,8 @@ from reference_scores import CLOSE, assert_scores
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+import geh_explain as geh
+
 # Inputs, additional arguments and targets.
 
 
@@ -130,7 +132,8 @@ def test_every_kind_of_input_gives_the_answer_of_a_tensor(
 
 def test_a_data_frame_of_whole_numbers_names_its_columns() -> None:
     frame = pd.DataFrame({"rooms": [1, 2, 3, 4], "people": [2.0, 1.0, 5.0, 3.0], "rich": [True, False, True, False]})
-    result = explain_point(lambda x: x[:, 0] ** 2 * x[:, 1] * x[:, 2], frame, groups=1)
+    with pytest.warns(geh.GEHWarning, match="column rich holds 0 and 1 only"):
+        result = explain_point(lambda x: x[:, 0] ** 2 * x[:, 1] * x[:, 2], frame, groups=1)
     assert result.names == ["rooms", "people", "rich"]
     # Means over the four rows of 2 rooms rich, 2 rooms people, and rooms^2.
     by_hand = [(2 + 0 + 6 + 0) / 4, (4 + 4 + 30 + 24) / 4, (1 + 4 + 9 + 16) / 4]

@@ -133,7 +133,8 @@ class Recorder(View):
         super().enter(before, after)
         if any(id(tensor) in self._slots for tensor in before):
             raise UnsupportedOp("a layer that is called several times")
-        self.entries.append(tuple(self._track(tensor) for tensor in after))
+        # Integers, such as ids of an embedding, are no functions of the units; they have a slot and are not tracked.
+        self.entries.append(tuple(map(self._track_entry, after)))
 
     def is_tracked(self, value: Any) -> bool:
         """Return whether ``value`` is a tensor that depends on the units."""
@@ -171,6 +172,13 @@ class Recorder(View):
             self._depends.setdefault(current, any(self._depends[source] for source in sources))
             pending.pop()
         return self._depends[node]
+
+    def _track_entry(self, tensor: Tensor) -> int:
+        """Return a new slot for a tensor that crosses the cut."""
+        if tensor.is_floating_point():
+            return self._track(tensor)
+        self._n_slots += 1
+        return self._n_slots - 1
 
     def _track(self, tensor: Tensor) -> int:
         """Return a new slot for a tensor, or for the new values of one that was changed in place."""
