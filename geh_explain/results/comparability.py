@@ -52,11 +52,6 @@ def check_comparable(a: PairResult, b: PairResult) -> list[str]:
     Warns where units may not correspond: those of a hidden layer of two networks.
     """
     _check_names(a.names, b.names)
-    if a.sample_weight is not None or b.sample_weight is not None:
-        raise GEHValueError(
-            "other: results with case weights cannot be compared; explain both without sample_weight, or rows that "
-            "were drawn by their weights."
-        )
     if a.level_draws is not None or b.level_draws is not None:
         raise GEHValueError(
             "other: results with categories cannot be compared, as their pairs are made of differences between levels; "
@@ -78,6 +73,8 @@ def check_comparable(a: PairResult, b: PairResult) -> list[str]:
     ]
     if not (a.settings.get("inputs") and b.settings.get("inputs")):
         notes.append("It is not recorded whether the points are the same; they are taken as different ones.")
+    if (a.sample_weight is None) != (b.sample_weight is None):
+        notes.append("Only one result has case weights.")
     if a.settings.get("scale") == "std" and not same_points(a, b):
         notes.append("Each result is scaled by the standard deviations of its own points.")
     return notes

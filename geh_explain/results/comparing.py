@@ -76,15 +76,17 @@ def align_groups(a: PairResult, b: PairResult, notes: list[str]) -> GroupAlignme
     """
     several = max(len(a.group_names), len(b.group_names)) > 1
     if same_points(a, b):
-        alignment = align_labels(a.labels, b.labels, (a.group_names, b.group_names))
+        # Points of weight 0 have no group.
+        counted = (a.labels >= 0) & (b.labels >= 0)
+        alignment = align_labels(a.labels[counted], b.labels[counted], (a.group_names, b.group_names))
+        alignment = _weighted(alignment, a.shares, b.shares)
         if several and len(alignment.names) == 1:
             single = min(len(a.group_names), len(b.group_names)) == 1
             why = "One result has a single group of points" if single else "The groups of points of both results cross"
             notes.append(f"{why}; the same labels as groups= of both would compare groups.")
         return alignment
     if a.settings.get("groups_given") and b.settings.get("groups_given"):
-        shares = (a.sizes / a.sizes.sum(), b.sizes / b.sizes.sum())
-        named = align_names(a.group_names, b.group_names, shares)
+        named = align_names(a.group_names, b.group_names, (a.shares, b.shares))
         if named is not None:
             if named.dropped:
                 notes.append(f"{named.dropped} groups that only one result has are left out.")
@@ -94,6 +96,14 @@ def align_groups(a: PairResult, b: PairResult, notes: list[str]) -> GroupAlignme
             "Groups of different points do not correspond; groups= with labels of the same names would compare them."
         )
     return align_all(len(a.group_names), len(b.group_names))
+
+
+def _weighted(alignment: GroupAlignment, first: Floats, second: Floats) -> GroupAlignment:
+    """Return common groups that weigh the mean of the shares (M,) of the groups of both results."""
+    weights = np.zeros(len(alignment.names))
+    for groups, shares in ((alignment.first, first), (alignment.second, second)):
+        np.add.at(weights, groups[groups >= 0], shares[groups >= 0])
+    return replace(alignment, weights=weights / weights.sum())
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def merged_means(result: DrawnResult, groups: Ints, pairs: Ints, source: str) ->
     source
         ``"both"``, ``"draws"`` or ``"points"``.
     """
-    shares = union_shares(result.sizes, groups)
+    shares = union_shares(result.shares, groups)
     means, std = (values[:, pairs] for values in result.signed_means)
     draws = result.scores("geh").n_draws
     of_draws = None
@@ -72,24 +72,26 @@ def merged_scores(result: DrawnResult, groups: Ints, pairs: Ints) -> Floats:
 
     If draws were not kept, it is that of the mean over draws.
     """
-    indicator = (groups == np.arange(groups.max() + 1)[:, None]) * result.sizes.astype(float)
-    signed, n_points = kept_draws(result), int(indicator.sum())
+    indicator = (groups == np.arange(groups.max() + 1)[:, None]) * result.shares
+    # Shares of the groups in place of numbers of points, which sum to 1.
+    indicator = indicator / indicator.sum()
+    signed = kept_draws(result)
     if signed is None:
-        return geh(indicator @ result.signed_means[0][:, pairs], n_points)
+        return geh(indicator @ result.signed_means[0][:, pairs], 1)
     noise = result.noise
     variance = 0.0 if noise is None else np.matmul(indicator**2, noise[:, :, pairs] ** 2)
-    return np.asarray(geh(np.matmul(indicator, signed[:, :, pairs]), n_points, variance).mean(axis=0))
+    return np.asarray(geh(np.matmul(indicator, signed[:, :, pairs]), 1, variance).mean(axis=0))
 
 
-def union_shares(sizes: Ints, groups: Ints) -> Floats:
-    """Return the share (unions, M) of each group in the points of each union.
+def union_shares(sizes: Floats | Ints, groups: Ints) -> Floats:
+    """Return the share (unions, M) of each group in the points, or in their weights, of each union.
 
     >>> import numpy as np
     >>> union_shares(np.array([1, 3, 5]), np.array([0, 0, 1])).tolist()
     [[0.25, 0.75, 0.0], [0.0, 0.0, 1.0]]
     """
-    indicator = (groups == np.arange(groups.max() + 1)[:, None]) * sizes.astype(float)
-    return np.asarray(indicator / np.maximum(indicator.sum(axis=1, keepdims=True), 1))
+    indicator = (groups == np.arange(groups.max() + 1)[:, None]) * np.asarray(sizes, dtype=np.float64)
+    return np.asarray(indicator / indicator.sum(axis=1, keepdims=True))
 
 
 def kept_draws(result: DrawnResult) -> Floats | None:
@@ -115,12 +117,29 @@ def _point_variances(result: DrawnResult, groups: Ints, shares: Floats, pairs: I
     if result.cluster_errors is not None:
         return _cluster_covariance(result.cluster_errors, errors, indicator, sizes, pairs)
     means = result.signed_means[0][:, pairs]
+    if result.sample_weight is not None:
+        return _weighted_variances(result, shares, means, errors)
     within = indicator @ ((np.maximum(sizes - 1, 0) * sizes)[:, None] * errors**2)
     between = indicator @ (sizes[:, None] * means**2) - merged[:, None] * (shares @ means) ** 2
     # A union of one point has the variance of the other groups, not of its own.
     single = (merged < 2)[:, None] * (indicator @ errors**2)
     variance = (within + np.maximum(between, 0)) / (merged * np.maximum(merged - 1, 1))[:, None] + single
     return np.asarray(variance), np.asarray(np.maximum(merged - 1, 0.5))
+
+
+def _weighted_variances(result: DrawnResult, shares: Floats, means: Floats, errors: Floats) -> tuple[Floats, Floats]:
+    """Return the variances (unions, p) of means of points with case weights, and their degrees of freedom.
+
+    With the shares s_m of the groups in the weights of a union and Kish's effective number n of its points ::
+
+        sum_m s_m^2 e_m^2 + sum_m s_m (mean_m - mean)^2 / (n - 1).
+    """
+    counts = np.maximum(np.asarray(result.effective_counts, dtype=np.float64), 1e-9)
+    effective = 1 / (shares**2 / counts).sum(axis=1)
+    between = np.maximum(shares @ means**2 - (shares @ means) ** 2, 0)
+    between[(shares > 0).sum(axis=1) == 1] = 0
+    variance = shares**2 @ errors**2 + between / np.maximum(effective - 1, 1)[:, None]
+    return np.asarray(variance), np.maximum(effective - 1, 0.5)
 
 
 def _cluster_covariance(

@@ -360,3 +360,19 @@ def test_the_plot_has_the_scores_of_the_pairs_that_differ_most() -> None:
     ]
     assert axes.texts[0].get_text().startswith(f"{table['difference'][0]:.3g}")
     plt.close("all")
+
+
+def test_case_weights_count_as_repeated_points() -> None:
+    x = random_points(30, 3)
+    weights = np.arange(30) % 3  # a third of the points do not count
+    repeated = x[np.repeat(np.arange(30), weights)]
+    labels, of_repeated = (x[:, 0] > 0).long(), (repeated[:, 0] > 0).long()
+    other = lambda x: torch.sin(x.sum(1)) * x[:, 1]  # noqa: E731
+    weighted = [explain_point(model, x, groups=labels, sample_weight=weights) for model in (cubic, other)]
+    plain = [explain_point(model, repeated, groups=of_repeated) for model in (cubic, other)]
+    for measure in ("groups", "mean"):
+        one, two = (pair[0].compare(pair[1], measure=measure) for pair in (weighted, plain))
+        for name in ("score_a", "score_b", "difference"):
+            np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-9, atol=1e-12)
+        # Fewer distinct points than repeated ones: errors are larger.
+        assert (one.p_value >= two.p_value).all()
