@@ -4,6 +4,8 @@
     The Gauss rule of the weight -ln s, by which derivatives along the path are integrated.
 ``baselines``
     The argument ``baseline``, and the data that it and smoothing refer to.
+``text_columns``
+    Codes of columns of text, which row and baseline share.
 ``unit_path``
     The model as a function of how far each unit has moved from the baseline to the row.
 ``smoothing``

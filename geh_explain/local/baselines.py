@@ -17,6 +17,7 @@ from geh_explain.data.conversion import is_frame
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.local.text_columns import recoded, with_levels_of
 from geh_explain.model.cut import Cut
 from geh_explain.run.setup import ModelSetup
 from geh_explain.units.base import Units
@@ -41,7 +42,8 @@ class SharedArguments(Points):
         return len(self._points)
 
     def batches(self) -> Iterator[Rows]:
-        for rows in self._points.batches():
+        for batch in self._points.batches():
+            rows = recoded(batch, self._row)
             pairs = zip(rows.inputs, self._row.inputs, strict=False)
             inputs = tuple(x.to(own.dtype) if x.is_floating_point() else x for x, own in pairs)
             yield replace(rows, inputs=inputs, forward_args=self._row.forward_args.take([0] * len(rows)))
@@ -120,6 +122,10 @@ class Baseline:
             return "zeros" if self.number == 0 else f"{self.number:g} everywhere"
         assert self.points is not None
         return "a given row" if len(self.points) == 1 else f"a sample of {len(self.points)} rows"
+
+    def prepared_row(self, row: Rows) -> Rows:
+        """Return ``row`` with the values of columns of text that the baseline has, too."""
+        return row if self.points is None else with_levels_of(row, self.points.first)
 
     def check_units(self, units: Units) -> None:
         """Raise if units are categories and the baseline is no row: categories have no mean."""

@@ -75,6 +75,7 @@ class LocalRun:
     def explain(self, row: Rows, advance: Callable[[], Any]) -> LocalExplanation:
         """Return the account of one row; ``advance`` is called after each draw."""
         cut, options = self.cut, self.options
+        row = self.baseline.prepared_row(row)
         with fixed(self.posterior, cut.model, options.seed):
             row = self._with_kept_values(row)
             account = RowAccount(self, row)
@@ -198,6 +199,9 @@ class RowAccount:
         engine = self.run.setup.engine
         if engine == "difference" or isinstance(engine, Difference) or self.run.cut.units.has_levels:
             return DIFFERENCES, None
+        coded = set() if self.row.frame is None else set(self.row.frame.coded)
+        if coded & set(path.members.numbers.tolist()):
+            return DIFFERENCES, None  # columns of text have no values between those of row and baseline
         reason = why_not_differentiable(path)
         return (INTEGRATED, None) if reason is None else (DIFFERENCES, reason)
 

@@ -150,3 +150,19 @@ def test_other_wrong_arguments():
         explain(torch.ones(3), baseline=0, names=["a"])
     with pytest.raises(geh.GEHError, match="target"):
         explain(torch.ones(3), model=lambda x: x, baseline=0)
+
+
+@pytest.mark.parametrize("dtype", ["object", "category"])
+def test_columns_of_text_have_the_same_codes_in_row_and_baseline(dtype):
+    def model(frame):
+        return np.where(frame["kind"] == "u", frame["size"], 10 * frame["size"])
+
+    frame = pd.DataFrame({"size": [1.0, 2.0, 3.0], "kind": ["v", "u", "v"]}).astype({"kind": dtype})
+    units = geh.units.FeatureGroups({"size": ["size"], "kind": ["kind"]})
+    explainer = point_explainer(model, units=units)
+    for baseline in (frame.iloc[[1]], frame.iloc[1]):
+        local = explainer.explain_row(frame.iloc[[2]], baseline=baseline, progress=False)
+        assert (local.prediction, local.reference) == (30, 2)
+        assert local.main.set_index("unit")["mean"].to_dict() == {"size": 1, "kind": 18}
+    sample = explainer.explain_row(frame.iloc[[2]], baseline=frame, progress=False)
+    assert sample.reference == pytest.approx((10 + 2 + 30) / 3)
