@@ -82,11 +82,12 @@ class LevelContrasts:
 
     Attributes
     ----------
-    contrasts
+    units, contrasts
         As passed.
     """
 
     def __init__(self, engine: EngineRun, units: Categorical, contrasts: Contrasts) -> None:
+        self.units = units
         self.contrasts = contrasts
         self.categories = units.observed
         self._engine = engine

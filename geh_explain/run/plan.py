@@ -80,8 +80,8 @@ class RunPlan:
         Where the model drops; empty where draws are not of dropout.
     engine, engine_reason
         What computes local interactions, and why it was chosen.
-    columns, levels
-        What sums have columns for, and what computes differences between levels of categories, beside ``engine``.
+    levels
+        What computes differences between levels of categories, beside ``engine``; None without categories.
     view
         Answers torch calls above the cut: smooth forms of kinked functions, or kernels that differentiate twice.
     member_view
@@ -123,7 +123,6 @@ class RunPlan:
     dropout_places: DropoutPlaces
     engine: EngineRun
     engine_reason: str
-    columns: Columns
     levels: LevelContrasts | None
     view: View
     member_view: Callable[[], View] | None
@@ -142,6 +141,13 @@ class RunPlan:
     versions: dict[str, int]
     ranks: RankGroup
     checkpoint: Checkpoint | None
+
+    @property
+    def columns(self) -> Columns:
+        """What sums have columns for: the pairs, or differences between levels."""
+        if self.levels is None:
+            return Columns(self.pairs)
+        return Columns(self.pairs, self.levels.units, self.levels.contrasts)
 
 
 def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Resources) -> RunPlan:
@@ -219,7 +225,6 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         dropout_places=places,
         engine=engine.run,
         engine_reason=engine.reason,
-        columns=columns,
         levels=columns.start(engine.run),
         view=engine.view,
         member_view=partial(_member_view, cut, points, setup.smooth, options.batch_size) if own_kinks else None,

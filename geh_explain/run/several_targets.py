@@ -25,7 +25,6 @@ from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.errors import GEHRuntimeError, GEHValueError
 from geh_explain.model.row_independence import repeatable_outputs
 from geh_explain.posterior.protocols import fixed
-from geh_explain.run.columns import Columns
 from geh_explain.run.loop import DrawsDone
 from geh_explain.run.memory_plan import MIN_COPIES, cluster_draws, point_draws
 from geh_explain.run.options import RunOptions
@@ -82,8 +81,7 @@ def plan_targets(setup: ModelSetup, plan: RunPlan, targets: Sequence[SingleTarge
         single[0],
         options=replace(plan.options, target=tuple(targets)),  # type: ignore[arg-type]
         engine=SeveralTargetsRun(runs, targets),
-        pairs=(pairs := PairSet(count * n_units, ends)),
-        columns=Columns(pairs),
+        pairs=PairSet(count * n_units, ends),
         factors=np.tile(plan.factors, count),
     )
     return TargetPlans(_within_memory(joint, count), single)

@@ -113,7 +113,7 @@ def test_regions_of_a_result_are_drawn(tmp_path):
 
 
 def test_dots_are_in_the_colour_of_their_region_where_a_unit_takes_few_values():
-    x = torch.stack([(torch.arange(60) % 2).double(), torch.linspace(-1, 1, 60).double()], dim=1)
+    x = torch.stack([(2.0 * (torch.arange(60) % 2)).double(), torch.linspace(-1, 1, 60).double()], dim=1)
     model = point_explainer(lambda x: x[:, 0] * x[:, 1] ** 2)
     sides = (x[:, 1] > 0).long()
     result = model.explain(x, groups=sides, progress=False)
