@@ -22,8 +22,7 @@ X_train, X_test, y_train, y_test = X[:2500], X[2500:], y[:2500], y[2500:]
 # Training
 # --------
 #
-# One model is fitted to all training rows, and ten to bootstrap samples. The explainer is given functions from a tensor
-# of inputs to an array of predictions.
+# One model is fitted to all training rows, and ten to bootstrap samples.
 
 trees = HistGradientBoostingRegressor(random_state=0).fit(X_train, y_train)
 print(f"R2 on test rows: {trees.score(X_test, y_test):.2f}")
@@ -32,18 +31,15 @@ refits = []
 for seed in range(10):
     rows = resample(X_train, y_train, random_state=seed)
     refits.append(HistGradientBoostingRegressor(random_state=seed).fit(*rows))
-members = [lambda x, refit=refit: refit.predict(x.numpy()) for refit in refits]
 
 # %%
 # Explanation
 # -----------
 #
-# Each of the ten models is one draw of the posterior. ``engine="auto"`` would choose differences as well, with a
-# warning, because the predictions have no gradients.
+# Each of the ten models is one draw of the posterior. Estimators have no gradients, so that mixed differences of their
+# predictions are taken.
 
-explainer = geh.GEHExplainer(
-    lambda x: trees.predict(x.numpy()), engine="difference", posterior=geh.posterior.Ensemble(members)
-)
+explainer = geh.GEHExplainer(trees, posterior=geh.posterior.Ensemble(refits))
 result = explainer.explain(X_test, progress=False)
 print(result)
 

@@ -9,5 +9,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 #: Integer array.
 Ints = NDArray[np.int64]
+#: Boolean array.
+Bools = NDArray[np.bool_]
 #: Shape of one row, without the batch dimension.
 Shape = tuple[int, ...]

@@ -14,6 +14,7 @@ from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.model.cut import Cut
+from geh_explain.model.estimators import EstimatorModel, ReturnedProbability
 from geh_explain.plots.calibration import draw_calibration
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed
@@ -98,6 +99,7 @@ def diagnose(cut: Cut, points: Points, posterior: Posterior, y: Any, options: An
 
     Floating-point targets mean regression, integers classification. Warns if more than a tenth of the draws is broken.
     """
+    y = cut.model.class_indices(y) if isinstance(cut.model, EstimatorModel) else y
     targets = _targets(y, len(points))
     with fixed(posterior, cut.model, options.seed):
         point = _predictions(cut, points, targets, options.batch_size)
@@ -152,7 +154,7 @@ def _predictions(cut: Cut, points: Points, targets: Tensor, batch_size: int | No
     """Return predicted numbers (n,), or probabilities of all classes (n, C)."""
     if targets.is_floating_point():
         return torch.cat([cut.outputs(rows).double().cpu() for rows in points.split(batch_size)])
-    output = cut.output
+    output = "probability" if isinstance(cut.output, ReturnedProbability) else cut.output
     values = torch.cat([cut.all_outputs(rows).flatten(1).double().cpu() for rows in points.split(batch_size)])
     if output != "raw" and output != "probability":
         raise GEHTypeError(

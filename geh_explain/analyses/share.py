@@ -192,12 +192,15 @@ class InteractionShare:
         return draw_shares(parts, level=level, ax=ax)
 
     def describe(self, level: float = 0.95) -> str:
-        """Return the main finding as a sentence: the share of all interactions, and that of the strongest pair."""
+        """Return the main finding as a sentence: the share of all interactions, and that of the strongest pair.
+
+        Estimates and interval ends beyond 0 and 100 % are written as 0 and 100 %; a share cannot be outside.
+        """
         if np.isnan(self.overall):
             return "the output does not vary, so that interactions carry no share of it"
         low, high = self.interval(level)
         decimals = 0 if max(self.overall, high) >= _SMALL else 1
-        ends = f"{_percent(low, decimals)}{'–' if low >= 0 else ' to '}{_percent(high, decimals)} %"
+        ends = f"{_percent(low, decimals)}–{_percent(high, decimals)} %"
         text = f"interactions carry {_percent(self.overall, decimals)} % ({ends}) of what this network does"
         if self.of_rest is not None and self.of_rest.mean[0] > _SMALL**2:
             rest = _percent(float(self.of_rest.mean[0]), decimals)
@@ -218,10 +221,9 @@ class InteractionShare:
 
 
 def _percent(share: float, decimals: int) -> str:
-    """Return a share in per cent, with a proper minus and never as "-0".
+    """Return a share in per cent, at least 0 and at most 100.
 
-    >>> _percent(0.234, 0), _percent(-0.0001, 1), _percent(-0.02, 0)
-    ('23', '0.0', '−2')
+    >>> _percent(0.234, 0), _percent(-0.0001, 1), _percent(1.2, 0)
+    ('23', '0.0', '100')
     """
-    text = f"{round(100 * share, decimals) + 0.0:.{decimals}f}"
-    return text.replace("-", "−")
+    return f"{100 * min(max(share, 0.0), 1.0):.{decimals}f}"

@@ -34,6 +34,9 @@ _MAX_BYTES = 2**29
 #: Rows of one call of the model where the user does not choose, and numbers in these rows, at most.
 _ROWS_PER_CALL = 8192
 _NUMBERS_PER_CALL = 2**25
+#: Numbers of a row, and parameters of a network, that are small: evaluating a row costs 1.
+_SMALL_ROW = 1000
+_SMALL_NETWORK = 100_000
 #: Variances up to the square of this many rounding errors of the outputs are those of a constant.
 _ROUNDING = 16
 
@@ -51,13 +54,14 @@ class ShareRequest:
     precision
         Half the width of the interval over rows at which no further points are evaluated.
     evaluations
-        At most so many rows are evaluated, in all draws together, once there is a first estimate.
+        At most so many rows are evaluated, in all draws together, once there is a first estimate. None for two million,
+        fewer for large networks.
     """
 
     names: list[str]
     pairs: Ints
     precision: float
-    evaluations: int
+    evaluations: int | None
 
 
 class ShareDesign:
@@ -142,10 +146,23 @@ class ShareDesign:
         return tqdm(total=total, desc="share", unit="row", unit_scale=True, disable=not progress, leave=False)
 
     @property
+    def row_cost(self) -> float:
+        """Approximate cost of evaluating one row, at least 1 and that of a small network for tables.
+
+        It follows from sizes alone, so that it is the same on all machines.
+        """
+        parameters = sum(parameter.numel() for parameter in self.cut.model.parameters())
+        return max(1.0, self._row_numbers / _SMALL_ROW, parameters / _SMALL_NETWORK)
+
+    @property
+    def _row_numbers(self) -> int:
+        """Numbers of a row, in its inputs or in the output of the layer."""
+        return max(sum(x[0].numel() for x in self.rows.inputs), math.prod(self.cut.shape), 1)
+
+    @property
     def _rows_per_call(self) -> int:
         """Rows of one call of the model: fewer where a row has many numbers."""
-        numbers = max(sum(x[0].numel() for x in self.rows.inputs), math.prod(self.cut.shape), 1)
-        return self.options.batch_size or max(1, min(_ROWS_PER_CALL, _NUMBERS_PER_CALL // numbers))
+        return self.options.batch_size or max(1, min(_ROWS_PER_CALL, _NUMBERS_PER_CALL // self._row_numbers))
 
     @torch.no_grad()
     def values(self) -> Tensor:

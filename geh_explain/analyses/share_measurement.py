@@ -14,9 +14,11 @@ from geh_explain.statistics.additive import LADDER, AdditiveDegrees, additive_ba
 from geh_explain.statistics.slopes import orthonormal
 from geh_explain.statistics.variance_shares import PickFreezePoints, draw_points, ratios_with_errors, sums_by_block
 
-#: Comparisons of the first round, at least and at most, and rows that all of its draws evaluate if that allows them.
+#: Comparisons of the first round, at least and at most, and rows of a small network that all of its draws evaluate if
+#: that allows them; and rows that are evaluated in all rounds at most, where the user does not choose.
 _FIRST_ROUND = (128, 1024)
 _FIRST_EVALUATIONS = 500_000
+_EVALUATIONS = 2_000_000
 #: Rounds end where twice the comparisons lower the error by less than this factor: the rows themselves are too few.
 _MIN_GAIN = 0.9
 #: Rounds also end where the half-width over rows is this part of that over draws, beside which it does not count.
@@ -88,9 +90,10 @@ class _Rounds:
         n_blocks = len(self._design.blocks)
         if not self._per_block:
             smallest, largest = _FIRST_ROUND
-            return -(-max(smallest, min(largest, _FIRST_EVALUATIONS // self._cost)) // n_blocks)
-        too_many = 2 * self.evaluations > self._request.evaluations
-        return 0 if self._done or too_many else self._per_block
+            affordable = int(_FIRST_EVALUATIONS / (self._cost * self._design.row_cost))
+            return -(-max(smallest, min(largest, affordable)) // n_blocks)
+        limit = self._request.evaluations or _EVALUATIONS / self._design.row_cost
+        return 0 if self._done or 2 * self.evaluations > limit else self._per_block
 
     def run(self) -> None:
         """Evaluate one more round; Ctrl-C leaves it out, if there is one before it."""

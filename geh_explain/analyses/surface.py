@@ -17,6 +17,7 @@ from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
 from geh_explain.model.kept_points import keep_below, output_of_row
+from geh_explain.model.unit_values import whole_units
 from geh_explain.plots.surface import draw_surface
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed
@@ -102,7 +103,8 @@ def joint_effect(
         points = keep_below(cut, points, options.batch_size)
     first_forward = partial(output_of_row, cut, points.first[:1], cut.below)
     data = np.concatenate([_values(cut, rows, pair) for rows in points.split(options.batch_size)])
-    first, second = (_grid(column, request.grid) for column in data.T)
+    whole = whole_units(cut)
+    first, second = (_grid(data[:, k], request.grid, bool(whole[unit])) for k, unit in enumerate(pair))
     step = max(1, len(points) // request.background)
     sampled = (rows[::step] for rows in points.batches())
     background = [(rows, torch.as_tensor(_values(cut, rows, pair))) for rows in sampled]
@@ -141,15 +143,19 @@ def _values(cut: Cut, rows: Rows, pair: tuple[int, int]) -> Floats:
     return (members.masked_fill(~inside, 0).sum(dim=2) / inside.sum(dim=2)).cpu().numpy()
 
 
-def _grid(values: Floats, count: int) -> Floats:
-    """Return ``count`` equidistant values over most of the data, or all distinct values where there are fewer."""
+def _grid(values: Floats, count: int, whole: bool) -> Floats:
+    """Return ``count`` equidistant values over most of the data, or all distinct values where there are fewer.
+
+    Values of ``whole`` numbers are rounded to such.
+    """
     distinct = np.unique(values)
     if len(distinct) < 2:
         raise GEHValueError("a unit has the same value in all inputs; a surface needs two that vary.")
     if len(distinct) <= count:
         return distinct
     low, high = np.quantile(values, [(1 - _COVERED_SHARE) / 2, (1 + _COVERED_SHARE) / 2])
-    return np.linspace(low, high, count) if low < high else np.linspace(distinct[0], distinct[-1], count)
+    grid = np.linspace(low, high, count) if low < high else np.linspace(distinct[0], distinct[-1], count)
+    return np.unique(np.rint(grid)) if whole else grid
 
 
 @torch.no_grad()

@@ -4,6 +4,6 @@
 :class:`~geh_explain.data.points.Points`, which yield :class:`~geh_explain.data.rows.Rows`: consecutive points with the
 target and the further arguments of the model that belong to them.
 
-Reading order: ``forward_args``, ``rows``, ``points``, ``conversion``, ``loaders``, ``reader``. ``targets`` selects one
-of the model's outputs for each row and is independent of the others.
+Reading order: ``forward_args``, ``frames``, ``rows``, ``points``, ``conversion``, ``loaders``, ``reader``.
+``targets`` selects one of the model's outputs for each row and is independent of the others.
 """

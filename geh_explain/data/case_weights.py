@@ -158,12 +158,13 @@ class _CountedPoints(Points):
         self._kept = kept
         self.columns = points.columns
         self.ordered = points.ordered
+        self.streamed = points.streamed
 
     @classmethod
     def of(cls, points: Points, kept: Ints) -> Points:
         """Return the rows with the indices ``kept``; those of points in memory are copied once."""
         chosen = cls(points, kept)
-        if not isinstance(points, InMemoryPoints):
+        if points.streamed:
             return chosen
         (rows,) = chosen.batches()
         return InMemoryPoints(rows, points.columns, points.ordered)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -116,8 +117,17 @@ class InMemoryPoints(Points):
     def batches(self) -> Iterator[Rows]:
         yield self._rows
 
+    def without_frame(self) -> InMemoryPoints:
+        """Return the points for a model that is called with tensors, in the precision of the columns."""
+        rows = self._rows
+        if rows.frame is None:
+            return self
+        inputs = tuple(x.to(rows.frame.precision) for x in rows.inputs)
+        return InMemoryPoints(replace(rows, inputs=inputs, frame=None), self.columns, self.ordered)
+
     def digest(self) -> str:
-        return digest(*self._rows.inputs)
+        rows = self._rows
+        return digest(*rows.inputs) if rows.frame is None else digest(*rows.inputs, rows.frame.digest())
 
 
 class StreamedPoints(Points):

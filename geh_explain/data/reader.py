@@ -26,6 +26,7 @@ from geh_explain.data.conversion import (
     to_device,
 )
 from geh_explain.data.forward_args import ForwardArgs
+from geh_explain.data.frames import FrameLayout, is_pandas
 from geh_explain.data.loaders import in_order, is_ordered
 from geh_explain.data.points import DEFAULT_BATCH_SIZE, InMemoryPoints, Points, StreamedPoints
 from geh_explain.data.rows import Rows
@@ -54,6 +55,9 @@ class Reader:
         Name of the argument, for error messages.
     budget
         Memory of the whole run in bytes; None for all that is free.
+    keeps_frames
+        Whether the layout of a data frame is kept, for models that may be called with frames. Its columns then need not
+        be numbers.
     coded
         Names of columns of a data frame that may be categories of pandas, which are read as their codes.
 
@@ -69,6 +73,7 @@ class Reader:
     dtype: torch.dtype | None = None
     argument: str = "inputs"
     budget: int | None = None
+    keeps_frames: bool = False
     coded: tuple[str, ...] = ()
 
     def read(self, inputs: Any, target: Any = None, additional_forward_args: Any = None) -> Points:
@@ -97,13 +102,17 @@ class Reader:
             points = self._from_loader(_as_loader(inputs, DEFAULT_BATCH_SIZE), additional, target)
         else:
             code_names: dict[str, tuple[str, ...]] = {}
-            if is_frame(inputs) and self.coded:
+            if is_frame(inputs) and self.coded and not (self.keeps_frames and is_pandas(inputs)):
                 inputs, code_names = encode_categories(inputs, self.coded, self.argument)
             columns = [str(name) for name in inputs.columns] if is_frame(inputs) else None
             input_names = tuple(inputs) if isinstance(inputs, Mapping) else ()
-            tensors = self._tensors(tuple(inputs.values()) if isinstance(inputs, Mapping) else inputs)
+            layout = None
+            if self.keeps_frames and is_pandas(inputs):
+                inputs, layout = FrameLayout.read(inputs, self.argument)
+            values = tuple(inputs.values()) if isinstance(inputs, Mapping) else inputs
+            tensors = self._tensors(values, columns=columns if layout else None)
             forward_args = ForwardArgs.of(target, additional, len(tensors[0]))
-            rows = Rows(tensors, forward_args, input_names=input_names, argument=self.argument)
+            rows = Rows(tensors, forward_args, input_names=input_names, argument=self.argument, frame=layout)
             points = InMemoryPoints(rows, columns, code_names=code_names)
         check_target(target, len(points))
         arguments = ("target", *("additional_forward_args",) * len(additional))
@@ -226,12 +235,15 @@ class Reader:
         values = args if isinstance(args, tuple) else (args,)
         return tuple(to_device(value, self.device) for value in values)
 
-    def _tensors(self, inputs: Any, start: int = 0) -> tuple[Tensor, ...]:
-        """Convert and check the inputs of one batch; ``start`` is the index of its first row among all points."""
+    def _tensors(self, inputs: Any, start: int = 0, columns: list[str] | None = None) -> tuple[Tensor, ...]:
+        """Convert and check the inputs of one batch; ``start`` is the index of its first row among all points.
+
+        ``columns`` are the names of the columns, if they are known already.
+        """
         values = inputs if isinstance(inputs, tuple) else (inputs,)
         if not values:
             raise GEHValueError(f"{self.argument}=() is empty; pass at least one tensor.")
-        tensors = tuple(self._tensor(value, start) for value in values)
+        tensors = tuple(self._tensor(value, start, columns) for value in values)
         if len({len(x) for x in tensors}) > 1:
             raise GEHValueError(
                 f"{self.argument}: the tensors of the tuple have {[len(x) for x in tensors]} rows; they must agree."
@@ -243,9 +255,8 @@ class Reader:
             )
         return tensors
 
-    def _tensor(self, value: Any, start: int) -> Tensor:
+    def _tensor(self, value: Any, start: int, columns: list[str] | None) -> Tensor:
         """Convert one input to a tensor (n, ...) on the device and in the precision of the model."""
-        columns = None
         if is_frame(value):
             columns = list(value.columns)
             value = frame_to_tensor(value, self.argument)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geh_explain.data.forward_args import ForwardArgs
+from geh_explain.data.frames import FrameLayout
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Rows:
     weights
         Case weights (n,), by which the explained number of each row is multiplied, and with it all of its derivatives;
         None for 1.
+    frame
+        Columns and dtypes of the data frame as which the model is called with the inputs; None for tensors.
 
     Examples
     --------
@@ -59,6 +62,7 @@ class Rows:
     argument: str = "inputs"
     below: tuple[Tensor, ...] = ()
     weights: Tensor | None = None
+    frame: FrameLayout | None = None
 
     def __len__(self) -> int:
         return self.inputs[0].shape[0]

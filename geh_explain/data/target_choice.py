@@ -40,12 +40,15 @@ class TargetChoice:
     targets: dict[Any, SingleTarget] | None
 
     @classmethod
-    def of(cls, target: Any, targets: Any) -> TargetChoice | None:
-        """Return what the arguments ``target`` and ``targets`` ask for; None for a single target."""
+    def of(cls, target: Any, targets: Any, *, labels: bool = False) -> TargetChoice | None:
+        """Return what the arguments ``target`` and ``targets`` ask for; None for a single target.
+
+        ``labels``: the classes of the model have labels, so that a text may be one of them.
+        """
         if targets is None:
-            if isinstance(target, str) and target != ALL:
+            if isinstance(target, str) and target != ALL and not labels:
                 raise GEHValueError(f"target={target!r} is unknown; give an int, a tuple, one per row, or 'all'.")
-            return cls(None) if isinstance(target, str) else None
+            return cls(None) if isinstance(target, str) and target == ALL else None
         if target is not None:
             raise GEHValueError(f"target={target!r} and targets={targets!r} are both given; give one of them.")
         if isinstance(targets, str) and targets == ALL:
@@ -106,6 +109,7 @@ class TargetedPoints(Points):
         self._target = target
         self.columns = points.columns
         self.ordered = points.ordered
+        self.streamed = points.streamed
 
     def __len__(self) -> int:
         return len(self._points)

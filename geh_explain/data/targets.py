@@ -12,7 +12,8 @@ from torch import Tensor
 from geh_explain.data.conversion import check_unmasked
 from geh_explain.errors import GEHTypeError, GEHValueError
 
-Target = int | tuple[int, ...] | Tensor | Sequence[int] | Sequence[tuple[int, ...]] | None
+#: An index of an output, a tuple of indices, or one of these per row; labels of classes where the model has labels.
+Target = int | str | tuple[int, ...] | Tensor | Sequence[int] | Sequence[str] | Sequence[tuple[int, ...]] | None
 
 
 def select(value: Tensor, target: Target) -> Tensor:

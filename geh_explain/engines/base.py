@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +41,8 @@ class Limits:
     weights
         Case weights (n_points,) with mean 1, None where all points count alike. The rows that :meth:`EngineRun.add`
         receives have theirs; an engine needs these for statistics of its own.
+    names
+        Names of the units, if they are known.
     """
 
     n_points: int
@@ -47,6 +51,7 @@ class Limits:
     eah_points: int | None = None
     pairs: PairSet | None = None
     weights: Floats | None = None
+    names: Sequence[str] | None = None
 
 
 class Engine(ABC):
@@ -135,6 +140,7 @@ class EngineRun(ABC):
         self.engine = engine
         self.cut = cut
         self.limits = limits
+        self._advance: Callable[[float], object] | None = None
 
     @cached_property
     def pairs(self) -> PairSet:
@@ -172,6 +178,20 @@ class EngineRun(ABC):
         outputs of a few rows in a batch of their own, without gradients.
         """
         check_parts(self.cut, rows, t, outputs.detach(), self._part_choice.parts(rows))
+
+    @contextmanager
+    def reporting(self, advance: Callable[[float], object]) -> Iterator[None]:
+        """Let :meth:`add` tell ``advance`` how many rows, or parts of a row, are finished, within the context."""
+        self._advance = advance
+        try:
+            yield
+        finally:
+            self._advance = None
+
+    def report(self, rows: float) -> None:
+        """Tell that so many rows are finished; for use in :meth:`add` where a chunk takes long."""
+        if self._advance is not None:
+            self._advance(rows)
 
     def observe(self, values: Tensor) -> None:  # noqa: B027
         """Take the units' values (n, D) of the next rows, in the order of the points."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 
 from geh_explain._process import cached_property
-from geh_explain._types import Floats, Ints
+from geh_explain._types import Bools, Floats, Ints
 from geh_explain._validation import check_positive
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.cut import Cut
-from geh_explain.model.unit_values import UnitMoments
+from geh_explain.model.unit_values import UnitMoments, text_units, whole_units
+from geh_explain.units.unit_lookup import find_unit
 
 #: Rows in one call of the model, so that small chunks do not leave it idle.
 _CALL_ROWS = 8192
@@ -42,6 +43,8 @@ class Difference(Engine):
       flat and its Hessian nearly 0, while switching off either of two units that are both required changes the output.
     - A discrete unit steps from its level to the next one, so that the model is not evaluated at values that cannot
       occur. The difference is divided by the distance of the levels.
+    - Columns of integers in a data frame that the model is given step by whole numbers, at least 1. Those of text step
+      to the next one of their values, in sorted order, if they are units; the difference is divided by 1.
 
     A unit that is at its baseline already makes a step of 0; its interactions there are 0.
 
@@ -58,8 +61,8 @@ class Difference(Engine):
         None for steps of that length; else where each unit is moved to: a number, ``"mean"``, or one number per unit.
     discrete
         Units that step between levels instead: ``"detect"`` takes those with exactly two values among the points. A
-        list of indices may name categories coded as numbers too (each steps to the next level that occurs, the last one
-        back); () for none. Ignored with a ``baseline``.
+        list of names or indices may have categories coded as numbers too (each steps to the next level that occurs, the
+        last one back); () for none. Ignored with a ``baseline``. Names are those of columns, or the units' own.
 
     Examples
     --------
@@ -81,7 +84,7 @@ class Difference(Engine):
 
     step: float = 0.5
     baseline: float | str | Floats | None = None
-    discrete: str | Sequence[int] = "detect"
+    discrete: str | Sequence[int | str] = "detect"
 
     def __post_init__(self) -> None:
         check_positive("Difference: step", self.step, "a positive number of standard deviations")
@@ -91,7 +94,7 @@ class Difference(Engine):
             )
         if isinstance(self.discrete, str) and self.discrete != "detect":
             raise GEHValueError(
-                f"Difference: discrete={self.discrete!r} is unknown; use 'detect' or a list of indices."
+                f"Difference: discrete={self.discrete!r} is unknown; use 'detect' or a list of names or indices."
             )
 
     def start(self, cut: Cut, limits: Limits) -> DifferenceRun:
@@ -144,15 +147,19 @@ class DifferenceRun(EngineRun):
 
     def _check_discrete(self) -> Sequence[int]:
         """Return the indices of the units that may be discrete."""
+        text = np.flatnonzero(self._text).tolist()
         if self.engine.baseline is not None:
+            if text:
+                raise GEHValueError(
+                    f"Difference: baseline={self.engine.baseline!r} is for numbers, and unit {text[0]} is a column "
+                    "that is not numeric; leave it out of the units."
+                )
             return ()
-        units = range(self.cut.n_units) if isinstance(self.engine.discrete, str) else self.engine.discrete
-        wrong = [unit for unit in units if not 0 <= unit < self.cut.n_units]
-        if wrong:
-            raise GEHValueError(
-                f"Difference: discrete={wrong} are no units; give indices from 0 to {self.cut.n_units - 1}."
-            )
-        return units
+        if isinstance(self.engine.discrete, str):
+            return range(self.cut.n_units)
+        names = self.limits.names or self.cut.unit_names()
+        named = [find_unit(unit, names, "Difference: discrete") for unit in self.engine.discrete]
+        return sorted({*named, *text})
 
     def observe(self, values: Tensor) -> None:
         """Take the values (n, D) of the next rows: moments of all units, levels of those that may be discrete."""
@@ -163,13 +170,23 @@ class DifferenceRun(EngineRun):
         for unit in list(self._levels):
             # One level more than allowed is enough to recognise a unit that is not discrete.
             self._levels[unit].update(np.unique(columns[:, unit])[: _MAX_LEVELS + 1].tolist())
-            if len(self._levels[unit]) > 2 and isinstance(self.engine.discrete, str):
+            if len(self._levels[unit]) > 2 and isinstance(self.engine.discrete, str) and not self._text[unit]:
                 del self._levels[unit]
 
     @cached_property
     def _baseline(self) -> Floats | None:
         """Where each unit is moved to (D,); None where steps are used."""
         return self._moments.mean if isinstance(self.engine.baseline, str) else self._fixed_baseline
+
+    @cached_property
+    def _whole(self) -> Bools:
+        """Which units (D,) step by whole numbers."""
+        return whole_units(self.cut)
+
+    @cached_property
+    def _text(self) -> Bools:
+        """Which units (D,) are columns that are no numbers, and jump between their values."""
+        return text_units(self.cut)
 
     @cached_property
     def jumps(self) -> dict[int, Floats]:
@@ -184,10 +201,10 @@ class DifferenceRun(EngineRun):
         for unit, levels in self._levels.items():
             if 2 <= len(levels) <= _MAX_LEVELS:
                 jumps[unit] = np.array(sorted(levels))
-            elif not isinstance(self.engine.discrete, str):
+            elif not isinstance(self.engine.discrete, str) or self._text[unit]:
                 raise GEHValueError(
                     f"Difference: discrete unit {unit} has {len(levels)} values or more among the points; a discrete "
-                    f"one has 2 to {_MAX_LEVELS}. Leave it out of discrete=."
+                    f"one has 2 to {_MAX_LEVELS}. Leave it out of discrete=, or out of the units."
                 )
         return jumps
 
@@ -208,15 +225,27 @@ class DifferenceRun(EngineRun):
             plain = cut.outputs(rows, t)
             self.check_outputs(rows, t, plain)
             plain = plain.double()
-            # A batch size of the user is the number of rows that the model takes at once, so one move per call.
-            moves_at_once = None if self.limits.batch_size is None else 1
-            single = outputs_after_moves(cut, rows, steps, unit, unit, moves_at_once)
-            both = outputs_after_moves(cut, rows, steps, i, j, moves_at_once)
+            # Moves of one and of two units side by side, so that few calls do for all.
+            first, second = torch.cat([unit, i]), torch.cat([unit, j])
+            moved = outputs_after_moves(cut, rows, steps, first, second, self._moves_at_once(len(rows)), self.report)
+            single, both = moved[: cut.n_units], moved[cut.n_units :]
         area = (steps[:, i] * steps[:, j]).double()
         mixed = (both - single[i] - single[j] + plain).T
         members = sums.one_hot(labels, cut.device)
         sums.add(0, divide_by_steps(mixed, area), members)
         sums.add_slopes(divide_by_steps((single - plain).T, steps.double()), members)
+
+    def _moves_at_once(self, n_rows: int) -> int:
+        """Return how many moves of ``n_rows`` rows are in one call: as many as the user's batch size, or 8,192 rows."""
+        return max(1, (self.limits.batch_size or _CALL_ROWS) // n_rows)
+
+    def calls_and_rows(self, n_rows: int) -> tuple[int, int]:
+        """Return the number of calls of the model for a chunk of ``n_rows`` rows, and the rows of these calls.
+
+        One call is the check of a few rows, another one has the rows as they are.
+        """
+        moves = self.cut.n_units + len(self.pairs)
+        return 2 + -(-moves // self._moves_at_once(n_rows)), n_rows * (1 + moves)
 
     def steps(self, rows: Rows) -> Tensor:
         """Return the signed step (n, D) of each unit of each row."""
@@ -225,8 +254,11 @@ class DifferenceRun(EngineRun):
             return torch.as_tensor(self._baseline).to(values) - values
         centre = torch.as_tensor(self._moments.centre).to(values)
         width = torch.as_tensor(self._moments.limited_std).to(values)
+        length = width * self.engine.step
+        whole = torch.as_tensor(self._whole, device=values.device) & (width > 0)
+        length = torch.where(whole, length.round().clamp_min(1), length)
         # Towards the centre: the moved points stay where data are, and the error of first order cancels on average.
-        steps = torch.where(values > centre, -width, width) * self.engine.step
+        steps = torch.where(values > centre, -length, length)
         for unit, sorted_levels in self.jumps.items():
             levels = torch.as_tensor(sorted_levels).to(values)
             # The nearest level, as values in single precision may differ from the level by rounding.
@@ -236,7 +268,13 @@ class DifferenceRun(EngineRun):
 
 
 def outputs_after_moves(
-    cut: Cut, rows: Rows, steps: Tensor, first: Tensor, second: Tensor, moves_at_once: int | None = None
+    cut: Cut,
+    rows: Rows,
+    steps: Tensor,
+    first: Tensor,
+    second: Tensor,
+    moves_at_once: int | None = None,
+    report: Callable[[float], object] | None = None,
 ) -> Tensor:
     """Return the outputs (k, n) after each of k moves of one or two units.
 
@@ -252,6 +290,8 @@ def outputs_after_moves(
         Indices (k,) of the units of each move; equal for a move of a single unit.
     moves_at_once
         Moves per call of the model; None for as many as fit into one call of about 8,000 rows.
+    report
+        Called after each call of the model with its share of the rows.
     """
     moves_at_once = moves_at_once or max(1, _CALL_ROWS // len(rows))
     if not len(first):
@@ -265,6 +305,8 @@ def outputs_after_moves(
         shifts[move, :, j] = steps.T[j]
         outputs = cut.outputs(rows.repeat(len(i)), shifts.reshape(-1, cut.n_units))
         parts.append(outputs.double().reshape(len(i), len(rows)))
+        if report is not None:
+            report(len(rows) * len(i) / len(first))
     return torch.cat(parts)
 
 

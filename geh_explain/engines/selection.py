@@ -18,6 +18,7 @@ from geh_explain.engines.stein import Stein
 from geh_explain.engines.structured.engine import PROBE_ROWS, Structured, unsupported_reason
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.cut import Cut
+from geh_explain.model.estimators import EstimatorModel
 from geh_explain.units.categorical import Categorical
 
 _BY_NAME: dict[str, type[Engine]] = {
@@ -28,6 +29,8 @@ _BY_NAME: dict[str, type[Engine]] = {
 }
 #: The reason of an engine that the user chose.
 REQUESTED = "requested"
+#: The reason of the engine of an estimator.
+NO_GRADIENTS = "an estimator has no gradients"
 
 
 def check_engine(engine: Any) -> None:
@@ -48,6 +51,20 @@ def check_engine(engine: Any) -> None:
             f"engine={engine!r} is not an engine; use a name such as 'auto', or an instance from geh_explain.engines, "
             "such as Difference(step=0.5)."
         )
+
+
+def check_gradient_free(model: EstimatorModel, engine: str | Engine) -> None:
+    """Raise if ``engine`` takes derivatives, which an estimator does not have."""
+    if _takes_gradients(engine):
+        raise GEHValueError(
+            f"engine={engine!r} takes derivatives, and a {type(model.estimator).__name__} has none; use 'auto' or "
+            "geh_explain.engines.Difference(step=0.5)."
+        )
+
+
+def _takes_gradients(engine: str | Engine) -> bool:
+    """Return whether a requested engine cannot do without gradients."""
+    return engine in ("exact", "structured", "stein") or isinstance(engine, (Exact, Structured, Stein))
 
 
 def needs_smoothing(engine: str | Engine) -> bool:
@@ -81,6 +98,13 @@ def choose_engine(engine: str | Engine, cut: Cut, rows: Rows, limits: Limits) ->
     """
     if isinstance(cut.units, Categorical) and len(cut.units.observed) == cut.n_units:
         return NoNumericUnits().start(cut, limits), "all units are categories"
+    if cut.frame is not None and _takes_gradients(engine):
+        raise GEHValueError(
+            f"engine={engine!r} takes derivatives, and a callable that is called with a data frame has none; use "
+            "'auto' or 'difference', or a callable of tensors."
+        )
+    if engine == "auto" and isinstance(cut.model, EstimatorModel):
+        return Difference().start(cut, limits), NO_GRADIENTS
     if not isinstance(engine, Structured) and engine not in ("auto", "structured"):
         requested = _BY_NAME[engine]() if isinstance(engine, str) else engine
         return requested.start(cut, limits), REQUESTED

@@ -97,7 +97,10 @@ def read_covariates(cut: Cut, points: Points, batch_size: int | None) -> Covaria
     rests, members, arguments = [], [], []
     for rows in points.split(batch_size or min(DEFAULT_BATCH_SIZE, max(1, _MAX_NUMBERS // size))):
         activations = cut.activations(rows)
-        left, whole = (part.flatten(1).double().cpu() for part in (_rest(cut, activations), activations))
+        parts = _rest(cut, activations), activations
+        if sketch is None:
+            parts = _in_numbers(cut, parts[0]), _in_numbers(cut, parts[1])
+        left, whole = (part.flatten(1).double().cpu() for part in parts)
         rests.append((left if sketch is None else sketch.of(left)).numpy())
         members.append((whole if sketch is None else sketch.of(whole)).numpy())
         arguments.append(np.concatenate([np.zeros((len(rows), 0)), *_argument_columns(rows)], axis=1))
@@ -129,6 +132,13 @@ class _RandomSums:
 def _rest(cut: Cut, activations: Tensor) -> Tensor:
     """Return activations minus the part that the units move."""
     return activations - cut.units.shift(cut.units.values(activations), tuple(activations.shape[1:]))
+
+
+def _in_numbers(cut: Cut, activations: Tensor) -> Tensor:
+    """Return activations with indicators of levels instead of codes of text, whose order means nothing."""
+    if cut.frame is None or not cut.frame.coded:
+        return activations
+    return cut.frame.indicators(activations)
 
 
 def _argument_columns(rows: Rows) -> Iterator[Floats]:

@@ -16,6 +16,7 @@ from geh_explain.groups.grouping import Grouping
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import unit_moments
 from geh_explain.run.record import RunRecord
+from geh_explain.run.recorded_arguments import has_target_per_row, stored_target
 
 #: True scores are averages over at most this many points.
 _MAX_POINTS = 20_000
@@ -91,21 +92,25 @@ class Explained:
 
 
 def recorded_target(record: RunRecord) -> Target:
-    """Return the target of an explanation, if it is the same for all points.
+    """Return the target of an explanation, for which pairs are tested.
 
+    Raises
+    ------
+    GEHTypeError
+        If it has one entry per row.
+
+    Examples
+    --------
     >>> recorded_target(RunRecord(target=[0, 2], points=100))
     (0, 2)
     """
-    target = record.target
-    if target is None or isinstance(target, int):
-        return target
-    # A tuple is stored as a list. One entry per row has as many as there are points, or is stored as a description.
-    if isinstance(target, list) and len(target) != record.points and all(isinstance(k, int) for k in target):
-        return tuple(target)
-    raise GEHTypeError(
-        "result: it was explained with a target per row, and a test needs one target for all rows; explain one class "
-        "at a time, target=3 for instance, and give the labels of all rows."
-    )
+    if has_target_per_row(record):
+        raise GEHTypeError(
+            "result: it was explained with a target per row, and a test needs one target for all rows; explain one "
+            "class at a time, target=3 for instance, and give the labels of all rows."
+        )
+    target: Target = stored_target(record)
+    return target
 
 
 def recorded_factors(record: RunRecord, cut: Cut, points: Points, weights: Floats | None = None) -> Floats:

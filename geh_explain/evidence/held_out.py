@@ -37,6 +37,7 @@ from geh_explain.evidence.nuisance import allows_test, choose_degrees, rows_need
 from geh_explain.evidence.pair_functions import HeldOutFunctions, Pair
 from geh_explain.evidence.pair_tests import PairTests
 from geh_explain.evidence.training_rows import count_common_rows, count_copied_rows
+from geh_explain.model.estimators import EstimatorModel
 from geh_explain.posterior.protocols import fixed
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.run.setup import ModelSetup
@@ -146,14 +147,23 @@ class HeldOutTest:
         posterior = setup.posterior_for(cut, points)
         with torch.no_grad(), fixed(posterior, setup.model, options.seed):
             outputs = cut.all_outputs(points.first)
-        labels = read_labels(rows.y, len(points), outputs, rows.target, setup.output, rows.link)
+        y = setup.model.class_indices(rows.y) if isinstance(setup.model, EstimatorModel) else rows.y
+        target = setup.target_index(rows.target)
+        labels = read_labels(y, len(points), outputs, target, setup.output, rows.link)
         points.check_matched("y")
         _check_index(rows.inputs, rows.y)
         weights = read_weights(rows.sample_weight, points)
         if weights.kept is not None:
             points, labels = weights.points(points), replace(labels, values=labels.values[weights.kept])
             check_varies(labels.values)
-        choose_degrees(_effective_rows(len(points), weights.values), cut.n_units)
+        effective = _effective_rows(len(points), weights.values)
+        if weights.values is not None and not allows_test(effective, cut.n_units):
+            raise GEHValueError(
+                f"sample_weight: {len(points)} held-out rows with these weights tell as much as {effective} of equal "
+                f"weight, too few to test pairs of {cut.n_units} units; at least {rows_needed(cut.n_units)} are "
+                "needed. Give more rows, less unequal weights, or fewer units."
+            )
+        choose_degrees(effective, cut.n_units)
         functions = HeldOutFunctions(
             cut, points, posterior, labels.read, batch_size=options.batch_size, seed=options.seed
         )

@@ -38,6 +38,7 @@ from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHRuntimeError, GEHValueError
 from geh_explain.evidence.covariates import read_covariates
 from geh_explain.model.cut import Cut
+from geh_explain.model.unit_values import whole_units
 from geh_explain.posterior import MCDropout, PointEstimate, Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed
 
@@ -107,9 +108,12 @@ class HeldOutFunctions:
         places = (np.arange(count) + 0.5) / count
         # A Latin hypercube: every unit takes all of its quantiles, in an order of its own.
         quantiles = np.quantile(self.values, places, axis=0)
+        # The same in all rows still, so that q keeps its form.
+        whole = whole_units(cut)
+        quantiles[:, whole] = np.rint(quantiles[:, whole])
         generator = np.random.default_rng(seed)
         self._background = generator.permuted(quantiles, axis=0)
-        self._grids = [_grid(column) for column in self.values.T]
+        self._grids = [_grid(column, rounds) for column, rounds in zip(self.values.T, whole, strict=True)]
         chosen = generator.choice(len(points), min(len(points), _BACKGROUND_ROWS), replace=False)
         # Batch by batch, so that a streamed loader is read once.
         sampled = [_take(rows, chosen) for rows in points.batches()]
@@ -334,9 +338,10 @@ def _position(places: Floats, values: Floats) -> tuple[Ints, Floats]:
     return low, np.clip((values - places[low]) / width, 0, 1)
 
 
-def _grid(values: Floats) -> Floats:
-    """Return the grid values of a unit: its distinct values if these are few, else quantiles."""
+def _grid(values: Floats, whole: bool) -> Floats:
+    """Return the grid values of a unit: its distinct values if these are few, else quantiles, whole ones if asked."""
     distinct = np.unique(values)
     if len(distinct) <= 2 * _GRID:
         return distinct
-    return np.asarray(np.unique(np.quantile(values, np.linspace(*_GRID_ENDS, _GRID))))
+    quantiles = np.quantile(values, np.linspace(*_GRID_ENDS, _GRID))
+    return np.asarray(np.unique(np.rint(quantiles) if whole else quantiles))

@@ -12,7 +12,9 @@ calls the function that does the work.
 ``one_row``
     Accounts of single predictions.
 ``analysing``
-    Screening, diagnosis, ablation, sharpness, surfaces, images of units.
+    Screening, diagnosis, ablation, sharpness, surfaces.
+``interpreting``
+    Images of units.
 ``measuring``
     The share of interactions, and triples of units.
 ``model_explainer``

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +20,12 @@ from geh_explain.engines.difference import Difference
 from geh_explain.engines.smoothing.sharpness import Step
 from geh_explain.errors import GEHTypeError, GEHValueError, GEHWarning
 from geh_explain.explainer.explaining import Explaining
-from geh_explain.interpret.diversity import cluster_codes
-from geh_explain.interpret.exemplar_search import CandidateSearch
-from geh_explain.interpret.gallery import Gallery
-from geh_explain.interpret.gallery_building import ascent_options, build_gallery
-from geh_explain.interpret.pair_selection import choose_pairs
-from geh_explain.interpret.responses import HiddenUnits
-from geh_explain.model.layers import Layer
 from geh_explain.model.preserve import preserved
 from geh_explain.model.unit_values import unit_moments
 from geh_explain.posterior import PointEstimate
 from geh_explain.results.interactions import Interactions
 from geh_explain.run.options import AnalysisOptions, Scale
+from geh_explain.run.recorded_arguments import check_columns, columns_of, stored_scale
 from geh_explain.scores.ranking import find_unit
 from geh_explain.units.pair_set import PairSet
 from geh_explain.units.subset import Subset
@@ -96,6 +89,7 @@ class Analysing(Explaining):
         additional_forward_args: Any = None,
         *,
         y: Any,
+        result: Interactions | None = None,
         draws: int = 100,
         batch_size: int | None = None,
         seed: int = 0,
@@ -111,6 +105,8 @@ class Analysing(Explaining):
             As in :meth:`explain`.
         y
             One target per row: numbers for regression, class indices for classification.
+        result
+            What :meth:`explain` returned: its target is taken, unless ``target`` is given.
 
         Examples
         --------
@@ -121,8 +117,10 @@ class Analysing(Explaining):
         (10,)
         """
         options = AnalysisOptions(draws, batch_size, seed, progress)
+        if result is not None:
+            self._check_result(result)
         with preserved(self.model):
-            points, cut = self._setup.read(inputs, target, additional_forward_args)
+            points, cut = self._setup.read(inputs, self._target_of(result, target), additional_forward_args)
             return diagnose(cut, points, self._setup.posterior_for(cut, points), y, options)
 
     def check(
@@ -149,7 +147,7 @@ class Analysing(Explaining):
         result
             What :meth:`explain` returned.
         inputs, target, additional_forward_args, batch_size, seed, progress
-            As in :meth:`explain`; other points than those.
+            As in :meth:`explain`; other points than those. The target is that of ``result`` where it is None.
         measure
             The scores to check: ``"geh"``, ``"aeh"`` or ``"eah"``.
         pairs
@@ -170,12 +168,8 @@ class Analysing(Explaining):
         check_int("pairs", pairs, 3)
         options = AnalysisOptions(1, batch_size, seed, progress)
         with preserved(self.model):
-            points, cut = self._setup.read(inputs, target, additional_forward_args)
-            if cut.n_units != len(result.names):
-                raise GEHValueError(
-                    f"inputs: there are {cut.n_units} units, and result is about {len(result.names)}; give the same "
-                    "kind."
-                )
+            points, cut = self._setup.read(inputs, self._target_of(result, target), additional_forward_args)
+            self._check_units(result, points, cut)
             off = baseline_values(baseline, unit_moments(cut, points, batch_size).mean)
             request = AblationRequest(result.names, result.pairs, result.scores(measure).pair_mean, pairs, off)
             return check_pairs(cut, points, request, options)
@@ -202,7 +196,7 @@ class Analysing(Explaining):
         result
             What :meth:`explain` returned.
         inputs, target, additional_forward_args, batch_size, progress
-            As in the call that returned it.
+            As in the call that returned it; the target is that of ``result`` where it is None.
         pairs
             How many of the strongest pairs by GEH.
 
@@ -226,13 +220,16 @@ class Analysing(Explaining):
         """
         self._check_result(result)
         check_int("pairs", pairs, 1)
+        target = self._target_of(result, target)
+        check_columns(columns_of(inputs), result.record)
+        scale = stored_scale(result.record)
         sharper, softer = other_sharpnesses(self._setup.smooth, result.record.smooth, result.record.smoothed)
         groups = np.asarray(result.group_names, dtype=object)[result.labels]
 
         def explain(pairs: PairSet, **changes: Any) -> Floats:
             explainer = Explaining.__new__(Explaining)
             explainer._setup = replace(self._setup, posterior=PointEstimate(), **changes)
-            options = {"groups": groups, "scale": result.record.scale, "batch_size": batch_size, "progress": progress}
+            options = {"groups": groups, "scale": scale, "batch_size": batch_size, "progress": progress}
             options["sample_weight"] = result.sample_weight
             if not pairs.complete:
                 options["pairs"] = list(zip(*pairs.ends, strict=True))
@@ -274,7 +271,8 @@ class Analysing(Explaining):
         pair
             The two units, by name or index.
         result
-            What :meth:`explain` returned for the same inputs: its groups and their signed effects are drawn too.
+            What :meth:`explain` returned for the same inputs: its groups and their signed effects are drawn too, and
+            its names and its target are taken, unless ``target`` is given.
         grid
             Number of grid values per unit, or all its values where there are fewer.
         background
@@ -301,8 +299,12 @@ class Analysing(Explaining):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise GEHTypeError(f"pair={pair!r} must be two units, by name or index, such as pair=(0, 1).")
         options = AnalysisOptions(draws, batch_size, seed, progress)
+        if result is not None:
+            self._check_result(result)
         with preserved(self.model):
-            points, cut = self._setup.read(inputs, target, additional_forward_args)
+            points, cut = self._setup.read(inputs, self._target_of(result, target), additional_forward_args)
+            if result is not None:
+                self._check_units(result, points, cut)
             names = cut.unit_names(None if result is None else result.names)
             first, second = (find_unit(unit, names) for unit in pair)
             if first == second:
@@ -313,84 +315,3 @@ class Analysing(Explaining):
             return surface
         effects = result.regions(first, second)["mean"].to_numpy()
         return surface.with_groups((names[first], names[second]), result.labels, effects)
-
-    def interpret(
-        self,
-        result: Interactions,
-        candidates: Any,
-        pairs: int | Sequence[tuple[int | str, int | str]] = 2,
-        *,
-        joint: Any = None,
-        k: int = 9,
-        measure: str | None = None,
-        reduce: str = "max",
-        diverse: bool | None = None,
-        clusters: Any = None,
-        ascent: bool | dict[str, Any] = True,
-        batch_size: int | None = None,
-        seed: int = 0,
-        progress: bool = True,
-    ) -> Gallery:
-        """Show what the hidden units of the strongest pairs respond to.
-
-        Parameters
-        ----------
-        result
-            What :meth:`explain` returned.
-        candidates
-            Inputs among which those with the largest activations are searched: tensor, ndarray, Dataset or DataLoader.
-        pairs
-            How many of the strongest pairs, or a list of pairs of units, by name or index.
-        joint
-            Inputs among which those that activate both units of a pair are searched; None for ``candidates``.
-        k
-            How many of them to show.
-        measure
-            By which the strongest pairs are chosen, as in ``result.table``; None for ``"supported"`` where there is
-            evidence, else ``"geh"``.
-        reduce
-            How the map of a unit becomes one number: its ``"max"`` or its ``"mean"``.
-        diverse
-            Whether to show inputs that differ, chosen among the 4 k best, instead of the k best, which may be parts
-            of one photograph. None: for images.
-        clusters
-            One label per candidate, such as the photograph it was cut from: the best candidate of each cluster is
-            shown, then the second best, and so on.
-        ascent
-            Also synthesise an input for each unit, and for both, by gradient ascent; a dict holds options of
-            :func:`geh_explain.interpret.maximise`. Candidates give the range and the statistics of images.
-        batch_size, seed, progress
-            Candidates at a time, the seed of the ascent, and whether to show progress bars.
-
-        Returns
-        -------
-        Gallery
-            It has ``plot()`` and ``readings()``.
-
-        Examples
-        --------
-        >>> import torch, geh_explain as geh
-        >>> from torch import nn
-        >>> net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
-        >>> explainer = geh.GEHExplainer(net, "1", posterior=geh.posterior.PointEstimate())
-        >>> x = torch.randn(200, 3)
-        >>> result = explainer.explain(x, groups=2, progress=False)
-        >>> gallery = explainer.interpret(result, x, pairs=1, ascent=False, progress=False)
-        >>> gallery.pairs[0].exemplars.inputs.shape
-        torch.Size([2, 9, 3])
-        """
-        self._check_result(result)
-        search = CandidateSearch(
-            check_int("k", k, 1),
-            reduce,
-            batch_size=batch_size,
-            progress=progress,
-            diverse=diverse,
-            clusters=cluster_codes(clusters),
-        )
-        options = ascent_options(ascent, {"seed": check_int("seed", seed, 0), "progress": progress})
-        selection = choose_pairs(result, pairs, measure)
-        ref = self._setup.layer_ref
-        layer = None if ref.module is None else Layer(ref.module, ref.pick, ref.call)
-        hidden = HiddenUnits(self.model, layer, self._setup.units)
-        return build_gallery(hidden, selection, candidates, joint, search, options)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from torch import nn
 
 from geh_explain._types import Ints
+from geh_explain.data.points import Points
+from geh_explain.data.targets import Target
 from geh_explain.engines.base import Engine
-from geh_explain.engines.selection import check_engine
+from geh_explain.engines.selection import check_engine, check_gradient_free
 from geh_explain.engines.smoothing.sharpness import Smooth, check_smooth
 from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.evidence.held_out import HeldOutRows, HeldOutTest
+from geh_explain.model.cut import Cut
+from geh_explain.model.estimators import EstimatorModel, estimator_output, model_name
 from geh_explain.model.layers import Layer, find_layer
 from geh_explain.model.outputs import Output, check_output
 from geh_explain.model.preserve import as_module
+from geh_explain.model.refused_models import short_repr
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.default import check_posterior
 from geh_explain.results.by_target import InteractionsByTarget
 from geh_explain.results.interactions import Interactions
 from geh_explain.run.options import AnalysisOptions, RunOptions
 from geh_explain.run.record import describe, digest_parameters
+from geh_explain.run.recorded_arguments import check_columns, has_target_per_row, stored_target
 from geh_explain.run.setup import ModelSetup
 from geh_explain.units.base import Units
 
@@ -35,7 +40,7 @@ class ExplainerBase:
 
     def __init__(
         self,
-        model: nn.Module | Callable[..., Any],
+        model: Any,
         layer: str | nn.Module | Layer | None = None,
         *,
         units: Units | None = None,
@@ -54,11 +59,15 @@ class ExplainerBase:
         check_smooth(smooth)
         check_engine(engine)
         check_posterior(posterior, layer_ref)
+        if isinstance(module, EstimatorModel):
+            check_gradient_free(module, engine)
+            # Functions without gradients have no kinks to smooth.
+            smooth, output = None, estimator_output(module, output)
         self._setup = ModelSetup(module, layer_ref, units, output, posterior, smooth, engine)
 
     @property
     def model(self) -> nn.Module:
-        """The network that is explained; a plain callable is wrapped into a module."""
+        """The network that is explained; a plain callable or an estimator is wrapped into a module."""
         return self._setup.model
 
     @property
@@ -70,12 +79,41 @@ class ExplainerBase:
         setup = self._setup
         options = {"units": setup.units, "posterior": setup.posterior}
         shown = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
-        return f"GEHExplainer({type(setup.model).__name__}, {self.place}{shown})"
+        return f"GEHExplainer({model_name(setup.model)}, {self.place}{shown})"
 
     def _held_out(self, rows: HeldOutRows, options: AnalysisOptions | RunOptions) -> HeldOutTest:
         """Read and check held-out rows."""
         reading = AnalysisOptions(1, options.batch_size, options.seed, options.progress)
         return HeldOutTest.prepare(self._setup, rows, reading)
+
+    def _target_of(self, result: Interactions | None, target: Target) -> Target:
+        """Return the target of a call: ``target``, or that of a result where it is None; warn if they differ."""
+        if result is None:
+            return target
+        if target is None:
+            own: Target = stored_target(result.record)
+            return own
+        given: Any = target
+        stored: Any = result.record.target
+        if not has_target_per_row(result.record):
+            # A class may be given by its label or by its index.
+            given, stored = (self._setup.target_index(each) for each in (target, stored_target(result.record)))
+        if describe(given) != describe(stored):
+            warn(f"target={short_repr(target)} is used, and result is about target={result.record.target!r}.")
+        return target
+
+    def _check_units(self, result: Interactions, points: Points, cut: Cut) -> None:
+        """Raise if a result is about other units or columns than inputs that were read for it."""
+        if cut.n_units != len(result.names):
+            raise GEHValueError(
+                f"inputs: there are {cut.n_units} units, and result is about {len(result.names)}; give the same kind."
+            )
+        if result.record.units and result.record.units != repr(cut.units):
+            raise GEHValueError(
+                f"result: it is about units={result.record.units}, and this explainer about units={cut.units!r}; use "
+                "the explainer that made it."
+            )
+        check_columns(points.columns, result.record)
 
     def _check_result(self, result: Any) -> None:
         """Raise unless ``result`` is about the layer of this explainer; warn if it is about another network."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from geh_explain.data.target_choice import TargetChoice
+from geh_explain.data.target_choice import ALL, TargetChoice
 from geh_explain.data.targets import Target
 from geh_explain.errors import warn
 from geh_explain.evidence.explained import Explained
@@ -17,6 +17,7 @@ from geh_explain.explainer.explain_options import ExplainOptions, Targets
 from geh_explain.explainer.several_targets import explain_targets
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.number import GroupChoice
+from geh_explain.model.estimators import EstimatorModel
 from geh_explain.model.preserve import half_precision, preserved
 from geh_explain.results.by_target import InteractionsByTarget
 from geh_explain.results.interactions import Interactions
@@ -45,7 +46,7 @@ class Explaining(ExplainerBase):
         self, inputs: Any, target: Target = ..., additional_forward_args: Any = ..., **options: Unpack[ExplainOptions]
     ) -> Interactions: ...
     @overload
-    def explain(
+    def explain(  # type: ignore[overload-cannot-match]
         self, inputs: Any, target: Literal["all"], additional_forward_args: Any = ..., **options: Unpack[ExplainOptions]
     ) -> InteractionsByTarget: ...
     @overload
@@ -91,8 +92,9 @@ class Explaining(ExplainerBase):
             Tensor, ndarray, DataFrame, tuple of tensors, Dataset or DataLoader (of inputs, or of tuples whose first
             entry is the inputs).
         target
-            Which output to explain, as in Captum: an int, a tuple, or one per row; None for one output. ``"all"``: all
-            outputs of a model with several, in one run, see ``targets``.
+            Which output to explain, as in Captum: an int, a tuple, or one per row; None for one output. For classifiers
+            with labels also a label; None for the second of two classes. ``"all"``: all outputs of a model with
+            several, in one run, see ``targets``.
         additional_forward_args
             Further arguments of the model, as in Captum; those with one entry per row are split with the rows.
         groups
@@ -168,8 +170,11 @@ class Explaining(ExplainerBase):
         >>> result.geh.mean.round(3).tolist()  # the pairs of x1 only
         [[0.0, 2.0, nan], [2.0, 0.0, 0.0], [nan, 0.0, 0.0]]
         """
-        choice = TargetChoice.of(target, targets)
-        target = None if isinstance(target, str) else target
+        if isinstance(self.model, EstimatorModel):
+            targets = self.model.targets_by_label(target, targets)
+            target = None if isinstance(target, str) and target == ALL else target
+        choice = TargetChoice.of(target, targets, labels=isinstance(self.model, EstimatorModel))
+        target = None if choice is not None else target
         options = RunOptions(
             target=target,
             additional_forward_args=additional_forward_args,

@@ -11,7 +11,6 @@ from geh_explain.evidence.explained import recorded_target
 from geh_explain.explainer.base import ExplainerBase
 from geh_explain.results.interactions import Interactions
 from geh_explain.results.measured import (
-    EVALUATIONS,
     PRECISION,
     SHARE_DRAWS,
     ShareArguments,
@@ -39,7 +38,7 @@ class Measuring(ExplainerBase):
         background: str = "permuted",
         draws: int = SHARE_DRAWS,
         precision: float = PRECISION,
-        evaluations: int = EVALUATIONS,
+        evaluations: int | None = None,
         clusters: Any = None,
         batch_size: int | None = None,
         progress: bool = True,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from geh_explain.explainer.analysing import Analysing
+from geh_explain.explainer.interpreting import Interpreting
 from geh_explain.explainer.measuring import Measuring
 from geh_explain.explainer.one_row import RowExplaining
 from geh_explain.explainer.testing import HeldOutTesting
 
 
-class GEHExplainer(Analysing, HeldOutTesting, Measuring, RowExplaining):
+class GEHExplainer(Analysing, Interpreting, HeldOutTesting, Measuring, RowExplaining):
     """Finds which pairs of inputs, or of hidden units, interact in a trained network.
 
     The local interaction of units i and j at a point x is H_ij(x) = d2 f / du_i du_j, for one scalar output f of the
@@ -19,8 +20,9 @@ class GEHExplainer(Analysing, HeldOutTesting, Measuring, RowExplaining):
     Parameters
     ----------
     model
-        Any ``nn.Module``; a plain callable is enough for the inputs. Its parameters, buffers, modes, hooks and whatever
-        else it holds are the same after each call. Networks inside a callable keep their modes.
+        Any ``nn.Module``; a plain callable is enough for the inputs, and so is a fitted estimator with ``predict`` or
+        ``predict_proba``, of scikit-learn for instance; a net of skorch is its network. Its parameters, buffers, modes,
+        hooks and whatever else it holds are the same after each call. Networks inside a callable keep their modes.
     layer
         None for the inputs, else a dotted name (``"layer3.1.conv2"``) or a module, whose output's units are explained;
         :class:`~geh_explain.Layer` for a layer that returns several tensors, or is called several times.

@@ -11,7 +11,7 @@ from geh_explain._validation import check_int
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHValueError, warn
 from geh_explain.explainer.base import ExplainerBase
-from geh_explain.local.baselines import ReferenceData, as_rows, read_baseline, row_shapes
+from geh_explain.local.baselines import ReferenceData, as_rows, columns_of, read_baseline, row_shapes
 from geh_explain.local.computation import LocalRun
 from geh_explain.local.explanation import LocalExplanation, LocalExplanations
 from geh_explain.local.integrated_hessians import MAX_POINTS
@@ -65,7 +65,7 @@ class RowExplaining(ExplainerBase):
         points
             Nodes of the Gauss rule along the path; None doubles them until two rules agree, up to 2,048.
         names
-            Names of the units; a data frame's columns by default.
+            Names of the units; by default the columns of the row's data frame, or of that of the data.
         batch_size
             Rows per call of the model; None chooses it from the memory of a row.
         seed
@@ -98,18 +98,20 @@ class RowExplaining(ExplainerBase):
             raise GEHValueError(f"points={points} must be at most {MAX_POINTS}.")
         known = data if data is not None else self._last_inputs
         with preserved(self.model):
-            rows, cut = self._setup.read(
-                as_rows(x_row, row_shapes(known)), target, additional_forward_args, argument="x_row"
-            )
+            given = as_rows(x_row, row_shapes(known))
+            rows = self._setup.read_points(given, target, additional_forward_args, None, "x_row")
+            cut = self._setup.cut(rows, columns_of(known))
             reference = ReferenceData(self._setup, known)
             if data is not None:
                 reference.check(rows.first, rows.columns)
+            start = read_baseline(baseline, self._setup, rows.first[:1], rows.columns)
+            start.check_units(cut.units)
             run = LocalRun(
                 setup=self._setup,
                 cut=cut,
                 posterior=self._setup.posterior_for(cut, rows),
                 names=cut.unit_names(names),
-                baseline=read_baseline(baseline, self._setup, rows.first[:1], rows.columns),
+                baseline=start,
                 data=reference,
                 options=options,
                 points=points,

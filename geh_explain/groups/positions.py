@@ -22,10 +22,13 @@ def positions_of(cut: Cut, activations: Tensor) -> Floats:
     """Return the positions (n, d) of rows with the given ``activations`` at the cut.
 
     They are the flattened inputs, or the activations of the layer, with the mean of each channel of feature maps. Codes
-    of categories, which have no distances, are replaced by indicators of their levels.
+    of categories, which have no distances, are replaced by indicators of their levels; columns of text in a data frame
+    that are no categories are left out.
     """
     if isinstance(cut.units, Categorical):
         return np.asarray(cut.units.positions(activations).numpy())
+    if cut.frame is not None and cut.frame.coded and cut.frame.numeric:
+        activations = activations[:, cut.frame.numeric]
     if cut.layer is not None and activations.ndim > 2:
         activations = Channels().bind(cut.shape, cut.layout, None).values(activations)
     return np.asarray(activations.flatten(1).double().cpu().numpy())

@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 
 from geh_explain._process import cached_property
+from geh_explain.data.conversion import is_frame
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.cut import Cut
 from geh_explain.run.setup import ModelSetup
+from geh_explain.units.base import Units
 
 #: Baselines of a sample at most: an account is computed for each.
 _MAX_BASELINES = 1000
@@ -118,6 +120,13 @@ class Baseline:
             return "zeros" if self.number == 0 else f"{self.number:g} everywhere"
         assert self.points is not None
         return "a given row" if len(self.points) == 1 else f"a sample of {len(self.points)} rows"
+
+    def check_units(self, units: Units) -> None:
+        """Raise if units are categories and the baseline is no row: categories have no mean."""
+        if units.has_levels and self.kind != "rows":
+            raise GEHValueError(
+                f"baseline: {self.description} is no level of a category; give a row, or a sample of rows."
+            )
 
     @torch.no_grad()
     def values(self, cut: Cut, row: Rows, data: ReferenceData) -> Tensor:
@@ -220,6 +229,11 @@ def row_shapes(data: Any) -> list[tuple[int, ...]] | None:
     if not parts or not all(hasattr(part, "shape") and len(part.shape) for part in parts):
         return None
     return [tuple(part.shape[1:]) for part in parts]
+
+
+def columns_of(data: Any) -> list[str] | None:
+    """Return the names of the columns of a data frame; None for anything else."""
+    return [str(name) for name in data.columns] if is_frame(data) else None
 
 
 def check_columns(argument: str, given: list[str] | None, expected: list[str] | None) -> None:

@@ -88,7 +88,7 @@ class LocalRun:
         with enter_draws(self.posterior, cut.model, options.draws, options.seed, first_forward) as draws:
             for number in draws:
                 if number == 0:
-                    check_row_independence(cut, row.repeat(_COPIES), first[0])
+                    check_row_independence(cut, account.compared_rows(), first[0])
                 account.add_draw()
                 advance()
         if not account.moments.n_draws:
@@ -98,9 +98,10 @@ class LocalRun:
     def _with_kept_values(self, row: Rows) -> Rows:
         """Return the row with what the part below the layer passes on, where that is possible."""
         self.cut.below = None
-        if not keeps_below(self.posterior):
+        if self.cut.layer is None or not keeps_below(self.posterior):
             return row
-        return keep_below(self.cut, InMemoryPoints(row.repeat(_COPIES)), None).first[:1]
+        kept = keep_below(self.cut, InMemoryPoints(row.repeat(_COPIES)), None).first[:1]
+        return replace(kept, repeats=row.repeats)
 
     @property
     def own_kinks(self) -> bool:
@@ -154,6 +155,19 @@ class RowAccount:
             # Draws may change the values of the layer.
             self._baselines = None
 
+    def compared_rows(self) -> Rows:
+        """Return the row with other rows behind it, which must not change its output."""
+        path = self._path()
+        if self.run.cut.layer is None and path.members.are_disjoint:
+            return path.switched(torch.zeros(_COPIES, dtype=torch.long), torch.tensor([[1.0], [0.0], [1.0]]))
+        others = self.run.data.with_arguments_of(self.row)
+        shapes = [x.shape[1:] for x in self.row.inputs]
+        if others is None or [x.shape[1:] for x in others.first.inputs] != shapes:
+            return self.row.repeat(_COPIES)
+        pairs = zip(self.row.inputs, others.first.inputs, strict=True)
+        batch = replace(self.row, inputs=tuple(torch.cat([own, other]) for own, other in pairs), below=())
+        return replace(batch, forward_args=self.row.forward_args.take([0] * len(batch)))
+
     def add_draw(self) -> None:
         """Add the account of the draw that is entered."""
         path = self._path()
@@ -161,7 +175,8 @@ class RowAccount:
         each = torch.arange(n_baselines)
         prediction = path.outputs(each, torch.ones(n_baselines, 1)).numpy()
         reference = path.outputs(each, torch.zeros(n_baselines, 1)).numpy()
-        account = switch_units(path) if self._method == DIFFERENCES else self._integrated(path)
+        difference = float((prediction - reference).mean())
+        account = switch_units(path) if self._method == DIFFERENCES else self._integrated(path, difference)
         self.moments.add(account, prediction, reference)
 
     def _path(self) -> UnitPath:
@@ -181,13 +196,16 @@ class RowAccount:
     def _choose_method(self, path: UnitPath) -> tuple[str, str | None]:
         """Return the account to make, and why differences replace derivatives that were asked for, if they do."""
         engine = self.run.setup.engine
-        if engine == "difference" or isinstance(engine, Difference):
+        if engine == "difference" or isinstance(engine, Difference) or self.run.cut.units.has_levels:
             return DIFFERENCES, None
         reason = why_not_differentiable(path)
         return (INTEGRATED, None) if reason is None else (DIFFERENCES, reason)
 
-    def _integrated(self, path: UnitPath) -> PathAccount:
-        """Return the account by integrated Hessians; the first draw chooses the rule for the others."""
+    def _integrated(self, path: UnitPath, difference: float) -> PathAccount:
+        """Return the account of F(1) - F(0), the ``difference``, by integrated Hessians.
+
+        The first draw chooses the rule for the others.
+        """
         run, cut = self.run, self.run.cut
         if run.own_kinks:
             self._view = view_of_path(run.smoothing(self.row), path)
@@ -196,14 +214,14 @@ class RowAccount:
             if self.moments.n_draws == 0:
                 account = integrate_path(path, run.points)
                 self._points, self._error = account.points, account.error
-                # Where the rule was chosen, one with half the points agreed with it.
-                self._later_points = account.points // (1 if run.points is not None else 2)
+                # Where the rule was chosen, one with half the points agreed with it to many digits.
+                self._later_points = account.points // (1 if run.points is not None or self._view.smooths else 2)
             else:
                 account = PathAccount(*apply_rule(path, self._later_points, path.engine()), self._later_points)
         if self._view.smooths:
             # Second derivatives are those of the smoothed network, gradients those of the network itself.
             with cut.viewed(DoubleBackwardView()):
-                return with_own_gradients(path, account)
+                return with_own_gradients(path, account, difference)
         return account
 
     def result(self) -> LocalExplanation:

@@ -11,6 +11,7 @@ from torch import Tensor
 from geh_explain._types import Floats
 from geh_explain.engines.exact import ExactRun
 from geh_explain.engines.selection import slopes_of
+from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.local.quadrature import log_rule
 from geh_explain.local.unit_path import UnitPath
@@ -18,13 +19,20 @@ from geh_explain.local.unit_path import UnitPath
 #: Nodes of the first rule that is tried, and of the last.
 MIN_POINTS = 8
 MAX_POINTS = 2048
-#: Difference of two rules, as a part of the largest contribution, at which the finer one is taken.
+#: Difference of two rules, as a part of the largest contribution, at which the finer one is taken: by precision, and
+#: for smoothed networks, whose second derivatives depend on the sharpness by far more.
 _TOLERANCE = {torch.float64: 1e-7}
 _SINGLE_TOLERANCE = 1e-4
-#: Panels on which gradients that jump are integrated, divided by the number of baselines, and the fewest.
-_MAX_PANELS = 256
-_MIN_PANELS = 16
-#: Numbers in the Hessians of one chunk of nodes, at most.
+_SMOOTHED_TOLERANCE = 1e-2
+#: Panels on which gradients that jump are integrated: the fewest, and the most. They are doubled until the integral
+#: misses the difference of the outputs by less than this part of it.
+_MIN_PANELS = 8
+_MAX_PANELS = 512
+_MAX_ERROR = 0.003
+#: Rows per call for gradients.
+_GRADIENT_ROWS = 256
+#: Nodes in one chunk, and numbers in the rows of their Hessians that are held at once, at most.
+_MAX_CHUNK = 256
 _CHUNK_NUMBERS = 2**23
 
 
@@ -79,37 +87,58 @@ def integrate_path(path: UnitPath, points: int | None) -> PathAccount:
         Nodes of the rule; None doubles them from 8 on until two rules agree, or there are 2,048.
     """
     engine = path.engine()
+    smoothed = isinstance(path.cut.view, Smoothing)
     if points is not None:
         coarse = apply_rule(path, max(1, points // 2), engine)
-        return _compared(apply_rule(path, points, engine), coarse, points)
-    tolerance = _TOLERANCE.get(path.cut.dtype, _SINGLE_TOLERANCE)
+        return _compared(apply_rule(path, points, engine), coarse, points, smoothed)
+    tolerance = _SMOOTHED_TOLERANCE if smoothed else _TOLERANCE.get(path.cut.dtype, _SINGLE_TOLERANCE)
     points = MIN_POINTS
     account = PathAccount(*apply_rule(path, points, engine), points, np.inf)
     while points < MAX_POINTS and account.error > tolerance * account.largest:
         points *= 2
-        account = _compared(apply_rule(path, points, engine), (account.main, account.pairs), points)
+        account = _compared(apply_rule(path, points, engine), (account.main, account.pairs), points, smoothed)
     return account
 
 
-def with_own_gradients(path: UnitPath, account: PathAccount) -> PathAccount:
+def with_own_gradients(path: UnitPath, account: PathAccount, difference: float) -> PathAccount:
     """Return the account with main effects by the gradients of the network itself, for networks with kinks.
 
     Row sums of Gamma are integrated gradients, int F_i(s) ds, so that Gamma_ii is these minus Gamma_ij of all j. Pairs
     stay those of the smoothed network. The contributions then sum to F(1) - F(0) of the network itself, up to the
-    integration of gradients that jump.
+    integration of gradients that jump. ``difference`` is this one, the mean over baselines.
     """
-    n_baselines, n_units = account.main.shape
-    nodes, weights = _panel_rule(max(_MIN_PANELS, _MAX_PANELS // n_baselines))
-    places, weight = nodes.repeat(n_baselines), weights.repeat(n_baselines)
-    baseline = torch.arange(n_baselines).repeat_interleave(len(nodes))
-    gradients = torch.zeros(n_baselines, n_units, dtype=torch.double)
-    for some, s, w in zip(*(torch.split(part, path.call_rows) for part in (baseline, places, weight)), strict=True):
-        slopes = torch.as_tensor(slopes_of(*path.at(some.to(path.cut.device), s[:, None])))
-        gradients.index_add_(0, some, w[:, None] * slopes)
+    n_units = path.members.n_units
+    panels = _MIN_PANELS
+    gradients = _integrated_gradients(path, panels)
+    # Integrated gradients sum to the difference of the outputs, so that their error is known.
+    while panels < _MAX_PANELS and _error_share(gradients, difference) > _MAX_ERROR:
+        panels *= 2
+        gradients = _integrated_gradients(path, panels)
     ends = np.concatenate(np.triu_indices(n_units, 1))
     halves = np.concatenate([account.pairs, account.pairs], axis=1) / 2
     of_pairs = np.stack([np.bincount(ends, row, n_units) for row in halves])
-    return replace(account, main=gradients.numpy() - of_pairs)
+    return replace(account, main=gradients - of_pairs)
+
+
+def _error_share(gradients: Floats, difference: float) -> float:
+    """Return how far integrated gradients (R, D) miss the difference of the outputs, of the larger of both sizes."""
+    of_units = gradients.mean(axis=0)
+    scale = max(abs(difference), float(np.abs(of_units).max(initial=0.0)))
+    return abs(difference - float(of_units.sum())) / scale if scale > 0 else 0.0
+
+
+def _integrated_gradients(path: UnitPath, panels: int) -> Floats:
+    """Return int F_i(s) ds (R, D) by a rule on so many panels."""
+    n_baselines = len(path.baselines)
+    nodes, weights = _panel_rule(panels)
+    places, weight = nodes.repeat(n_baselines), weights.repeat(n_baselines)
+    baseline = torch.arange(n_baselines).repeat_interleave(len(nodes))
+    gradients = torch.zeros(n_baselines, path.members.n_units, dtype=torch.double)
+    size = min(path.call_rows, _GRADIENT_ROWS)
+    for some, s, w in zip(*(torch.split(part, size) for part in (baseline, places, weight)), strict=True):
+        slopes = torch.as_tensor(slopes_of(*path.at(some.to(path.cut.device), s[:, None])))
+        gradients.index_add_(0, some, w[:, None] * slopes)
+    return gradients.numpy()
 
 
 def _panel_rule(panels: int) -> tuple[Tensor, Tensor]:
@@ -119,10 +148,13 @@ def _panel_rule(panels: int) -> tuple[Tensor, Tensor]:
     return torch.as_tensor(places.ravel()), torch.as_tensor(np.tile(weights / 2, panels) / panels)
 
 
-def _compared(fine: tuple[Floats, Floats], coarse: tuple[Floats, Floats], points: int) -> PathAccount:
-    """Return the account by the finer of two rules; its error is the largest difference of the two."""
+def _compared(fine: tuple[Floats, Floats], coarse: tuple[Floats, Floats], points: int, smoothed: bool) -> PathAccount:
+    """Return the account by the finer of two rules; its error is the largest difference of the two.
+
+    Of smoothed networks only pairs count, as main effects follow from :func:`with_own_gradients`.
+    """
     errors = [np.abs((a - b).mean(axis=0)).max(initial=0.0) for a, b in zip(fine, coarse, strict=True)]
-    return PathAccount(*fine, points, float(max(errors)))
+    return PathAccount(*fine, points, float(errors[1] if smoothed else max(errors)))
 
 
 def apply_rule(path: UnitPath, points: int, engine: ExactRun) -> tuple[Floats, Floats]:
@@ -137,14 +169,18 @@ def apply_rule(path: UnitPath, points: int, engine: ExactRun) -> tuple[Floats, F
     baseline = torch.arange(n_baselines).repeat_interleave(points)
     place, weight = nodes.repeat(n_baselines), weights.repeat(n_baselines)
     directions = torch.eye(n_units, device=path.cut.device, dtype=path.cut.dtype)
-    size = max(1, min(engine.chunk_rows(path.row), _CHUNK_NUMBERS // max(1, n_units**2)))
+    size = min(engine.chunk_rows(path.row), _MAX_CHUNK)
     for some, s, w in zip(*(torch.split(part, size) for part in (baseline, place, weight)), strict=True):
         cut, rows = path.at(some.to(path.cut.device), s[:, None])
+        slopes.index_add_(0, some, w[:, None] * torch.as_tensor(slopes_of(cut, rows)))
         # The same run for all chunks, as it has measured its memory.
         engine.cut = cut
-        hessians = engine.products(rows, directions).transpose(0, 1).double().cpu()
-        slopes.index_add_(0, some, w[:, None] * torch.as_tensor(slopes_of(cut, rows)))
-        curvature.index_add_(0, some, (w * s)[:, None, None] * hessians)
+        start = 0
+        for block in torch.split(directions, max(1, _CHUNK_NUMBERS // (len(rows) * n_units))):
+            hessian_rows = engine.products(rows, block).transpose(0, 1).double().cpu()
+            weighted = (w * s)[:, None, None] * hessian_rows
+            curvature[:, start : start + len(block)].index_add_(0, some, weighted)
+            start += len(block)
     if not bool(torch.isfinite(curvature).all() and torch.isfinite(slopes).all()):
         raise GEHRuntimeError(
             "baseline: derivatives along the path to the row are NaN or infinite; a function in the model has none "

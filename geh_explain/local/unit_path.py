@@ -168,14 +168,14 @@ class UnitPath:
             torch.split(baseline, self.call_rows), torch.split(positions, self.call_rows), strict=True
         ):
             if self.cut.layer is None and not viewed and self.members.are_disjoint and _is_binary(places):
-                parts.append(self.cut.outputs(self._switched(some, places)).double().cpu())
+                parts.append(self.cut.outputs(self.switched(some, places)).double().cpu())
                 continue
             cut, rows = self.at(some, places)
             with cut.viewed(cut.view if viewed else View()):
                 parts.append(cut.outputs(rows, cut.zeros(rows)).double().cpu())
         return torch.cat(parts)
 
-    def _switched(self, baseline: Tensor, positions: Tensor) -> Rows:
+    def switched(self, baseline: Tensor, positions: Tensor) -> Rows:
         """Return rows of inputs with the values of the baseline, to the last bit, where positions are 0."""
         on = positions.expand(-1, self.members.n_units)[:, self.members.owners].to(self.own.device) > 0
         values = self.own.repeat(len(positions), 1)

@@ -13,6 +13,7 @@ from geh_explain.data.conversion import image_conversion
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHError, GEHRuntimeError, GEHTypeError, GEHValueError
 from geh_explain.model.layers import LayerRef
+from geh_explain.units.unit_lookup import list_names
 
 #: What a model raises for inputs that it was not made for; exceptions of other types are its own business.
 CALL_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
@@ -33,6 +34,8 @@ def call_error(error: Exception, model: nn.Module, rows: Rows) -> Exception:
             "into eval mode, and give BatchNorm running statistics."
         )
     text = _text(error)
+    if type(error).__name__ == "NotFittedError":
+        return GEHRuntimeError(f"model: it is not fitted; call model.fit(X, y) first. It raised: {text}")
     return _kind(error)(
         f"{rows.argument}: the model does not take {_describe(rows)}: {_failing_layer(error.__traceback__, model)}"
         f"{type(error).__name__}: {text}{'' if text.endswith('.') else '.'} {_way_out(text, model, rows)}"
@@ -69,6 +72,8 @@ def _text(error: Exception) -> str:
 
 def _describe(rows: Rows) -> str:
     """Return shape, precision and device of the inputs of one row."""
+    if rows.frame is not None:
+        return f"a data frame with the columns {list_names(list(rows.frame.columns))}"
     tensors = [f"rows of shape {tuple(x.shape[1:])} ({x.dtype}, {x.device})" for x in rows.inputs]
     return tensors[0] if len(tensors) == 1 else f"{len(tensors)} tensors, {', '.join(tensors)}"
 
@@ -102,6 +107,13 @@ def _way_out(text: str, model: nn.Module, rows: Rows) -> str:
         )
     if "positional argument" in text:
         return "additional_forward_args= are passed after the inputs: give as many as model.forward takes."
+    if rows.frame is not None and "unknown categor" in text:
+        return (
+            "A column of whole numbers that the model takes for categories was moved to another one; let it jump "
+            "between its values, engine=Difference(discrete=[...])."
+        )
+    if rows.frame is not None:
+        return "A callable that is given a data frame is called with one of the same columns and dtypes."
     if "dtype" in text and next(model.parameters(), None) is None:
         return "A plain callable gets the inputs in their own precision: convert them first (inputs.float())."
     if "does not require grad" in text:

@@ -13,7 +13,8 @@ from geh_explain.data.rows import Rows
 from geh_explain.data.targets import select
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
 from geh_explain.model.below import Below, NotReplayable, tensors_of
-from geh_explain.model.call_errors import CALL_ERRORS, call_error, not_reached
+from geh_explain.model.call_errors import CALL_ERRORS, not_reached
+from geh_explain.model.calling import call_model
 from geh_explain.model.input_tensors import join_inputs, shift_inputs
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output, read_output
@@ -24,7 +25,7 @@ from geh_explain.units.base import Units
 from geh_explain.units.channels import Channels
 from geh_explain.units.default import default_units
 from geh_explain.units.layout import layout_reference
-from geh_explain.units.subset import Subset
+from geh_explain.units.subset import Subset, columns_of_numbers
 
 
 class _LayerReached(BaseException):
@@ -81,6 +82,8 @@ class Cut:
         Whether the units are channels whose dimension is guessed from the rank of the layer's output.
     calls
         How many times the last forward pass called the layer.
+    frame
+        Columns and dtypes of the data frame as which the model is called, None where it is called with tensors.
     below
         What happens below the layer, if rows hold what it passes on and that holds in this draw; else None.
 
@@ -133,7 +136,9 @@ class Cut:
             len(self.shape) > 1 and layer_ref.module is not None and self.layout is None and _needs_layout(units)
         )
         like = self.layout or layer_ref.module
-        self.units = (units or default_units(self.shape, layer_ref.module)).bind(self.shape, like, columns)
+        self.frame = rows.frame if layer_ref.module is None else None
+        default = default_units(self.shape, layer_ref.module) if self.frame is None else columns_of_numbers(self.frame)
+        self.units = (units or default).bind(self.shape, like, columns)
         self.n_units = self.units.count(self.shape)
         self._columns = columns
         # Changed by viewed() only, for the time of a context.
@@ -287,21 +292,8 @@ class Cut:
             return read_output(raw, self.output, len(rows)), activations
 
     def _call(self, rows: Rows, inputs: tuple[Tensor, ...] | None = None) -> Any:
-        """Call the model on copies: one that works in place must not change the user's data."""
-        inputs = inputs or tuple(x.clone() for x in rows.inputs)
-        extra = tuple(value.clone() if isinstance(value, Tensor) else value for value in rows.additional_forward_args)
-        n_positional = len(extra) - len(rows.forward_args.keywords)
-        keywords = dict(zip(rows.forward_args.keywords, extra[n_positional:], strict=True))
-        # Inputs that came as a dict are passed by name.
-        named_inputs = dict(zip(rows.input_names, inputs, strict=True)) if rows.input_names else {}
-        positional = (*(() if rows.input_names else inputs), *extra[:n_positional])
-        try:
-            return self.model(*positional, **named_inputs, **keywords)
-        except CALL_ERRORS as error:
-            in_words = call_error(error, self.model, rows)
-            if in_words is error:
-                raise
-            raise in_words from error
+        """Call the model on copies of the rows, or on other inputs of theirs."""
+        return call_model(self.model, rows, inputs)
 
     def _shifted_inputs(self, inputs: tuple[Tensor, ...], t: Tensor) -> tuple[Tensor, ...]:
         """Return the inputs with the units shifted by ``t`` (n, D); the units span all of them side by side."""

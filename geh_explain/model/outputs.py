@@ -55,6 +55,8 @@ def read_output(raw: Any, output: Output, rows: int) -> Tensor:
         value = _apply(output, raw)
     else:
         value = _pick(raw, None if output in ("raw", "probability") else output)
+    if not isinstance(value, Tensor) and hasattr(value, "to_numpy"):  # a column or table of pandas
+        value = value.to_numpy()
     # Black boxes often compute in NumPy; the copy allows arrays that are read-only.
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiubc":
         value = torch.as_tensor(value.copy())

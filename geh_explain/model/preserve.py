@@ -25,7 +25,8 @@ from geh_explain._process import (
     safe_contextmanager,
 )
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
-from geh_explain.model.object_graph import networks_of
+from geh_explain.model.callable_model import CallableModel as CallableModel
+from geh_explain.model.estimators import find_estimator
 from geh_explain.model.refused_models import check_module, why_not_a_model
 from geh_explain.model.snapshot import Snapshot
 
@@ -59,25 +60,10 @@ _POLL_SECONDS = 0.1
 _WATCHED_PASSES = 4
 
 
-class CallableModel(nn.Module):
-    """A plain callable as a module without parameters or layers, so that all other code handles modules only.
-
-    Networks that the callable refers to are no submodules: their modes, precision and devices stay as they are.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-        #: The networks that it refers to, by the name of the variable.
-        self.networks = networks_of(function, self)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
-
 def as_module(model: Any) -> nn.Module:
     """Return ``model`` if it is a module, the owner of a bound ``forward``, or a module that calls a callable.
 
+    Estimators of scikit-learn, and others with the same methods, are modules that call one of these.
     A model from ``torch.compile`` is unwrapped: hooks and function modes do not reach into compiled code, and the
     original module has the same weights.
 
@@ -93,6 +79,10 @@ def as_module(model: Any) -> nn.Module:
         module: nn.Module = getattr(model, "_orig_mod", model)
         check_module(module)
         return module
+    estimator = find_estimator(model)
+    if estimator is not None:
+        check_module(estimator)
+        return estimator
     if callable(model) and not isinstance(model, type):
         return CallableModel(model)
     raise GEHTypeError(why_not_a_model(model))

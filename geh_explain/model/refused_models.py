@@ -63,11 +63,10 @@ def short_repr(value: Any) -> str:
 def why_not_a_model(value: Any) -> str:
     """Return the error message for an argument ``model`` that is neither a module nor a callable.
 
-    >>> from sklearn.linear_model import LinearRegression
-    >>> why_not_a_model(LinearRegression()).partition("; ")[2]
-    'pass its function, model.predict.'
+    >>> why_not_a_model("net.pt").partition("; ")[2]
+    'load the network first, for instance with torch.load(path, weights_only=False).'
     """
-    return f"model={short_repr(value)} is neither a torch.nn.Module nor a callable; {_way_out(value)}"
+    return f"model={short_repr(value)} is neither a torch.nn.Module nor a callable nor an estimator; {_way_out(value)}"
 
 
 def _way_out(value: Any) -> str:
@@ -84,10 +83,6 @@ def _way_out(value: Any) -> str:
         return "load the network first, for instance with torch.load(path, weights_only=False)."
     if isinstance(value, (list, tuple)):
         return "pass one network; posterior=Ensemble([...]) takes several."
-    if hasattr(value, "module_") or hasattr(value, "initialize"):  # skorch, before or after it was fitted
-        return "pass the network inside it, model.module_ (after fit)."
-    if hasattr(value, "predict_proba"):
-        return "pass its function, model.predict_proba, and target= for the class."
-    if hasattr(value, "predict"):
-        return "pass its function, model.predict."
+    if hasattr(value, "fit"):
+        return "an estimator must have predict (a search such as GridSearchCV has it with refit=True)."
     return "pass the trained network."

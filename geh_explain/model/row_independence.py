@@ -16,6 +16,7 @@ from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.model.autograd_graph import coarsest_dtype
 from geh_explain.model.cut import Cut
+from geh_explain.model.estimators import EstimatorModel
 from geh_explain.model.view import View
 
 #: Differences below this part of an output are taken for rounding ...
@@ -81,7 +82,11 @@ def check_repeated(cut: Cut, rows: Rows, t: Tensor) -> None:
 @torch.no_grad()
 def repeatable_outputs(cut: Cut, rows: Rows) -> Tensor | None:
     """Return the outputs (n,) of ``rows``, for :func:`check_unchanged_function`; None if they differ at once."""
-    first, second = cut.outputs(rows), cut.outputs(rows)
+    if isinstance(cut.model, EstimatorModel):
+        # In one call, as those of estimators may be slow; randomness of whole calls shows where draws begin.
+        first, second = cut.outputs(rows.repeat(2)).chunk(2)
+    else:
+        first, second = cut.outputs(rows), cut.outputs(rows)
     return None if bool(_exceeds_rounding(first, second, first).any()) else first
 
 
@@ -162,6 +167,8 @@ def computing_dtype(cut: Cut, rows: Rows) -> torch.dtype:
 
     It is unknown for a black box that does not take tensors with gradients.
     """
+    if isinstance(cut.model, EstimatorModel):
+        return cut.dtype
     try:
         return coarsest_dtype(cut.outputs(rows, cut.zeros(rows).requires_grad_()))
     except RuntimeError:

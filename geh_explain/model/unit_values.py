@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from geh_explain._process import cached_property
-from geh_explain._types import Floats
+from geh_explain._types import Bools, Floats
 from geh_explain.data.conversion import check_unmasked
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHTypeError, GEHValueError
@@ -191,6 +192,36 @@ def unit_moments(cut: Cut, points: Points, batch_size: int | None, weights: Floa
     for rows in points.split(batch_size):
         moments.add(cut.units.values(cut.activations(rows)))
     return moments
+
+
+def whole_units(cut: Cut) -> Bools:
+    """Return which units (D,) move a column of integers, booleans or text of a data frame that the model is given.
+
+    They can be moved by whole numbers only, or the column would change its dtype.
+    """
+    return _units_of(cut, [] if cut.frame is None else cut.frame.whole)
+
+
+def text_units(cut: Cut) -> Bools:
+    """Return which units (D,) move a column of a data frame that is no number, whose values have no distance."""
+    return _units_of(cut, [] if cut.frame is None else list(cut.frame.coded))
+
+
+def discrete_units(cut: Cut) -> Bools:
+    """Return which units (D,) move a column of text or booleans of a data frame, whose dtype says that it jumps."""
+    frame = cut.frame
+    if frame is None:
+        return _units_of(cut, [])
+    return _units_of(cut, [*frame.coded, *(place for place in frame.numeric if frame.dtypes[place].kind == "b")])
+
+
+def _units_of(cut: Cut, columns: list[int]) -> Bools:
+    """Return which units (D,) move one of some columns."""
+    if not columns:
+        return np.zeros(cut.n_units, dtype=bool)
+    is_one = torch.zeros(1, *cut.shape, dtype=cut.dtype, device=cut.device)
+    is_one[0, columns] = 1
+    return np.asarray(cut.units.values(is_one)[0].cpu().numpy() > 0)
 
 
 def check_scale(scale: Any, cut: Cut) -> Floats | None:

@@ -9,12 +9,14 @@ import numpy as np
 
 from geh_explain._types import Ints
 from geh_explain._validation import check_int
+from geh_explain.errors import GEHValueError
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, set_tick_labels, set_title
 from geh_explain.plots.pairs import pair_labels
 from geh_explain.scores.decisions import SUPPORTED, Decisions, percent
 from geh_explain.scores.pair_names import describe_known
 from geh_explain.scores.protocol import PairResult
+from geh_explain.scores.ranking import find_unit
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ def draw_intervals(
     level: float = 0.95,
     rule: str | None = None,
     fdr: float | None = None,
+    unit: int | str | None = None,
     ax: Any = None,
 ) -> Any:
     """Draw mean, 50 % interval (thick) and interval at ``level`` (thin) of the strongest pairs.
@@ -65,12 +68,18 @@ def draw_intervals(
         Rule that decides about pairs, as in ``result.table``.
     fdr
         False discovery rate of the rule, as in ``result.table``.
+    unit
+        Name or index of a unit whose pairs are drawn; None for all pairs.
     ax
         Axes to draw into, or None.
     """
     draws_all = measure == "all"
     leading = result.decisions(None if draws_all else measure, level, fdr, rule=rule)
-    shown = leading.order[: check_int("pairs", pairs, 1)]
+    index = None if unit is None else find_unit(unit, result.names)
+    order = leading.order if index is None else leading.order[result.pairs.has_unit(index)[leading.order]]
+    if not len(order):
+        raise GEHValueError(f"unit={unit!r}: none of its pairs was computed; explain(..., unit={unit!r}) does so.")
+    shown = order[: check_int("pairs", pairs, 1)]
     labels = pair_labels(result.names, result.pairs, shown)
     row_height = 0.42 if draws_all or any("\n" in label for label in labels) else 0.3
     ax = axes_or_new(ax, (7, min(14.0, 1.5 + row_height * len(shown))))
@@ -89,7 +98,8 @@ def draw_intervals(
     ax.tick_params(axis="y", length=0)
     note = f", 50 % and {percent(level)} intervals" if leading.has_intervals else " (one draw: no intervals)"
     known = "" if result.pairs.complete else f"; {describe_known(result.pairs)}"
-    set_title(ax, f"Strongest pairs{note}{known}")
+    whose = "" if index is None else f" of {result.names[index]}"
+    set_title(ax, f"Strongest pairs{whose}{note}{known}")
     handles = _legend_of_measures(leading) if draws_all else _legend_of_decisions(leading)
     if handles:
         below = {"loc": "upper right", "bbox_to_anchor": (1, 0), "borderaxespad": 3.3, "ncols": 4}

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError
+from geh_explain.model.estimators import EstimatorModel
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.refused_models import short_repr
 from geh_explain.posterior.dropout import drops_in_batch, find_dropout
@@ -36,6 +37,9 @@ def default_posterior(model: nn.Module, call: Callable[[], Any], call_batch: Cal
     GEHRuntimeError
         If it drops something in a batch and nothing in a single row.
     """
+    if isinstance(model, EstimatorModel):
+        # Without torch there is no dropout, and calls may be slow.
+        return PointEstimate()
     if gaussian_layers(model):
         return MeanField()
     dropout = find_dropout(model, call)

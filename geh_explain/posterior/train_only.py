@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from geh_explain._process import SafeContext, safe_contextmanager
+from geh_explain.model.callable_model import CallableModel
 from geh_explain.model.layers import tensors_in
 from geh_explain.model.preserve import preserved
 from geh_explain.model.snapshot import Snapshot
@@ -143,7 +144,12 @@ def _try(model: nn.Module, call: Callable[[], Any], modules: Sequence[nn.Module]
 
 
 def _may_hide_dropout(module: nn.Module) -> bool:
-    """Return whether a module may drop in train mode only: its forward method is not torch's."""
+    """Return whether a module may drop in train mode only: its forward method is not torch's.
+
+    That of a wrapped callable has no access to the mode.
+    """
+    if isinstance(module, CallableModel):
+        return False
     is_torch = type(module).__module__.startswith("torch.nn.") or isinstance(module, torch.jit.ScriptModule)
     return not is_torch and not path_rate(module) and not isinstance(module, DrawsMasks)
 

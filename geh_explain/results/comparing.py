@@ -61,10 +61,10 @@ def compare_results(a: DrawnResult, b: DrawnResult, request: ComparisonRequest) 
         notes.append(f"{len(common.pairs):,} pairs were computed in both results; only these are compared.")
     if request.measure in MEASURES:
         return _compare_scores(a, b, common, request, notes)
-    alignment = align_groups(a, b, notes)
+    everything = align_all(len(a.group_names), len(b.group_names))
+    alignment = everything if request.measure == "mean" else align_groups(a, b, notes)
     measure = request.measure or ("mean" if len(alignment.names) == 1 else "groups")
-    if measure == "mean":
-        alignment = align_all(len(a.group_names), len(b.group_names))
+    alignment = everything if measure == "mean" else alignment
     return _compare_groups(a, b, common, _GroupRequest(request, measure, alignment), notes)
 
 
@@ -262,6 +262,9 @@ def _known_source(a: PairResult, b: PairResult, source: str, notes: list[str]) -
     if source != "draws" and any(known_errors(result) is None for result in (a, b)):
         notes.append("The errors over points are not known for both results and do not count.")
         return "draws"
+    if source != "draws" and same_points(a, b):
+        hint = "; explaining the difference of the networks is sharper" if a.settings.get("layer") is None else ""
+        notes.append(f"Errors over the same points are counted as independent, which makes intervals too wide{hint}.")
     return source
 
 

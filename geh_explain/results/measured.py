@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 
 #: Backgrounds of the share of interactions.
 BACKGROUNDS = {"permuted": measure_permuted, "conditional": measure_conditional}
-#: Draws, half-width of the interval and evaluations of a share by default.
+#: Draws and half-width of the interval of a share by default.
 SHARE_DRAWS = 20
 PRECISION = 0.01
-EVALUATIONS = 2_000_000
 
 
 Result = TypeVar("Result", bound="MeasuredResult")
@@ -47,13 +46,14 @@ class ShareArguments:
     background: str
     draws: int
     precision: float
-    evaluations: int
+    evaluations: int | None
     progress: bool
 
     def __post_init__(self) -> None:
         check_int("pairs", self.pairs, 0)
         check_int("draws", self.draws, 1)
-        check_int("evaluations", self.evaluations, 1)
+        if self.evaluations is not None:
+            check_int("evaluations", self.evaluations, 1)
         check_positive("precision", self.precision, "a positive share, such as 0.01")
         if not isinstance(self.background, str) or self.background not in BACKGROUNDS:
             raise GEHValueError(f"background={self.background!r} is unknown; use 'permuted' or 'conditional'.")
@@ -83,7 +83,7 @@ class MeasuredResult(ResultOutput):
         background: str = "permuted",
         draws: int = SHARE_DRAWS,
         precision: float = PRECISION,
-        evaluations: int = EVALUATIONS,
+        evaluations: int | None = None,
         progress: bool = True,
     ) -> InteractionShare:
         """Measure how much of the output's variance is interaction: overall, by unit, and of the strongest pairs.
@@ -106,8 +106,8 @@ class MeasuredResult(ResultOutput):
         precision
             Points are evaluated until half the width of the 95 % interval over rows is this small, ...
         evaluations
-            ... or so many rows were evaluated, in all draws together, or the rows of the data limit the precision. At
-            least 128 points are evaluated.
+            ... or so many rows were evaluated, in all draws together, or the rows of the data limit the precision. None
+            for two million, fewer for large networks. At least 128 points are evaluated.
         progress
             Show a progress bar.
 
@@ -155,7 +155,7 @@ class MeasuredResult(ResultOutput):
         Examples
         --------
         >>> import torch, geh_explain as geh
-        >>> model = lambda x: 2 * x[:, 0] * x[:, 1] * x[:, 2] + x[:, 3]
+        >>> model = lambda x: x[:, 0] * x[:, 1] * (3 + 2 * x[:, 2]) + x[:, 3]
         >>> explainer = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
         >>> result = explainer.explain(torch.rand(100, 4), groups=1, progress=False)
         >>> result.triples(pairs=1, progress=False)[["unit_i", "unit_j", "unit_k", "mean"]].round(4).values.tolist()

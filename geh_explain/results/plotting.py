@@ -69,6 +69,7 @@ class Plots:
         level: float = 0.95,
         rule: str | None = None,
         fdr: float | None = None,
+        unit: int | str | None = None,
         ax: Any = None,
     ) -> Any:
         """Draw mean, 50 % interval (thick) and interval at ``level`` (thin) of the strongest pairs.
@@ -88,10 +89,12 @@ class Plots:
             ``"evidence"``, ``"sign"`` or ``"interval"``; None as in ``result.table``.
         fdr
             False discovery rate of the rule, as in ``result.table``.
+        unit
+            Name or index of a unit whose pairs are drawn; None for all pairs.
         ax
             Axes to draw into, or None.
         """
-        return draw_intervals(self._result, measure, pairs=pairs, level=level, rule=rule, fdr=fdr, ax=ax)
+        return draw_intervals(self._result, measure, pairs=pairs, level=level, rule=rule, fdr=fdr, unit=unit, ax=ax)
 
     def network(
         self,

@@ -10,11 +10,13 @@ from time import perf_counter
 from geh_explain._memory import reuse_heap
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
+from geh_explain.engines.difference import DifferenceRun
 from geh_explain.engines.level_contrasts import LevelSums
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
 from geh_explain.model.kept_points import output_of_row
 from geh_explain.posterior.protocols import enter_draws, seed_of_draw
+from geh_explain.run.call_cost import count_calls, seconds_of_draw
 from geh_explain.run.plan import RunPlan
 
 #: Reading is timed for so many seconds, about.
@@ -36,6 +38,8 @@ class CostEstimate:
         Numbers of posterior draws, points and pairs of units.
     engine
         Name of the engine.
+    calls, rows
+        For mixed differences, the number of calls of the model in all draws, and of the rows of these calls; else None.
 
     Examples
     --------
@@ -49,12 +53,15 @@ class CostEstimate:
     points: int
     pairs: int
     engine: str
+    calls: int | None = None
+    rows: int | None = None
 
     def __str__(self) -> str:
         size = f"{self.result_bytes / 2**30:.1f} GB" if self.result_bytes >= 2**29 else f"{self._megabytes} MB"
+        calls = "" if self.calls is None else f", {self.calls:,} calls of the model with {self.rows:,} rows"
         return (
             f"about {_in_words(self.seconds)} for {self.draws:,} draws of {self.points:,} points and {self.pairs:,} "
-            f"pairs ({self.engine} engine), {size} of draws"
+            f"pairs ({self.engine} engine){calls}, {size} of draws"
         )
 
     @property
@@ -83,6 +90,9 @@ def estimate_cost(plan: RunPlan, spent: float) -> CostEstimate:
     n_draws, n_pairs = min(options.max_draws, available), len(plan.pairs)
     once, per_draw, per_row = _time_first_chunk(plan)
     per_row += _seconds_to_read(plan.points)
+    calls = rows = None
+    if isinstance(plan.engine, DifferenceRun):
+        calls, rows = (n_draws * count for count in count_calls(plan.engine, plan.points.first, n_points))
     return CostEstimate(
         seconds=spent + once + n_draws * (per_draw + per_row * n_points),
         result_bytes=8 * n_draws * len(plan.columns) * (len(plan.grouping.names) + 1),
@@ -90,6 +100,8 @@ def estimate_cost(plan: RunPlan, spent: float) -> CostEstimate:
         points=n_points,
         pairs=n_pairs,
         engine=plan.engine.engine.name,
+        calls=calls,
+        rows=rows,
     )
 
 
@@ -116,6 +128,9 @@ def _time_first_chunk(plan: RunPlan) -> tuple[float, float, float]:
                 survey = perf_counter() - entered
                 engine.begin_draw(seed_of_draw(plan.options.seed, number))
                 engine.adapt(plan.points.first)
+                if isinstance(engine, DifferenceRun):
+                    once = perf_counter() - start
+                    return once, survey, seconds_of_draw(plan, engine, rows) / len(plan.points)
                 chunk = rows[: engine.chunk_rows(rows)]
                 _time_chunk(plan, chunk)
                 once = perf_counter() - start

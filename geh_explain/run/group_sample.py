@@ -36,7 +36,13 @@ def sample_groups(plan: RunPlan, grouping: Grouping) -> GroupInfo:
     """Return what is needed to describe the groups of a finished run; nothing is described yet."""
     columns = _column_names(plan)
     if columns is not None:
-        return GroupInfo(_sample_table(plan, grouping, columns))
+        try:
+            return GroupInfo(_sample_table(plan, grouping, columns))
+        except Exception:
+            # A loader that fails now must not take the finished draws with it.
+            if plan.points.streamed:
+                return GroupInfo()
+            raise
     if len(grouping.names) == 1 or plan.points.streamed:
         return GroupInfo()
     return GroupInfo(exemplars=_find_exemplars(plan, grouping))

@@ -320,8 +320,10 @@ class _DrawLoop:
             for chunk in shared.weighted(grouping.weights).split(max(1, plan.engine.chunk_rows(rows) // draws)):
                 labels = point_labels[chunk.start : chunk.start + len(chunk)]
                 sums.weights = chunk.weights
-                plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
-                self.bar.update(len(chunk) * draws * of_levels.share)
+                finished = self.bar.n + len(chunk) * draws * of_levels.share
+                with plan.engine.reporting(self.bar.update):
+                    plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
+                self.bar.update(finished - self.bar.n)
             of_levels.add(shared, point_labels, self.bar.update)
         plan.engine.end_draw(sums)
         if n_pairs is None and not plan.columns.numeric.complete:

@@ -31,6 +31,7 @@ from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.positions import MAX_SAMPLE_BYTES, MIN_SAMPLE_BYTES, PositionSample
 from geh_explain.model.below import Below
 from geh_explain.model.cut import Cut
+from geh_explain.model.estimators import EstimatorModel
 from geh_explain.model.kept_points import keep_below
 from geh_explain.model.row_independence import repeatable_outputs
 from geh_explain.model.unit_values import UnitMoments, check_scale
@@ -157,9 +158,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     changes.
     """
     budget = resources.budget
-    points, cut = setup.read(
-        inputs, options.target, options.additional_forward_args, None if options.memory is None else budget
-    )
+    memory = None if options.memory is None else budget
+    points, cut = setup.read(inputs, options.target, options.additional_forward_args, memory)
     weights = read_weights(options.sample_weight, points)
     points, options = weights.points(points), options.counted(weights)
     names = cut.unit_names(options.names)
@@ -177,7 +177,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
             points = keep_below(cut, points, options.batch_size, budget)
         profile = _first_pass(setup, cut, points, options, weights.values, budget)
         groups = _find_groups(cut, points, options, profile.positions, budget // len(columns))
-        limits = columns.limited(resources.limits(options, points, columns.numeric, weights))
+        limits = columns.limited(replace(resources.limits(options, points, columns.numeric, weights), names=names))
         engine = _start_engine(setup, cut, points, profile, limits)
         second = SecondPass(
             tree=groups.tree if groups.labels is None else None,
@@ -359,14 +359,11 @@ def _check_unchanged(cut: Cut, points: Points, before: dict[str, int]) -> None:
 def _examine_dropout(
     setup: ModelSetup, cut: Cut, points: Points, posterior: Posterior
 ) -> tuple[TrainOnlyDropout, DropoutPlaces]:
-    """Return the modules that drop in train mode only, and where the model drops, where draws are of dropout.
-
-    Runs the model on one row.
-    """
+    """Return the modules that drop in train mode only, and where the model drops; runs the model on one row."""
     if setup.posterior is None and isinstance(posterior, PointEstimate):
         # Dropout that cannot be drawn may be the reason why there is only a point estimate.
         posterior = MCDropout()
-    if not isinstance(posterior, MCDropout):
+    if not isinstance(posterior, MCDropout) or isinstance(cut.model, EstimatorModel):
         return TrainOnlyDropout(), DropoutPlaces()
     return posterior.examine(cut.model, lambda: cut.outputs(points.first[:1]), cut.layer)
 

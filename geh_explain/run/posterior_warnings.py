@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from geh_explain.model.estimators import EstimatorModel
 from geh_explain.posterior import MCDropout, PointEstimate
 from geh_explain.run.plan import RunPlan
 
@@ -56,6 +57,11 @@ def no_posterior_warning(plan: RunPlan) -> str | None:
     """Warn that there is no source of uncertainty."""
     if not isinstance(plan.posterior, PointEstimate):
         return None
+    if isinstance(plan.cut.model, EstimatorModel):
+        return (
+            "posterior=None: the scores are a point estimate, with intervals over points like these only. Pass "
+            "posterior=Ensemble([...]) with estimators that were fitted to bootstrap samples for intervals over fits."
+        )
     others = "Ensemble(...), " if plan.cut.layer is None else ""
     others += "LastLayerLaplace(labelled data), WeightSamples(...)"
     return (

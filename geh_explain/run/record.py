@@ -14,6 +14,7 @@ from geh_explain._hashing import digest
 from geh_explain._version import __version__
 from geh_explain.engines.difference import DifferenceRun
 from geh_explain.groups.grouping import are_labels
+from geh_explain.model.estimators import model_name
 from geh_explain.run.accumulate import DrawAccumulator
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
@@ -66,6 +67,8 @@ class RunRecord:
     #: Names of the columns of the points, if they came as a data frame.
     columns: list[str] | None = None
     target: Any = None
+    #: Whether the target has one entry per row; None where files do not say.
+    target_per_row: bool | None = None
     groups: Any = None
     #: Whether the groups are labels that the user gave.
     groups_given: bool = False
@@ -131,7 +134,7 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
     return RunRecord(
         geh_explain=__version__,
         torch=torch.__version__,
-        model=type(cut.model).__name__,
+        model=model_name(cut.model),
         parameters=digest_parameters(setup.model),
         place=cut.place,
         layer=cut.name or None,
@@ -153,7 +156,8 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
         effective_points=plan.weights.effective,
         inputs=plan.points.digest(),
         columns=plan.points.columns,
-        target=describe(options.target),
+        target=describe(setup.target_label(options.target)),
+        target_per_row=plan.points.first.forward_args.per_row[0],
         groups=describe(options.groups),
         groups_given=are_labels(options.groups),
         group_count=len(accumulator.grouping.names),

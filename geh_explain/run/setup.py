@@ -12,7 +12,10 @@ from geh_explain.data.reader import Reader
 from geh_explain.data.targets import Target
 from geh_explain.engines.base import Engine
 from geh_explain.engines.smoothing.sharpness import Smooth
+from geh_explain.model.callable_model import CallableModel
+from geh_explain.model.calling import as_the_model_takes
 from geh_explain.model.cut import Cut
+from geh_explain.model.estimators import EstimatorModel, ReturnedProbability
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output
 from geh_explain.model.preserve import device_and_dtype
@@ -70,24 +73,60 @@ class ModelSetup:
             All rows as batches that repeat themselves, and the model as a function of the units' shifts.
         """
         points = self.read_points(inputs, target, additional_forward_args, budget, argument)
-        at_inputs, units = self.layer_ref.module is None, self.units
-        if isinstance(units, Categorical) and at_inputs:
-            units = units.observe(points)
-        columns = points.columns if at_inputs else None
-        return points, Cut(self.model, self.layer_ref, units, self.output, points.first, columns)
+        return points, self.cut(points)
+
+    def cut(self, points: Points, columns: list[str] | None = None) -> Cut:
+        """Cut the model at the layer; ``columns`` are names for the columns of points that have none."""
+        columns = (points.columns or columns) if self.layer_ref.module is None else None
+        if columns is None and isinstance(self.model, EstimatorModel):
+            columns = self.model.feature_names
+        units = self.units
+        if isinstance(units, Categorical) and self.layer_ref.module is None:
+            units = units.observe(points, columns)
+        return Cut(self.model, self.layer_ref, units, self.output, points.first, columns)
 
     def read_points(
         self, inputs: Any, target: Target, additional_forward_args: Any, budget: int | None, argument: str
     ) -> Points:
-        """Read the data as :meth:`read` does, without calling the model; points were read already."""
+        """Read the data as :meth:`read` does; points were read already.
+
+        A plain callable is tried on two rows of a data frame.
+        """
         if isinstance(inputs, Points):
             return inputs
         device, dtype = device_and_dtype(self.model)
         coded = self.units.coded if isinstance(self.units, Categorical) else None
-        # Categories may be ids; Categorical.observe() refuses numeric units that are integers.
-        floating_only = self.layer_ref.module is None and coded is None
-        reader = Reader(floating_only, device, dtype, argument, budget, coded or ())
-        return reader.read(inputs, target, additional_forward_args)
+        if isinstance(self.model, EstimatorModel):
+            inputs = self.model.check_inputs(inputs, argument)
+        reader = Reader(
+            # Categories may be ids; Categorical.observe() refuses numeric units that are integers.
+            floating_only=self.layer_ref.module is None and coded is None,
+            device=device,
+            dtype=dtype,
+            argument=argument,
+            budget=budget,
+            keeps_frames=isinstance(self.model, CallableModel),
+            coded=coded or (),
+        )
+        points = reader.read(inputs, self.target_index(target), additional_forward_args)
+        return as_the_model_takes(self.model, points)
+
+    def target_index(self, target: Target) -> Target:
+        """Return the column of a class of an estimator that is given by its label; any other target unchanged."""
+        if not isinstance(self.model, EstimatorModel):
+            return target
+        if target is None and callable(self.output) and not isinstance(self.output, ReturnedProbability):
+            # A callable of the user may have made one column of them.
+            return None
+        index: Target = self.model.target_index(target)
+        return index
+
+    def target_label(self, target: Target) -> Any:
+        """Return ``target``, or the label of the class that is explained where an estimator chooses it."""
+        if target is not None or not isinstance(self.model, EstimatorModel) or self.model.classes is None:
+            return target
+        index = self.target_index(None)
+        return self.model.classes[index] if isinstance(index, int) else None
 
     def given_posterior(self, cut: Cut, points: Points) -> Posterior | None:
         """Return the posterior that was passed, which seeds only generators from which the model draws; else None."""

@@ -15,14 +15,16 @@ from torch import Tensor
 
 from geh_explain._types import Floats, Ints
 from geh_explain.engines.difference import DifferenceRun
-from geh_explain.engines.selection import REQUESTED, depends_on_units, slopes_of
+from geh_explain.engines.selection import NO_GRADIENTS, REQUESTED, depends_on_units, slopes_of
 from geh_explain.engines.smoothing.change import smoothing_warning
 from geh_explain.engines.zero import explain_zero
 from geh_explain.groups.clusters import MIN_CLUSTERS
 from geh_explain.model.autograd_graph import ends_in_probabilities
 from geh_explain.model.row_independence import computing_dtype
+from geh_explain.model.unit_values import discrete_units
 from geh_explain.posterior.protocols import fixed
 from geh_explain.run.category_warnings import binary_columns_warning, levels_warning, zero_levels_warning
+from geh_explain.run.frame_warnings import fixed_columns_warning
 from geh_explain.run.input_range import input_range_warning
 from geh_explain.run.loop import DrawsDone
 from geh_explain.run.plan import RunPlan
@@ -65,6 +67,7 @@ def collect_warnings(
         _refuted_engine(done),
         _doubtful_derivatives(plan),
         _jumping_units(plan),
+        fixed_columns_warning(plan) if setup.units is None else None,
         recurrent_dropout_warning(plan, default_posterior),
         dropout_left_out_warning(plan),
         only_head_random_warning(plan) if default_posterior else None,
@@ -117,7 +120,7 @@ def _missed_kinks(plan: RunPlan) -> str | None:
 
 def _engine(plan: RunPlan) -> str | None:
     """Warn that there are no second derivatives, and mixed differences were used instead."""
-    if not isinstance(plan.engine, DifferenceRun) or plan.engine_reason == REQUESTED:
+    if not isinstance(plan.engine, DifferenceRun) or plan.engine_reason in (REQUESTED, NO_GRADIENTS):
         return None
     return f"engine='auto' takes mixed differences: {plan.engine_reason}"
 
@@ -147,10 +150,14 @@ def _doubtful_derivatives(plan: RunPlan) -> str | None:
 def _jumping_units(plan: RunPlan) -> str | None:
     """Warn that units with two values jump between them instead of moving by a step."""
     engine = plan.engine
-    if not isinstance(engine, DifferenceRun) or engine.engine.discrete != "detect" or not engine.jumps:
+    if not isinstance(engine, DifferenceRun) or engine.engine.discrete != "detect":
+        return None
+    # Columns of text and booleans say by their dtype that they jump.
+    detected = sorted(set(engine.jumps) - set(np.flatnonzero(discrete_units(plan.cut)).tolist()))
+    if not detected:
         return None
     return (
-        f"engine='difference': {_name_units(plan, sorted(engine.jumps))} have two values among the "
+        f"engine='difference': {_name_units(plan, detected)} have two values among the "
         "points and jump between them; Difference(discrete=[...]) declares such units, discrete=() none."
     )
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from geh_explain._types import Floats
-from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.errors import GEHValueError
 from geh_explain.units.pair_set import PairSet
+from geh_explain.units.unit_lookup import find_unit as find_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,27 +92,3 @@ class PairRanking:
     def __repr__(self) -> str:
         first = ", ".join(f"{a} x {b}" for a, b in self.top(3))
         return f"PairRanking({self.method}, {len(self.scores)} pairs: {first}, ...)"
-
-
-def find_unit(unit: int | str, names: Sequence[str], argument: str = "") -> int:
-    """Return the index of a unit that is given by name or index; negative indices count from the end.
-
-    ``argument`` is the argument that holds the unit beside others, for error messages.
-
-    >>> find_unit("b", ["a", "b", "c"]), find_unit(-1, ["a", "b", "c"])
-    (1, 2)
-    """
-    where = f"{argument}: unit" if argument else "unit"
-    if isinstance(unit, str):
-        if unit in names:
-            return list(names).index(unit)
-        close = difflib.get_close_matches(unit, names, n=3)
-        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else "."
-        raise GEHValueError(
-            f"{where} {unit!r} is not among the names {list(names[:8])}{' ...' if len(names) > 8 else ''}{hint}"
-        )
-    if isinstance(unit, bool) or not isinstance(unit, (int, np.integer)):
-        raise GEHTypeError(f"{where} {unit!r} must be a name or an index.")
-    if not -len(names) <= unit < len(names):
-        raise GEHValueError(f"{where} {unit} is out of range; there are {len(names)} units.")
-    return int(unit) % len(names)

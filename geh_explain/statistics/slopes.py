@@ -10,8 +10,8 @@ off S. Then ::
 l_k is the leverage of row k (of S and h'), which makes the variance unbiased for errors of equal variance and nearly so
 for others (HC2; MacKinnon and White, 1985). (h'h')^2 / sum h'^4 is the effective number of rows that determine the
 slope; Student's t with a quarter of it as degrees of freedom has tails that are heavy enough for skewed errors and
-directions. With case weights, by whose roots all rows are multiplied, rows of large weight have large leverages and large
-errors, and the variance is divided by (1 - l_k)^2 (HC3): the weights are no inverse variances.
+directions. With case weights, by whose roots all rows are multiplied, rows of large weight have large leverages and
+large errors, as weights are no inverse variances: errors are divided by (1 - l_k)^2 then (HC3).
 """
 
 from __future__ import annotations

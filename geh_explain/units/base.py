@@ -38,6 +38,10 @@ class Units(ABC):
     1.0
     """
 
+    #: Whether some units are categories, which have the values of rows and none between them. Accounts of single
+    #: predictions then switch units instead of moving them, by the numbers that :meth:`members` returns.
+    has_levels = False
+
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> Units:
         """Return this unit set with its open choices made for one layer, or raise if it does not fit.
 

@@ -14,6 +14,7 @@ from geh_explain._types import Shape
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.units.base import Units
 from geh_explain.units.neurons import Neurons
+from geh_explain.units.unit_lookup import list_names, suggest
 
 
 class FeatureGroups(Units):
@@ -100,8 +101,9 @@ def _index_of(group: str, column: int | str, total: int, columns: Sequence[str] 
     """Return the index from 0 to ``total`` - 1 of a column that is given by index or by name."""
     if isinstance(column, str):
         if columns is None or column not in columns:
-            have = "the inputs have no column names" if columns is None else f"the columns are {list(columns)}"
-            raise GEHValueError(f"FeatureGroups: group {group!r} has the column {column!r}, but {have}.")
+            have = "the inputs have no column names." if columns is None else f"the columns are {list_names(columns)}"
+            have += "" if columns is None else suggest(column, columns)
+            raise GEHValueError(f"FeatureGroups: group {group!r} has the column {column!r}, but {have}")
         return list(columns).index(column)
     if isinstance(column, bool) or not isinstance(column, (int, np.integer)):
         raise GEHTypeError(f"FeatureGroups: group {group!r} has the column {column!r}; give indices or names.")

@@ -11,6 +11,7 @@ from torch import nn
 
 import geh_explain as geh
 from geh_explain.analyses.share import InteractionShare
+from geh_explain.analyses.share_design import ShareDesign
 
 FAST: dict[str, Any] = {"evaluations": 200_000, "progress": False}
 
@@ -223,3 +224,23 @@ def test_the_network_comes_back_as_it_was():
     assert net.training
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert not net[0]._forward_hooks
+
+
+def test_an_interrupt_leaves_the_rounds_before_it(monkeypatch):
+    result = point_explainer(lambda x: x[:, 0] * x[:, 1]).explain(random_points(300, 2), groups=1, progress=False)
+    first = result.share(evaluations=1, progress=False)
+    evaluate, n_calls = ShareDesign.exchanged_outputs, 0
+
+    def interrupted(*args: Any) -> Any:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls > 1:
+            raise KeyboardInterrupt
+        return evaluate(*args)
+
+    monkeypatch.setattr(ShareDesign, "exchanged_outputs", interrupted)
+    with pytest.warns(geh.GEHWarning, match="share: interrupted"):
+        share = result.share(progress=False, precision=1e-9)
+    assert (share.overall, share.evaluations) == (first.overall, first.evaluations)
+    with pytest.raises(KeyboardInterrupt):
+        result.share(progress=False)

@@ -70,6 +70,7 @@ def test_rows_of_all_kinds_are_the_same_row():
     local = explain(frame.iloc[1], data=frame)
     assert set(local.main["unit"]) == {"a", "b", "c"}
     assert local.reference == pytest.approx(1.5 * 3.5 + 5.5)
+    assert explain(torch.tensor([2.0, 4.0, 6.0]), data=frame).names == ["a", "b", "c"]
     shown = local.main.set_index("unit")[["row", "baseline"]]
     assert shown.loc["b"].tolist() == [4, 3.5]
 

@@ -97,3 +97,34 @@ def test_derivatives_and_differences_agree_in_total_for_two_units():
     for engine in ("auto", "difference"):
         local = point_explainer(model, engine=engine).explain_row(x, baseline=b, progress=False)
         assert abs(local.remainder) < 1e-10
+
+
+class Colour(geh.units.Units):
+    """The first three columns are a one-hot variable, which does not move; the last one is a number."""
+
+    has_levels = True
+
+    def count(self, shape):
+        return 2
+
+    def shift(self, t, shape):
+        return torch.cat([torch.zeros_like(t[:, :1]).expand(-1, 3), t[:, 1:]], dim=1)
+
+    def members(self, activations):
+        last = torch.full((len(activations), 3), -torch.inf).to(activations)
+        last[:, 0] = activations[:, 3]
+        return torch.stack([activations[:, :3], last], dim=1)
+
+
+def test_units_with_levels_are_switched_whatever_the_engine():
+    def model(x):
+        assert ((x[:, :3] == 0) | (x[:, :3] == 1)).all()
+        assert (x[:, :3].sum(1) == 1).all()
+        return (x[:, 0] + 4 * x[:, 2]) * x[:, 3]
+
+    row, baseline = torch.tensor([0.0, 0.0, 1.0, 3.0]), torch.tensor([1.0, 0.0, 0.0, 2.0])
+    local = point_explainer(model, units=Colour()).explain_row(row, baseline=baseline, names=["colour", "size"])
+    # f(b) = 2; the colour alone: 8; the size alone: 3; both: 12.
+    assert effects(local) == ({"colour": 6, "size": 1}, {("colour", "size"): 12 - 8 - 3 + 2})
+    with pytest.raises(geh.GEHError, match="the mean of the data is no level of a category; give a row"):
+        point_explainer(model, units=Colour()).explain_row(row, data=baseline[None])

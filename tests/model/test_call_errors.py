@@ -80,7 +80,7 @@ def takes_frames():
             *(RuntimeError, "inputs", "torch.float64", "Linear(in_features=3", "inputs.float()"),
         ),
         "frame in a callable": (
-            called(net_in_a_callable, pd.DataFrame(valid_points().numpy())),
+            called(net_in_a_callable, pd.DataFrame(valid_points().double().numpy())),
             *(RuntimeError, "inputs", "torch.float64", "inputs.float()"),
         ),
         "own check of the model": (

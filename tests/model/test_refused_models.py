@@ -3,11 +3,10 @@
 import pathlib
 
 import pytest
-import skorch
 import torch
 from expected_errors import Net, cases, refused, valid_points
 from explaining import explain_draws, explain_point
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import geh_explain as geh
@@ -22,9 +21,7 @@ def made_of(model):
 
 @cases(
     {
-        "regressor": (made_of(LinearRegression()), TypeError, "model=LinearRegression()", "model.predict."),
-        "classifier": (made_of(LogisticRegression()), TypeError, "LogisticRegression()", "model.predict_proba"),
-        "skorch": (made_of(skorch.NeuralNetRegressor(Net)), TypeError, "model=", "model.module_", "after fit"),
+        "transformer": (made_of(StandardScaler()), TypeError, "model=StandardScaler()", "must have predict"),
         "state_dict": (made_of(Net().state_dict()), TypeError, "OrderedDict", "net.load_state_dict(model)"),
         "training state": (made_of({"net": Net().state_dict()}), TypeError, "load_state_dict(model['net'])"),
         "array": (made_of(valid_points().numpy()), TypeError, "ndarray of shape (24, 3)", "network first"),

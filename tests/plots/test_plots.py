@@ -175,6 +175,17 @@ def test_all_measures_stand_in_the_rows_of_the_pairs_that_geh_finds_strongest() 
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["AEH", "GEH", "EAH", "not stable"]
 
 
+def test_intervals_of_one_unit_are_those_of_its_pairs() -> None:
+    result = random_result()
+    name = result.names[2]
+    axes = result.plot.intervals(unit=name)
+    table = result.table(unit=name)
+    assert places(axes.collections[-1])[:, 0].tolist() == pytest.approx(table["mean"].tolist())
+    assert f"Strongest pairs of {name}" in axes.get_title(loc="left") + axes.get_title()
+    with pytest.raises(geh.GEHError, match="did you mean"):
+        result.plot.intervals(unit=f"{name}x")
+
+
 def test_one_draw_is_drawn_without_intervals() -> None:
     result = random_result(draws=1)
     for axes, said in (

@@ -181,6 +181,18 @@ def test_two_samples_of_one_population_differ_in_few_pairs() -> None:
     assert np.mean(np.array(p_values) < 0.5) > 0.35  # and not because no pair could differ
 
 
+def test_the_difference_is_the_score_of_the_difference_of_both_networks_whose_errors_are_paired() -> None:
+    x = random_points(200, 3)
+    one, other = (lambda x, c=c: torch.sin(x.sum(1)) * x[:, 0] + c * x[:, 0] * x[:, 1] for c in (0.0, 0.05))
+    groups = (x[:, 1] > 0).long()
+    compared = explain_point(one, x, groups=groups).compare(explain_point(other, x, groups=groups))
+    paired = explain_point(lambda x: one(x) - other(x), x, groups=groups)
+    np.testing.assert_allclose(compared.difference, paired.geh.pair_mean, rtol=1e-9, atol=1e-15)
+    # Local interactions of the first pair differ by 0.05 at every point; independent errors are far larger.
+    assert compared.p_value[0] > 0.5
+    assert paired.sign_p_values()[0] < 1e-9
+
+
 def test_two_runs_of_one_posterior_do_not_differ_and_a_planted_change_does() -> None:
     network = mlp(4, 20, 20, 1, dropout=0.2, seed=0)
     x = random_points(80, 4)
@@ -283,15 +295,15 @@ def test_what_must_be_known_is_said() -> None:
     network = lambda x: x[:, :2] * x[:, 1:] ** 2 + x[:, [2, 0]]  # noqa: E731
     one, other = (explain_point(network, x, target=target, groups=2) for target in (0, 1))
     comparison = one.compare(other, labels=("first", "second"))
-    assert comparison.notes == ["The targets differ: 0 and 1."]
+    assert comparison.notes[0] == "The targets differ: 0 and 1."
+    assert comparison.notes[1].startswith("Errors over the same points are counted as independent")
     text = repr(comparison)
     assert text.startswith("2 of 3 pairs differ between first and second (false discovery rate 5 %): ")
     assert "mean interactions in 2 groups of points, at the same points; intervals are over points." in text
     crossing = (x[:, 2] > 0).long()
     notes = one.compare(explain_point(network, x, target=0, groups=crossing)).notes
-    assert notes == [
-        "The groups of points of both results cross; the same labels as groups= of both would compare groups."
-    ]
+    cross = "The groups of points of both results cross; the same labels as groups= of both would compare groups."
+    assert notes[0] == cross
     notes = one.compare(explain_point(network, x + 1, target=0, groups=2)).notes
     assert any("Groups of different points do not correspond" in note for note in notes)
 

@@ -66,6 +66,30 @@ def test_large_and_streamed_tables_are_described_from_a_sample() -> None:
     assert explain_point(product, loader, groups=labels, batch_size=100).group_descriptions == expected
 
 
+def test_a_loader_that_fails_after_the_draws_leaves_groups_without_descriptions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = uniform_points(60, 2)
+    passes = 0
+
+    class Failing(TensorDataset):
+        def __getitem__(self, index: Any) -> Any:
+            nonlocal passes
+            passes += index == 0
+            if passes > allowed:
+                raise OSError("the disk is gone")
+            return super().__getitem__(index)
+
+    allowed = 1_000
+    loader = DataLoader(Failing(x), batch_size=20)
+    monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0.0)  # rows are read anew on every pass
+    assert explain_point(product, loader, groups=boxes(x)).group_descriptions is not None
+    allowed, passes = passes - 1, 0
+    result = explain_point(product, loader, groups=boxes(x))
+    assert result.group_descriptions is None
+    assert result.geh.mean.shape == (2, 2)
+
+
 def test_groups_that_kmeans_finds_have_rules_that_mostly_hold() -> None:
     x = torch.cat([random_points(80, 3) * 0.1 + shift for shift in torch.eye(3, dtype=torch.double)])
     result = explain_point(product, x, groups=3)

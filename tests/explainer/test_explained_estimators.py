@@ -1,0 +1,393 @@
+"""Explanations of estimators and of callables that take data frames, against hand-computed interactions."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from expected_errors import refused
+from explaining import explain_point, point_explainer
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+
+import geh_explain as geh
+from geh_explain.engines import Difference
+from geh_explain.units import Subset
+
+#: What an estimator or function was called with, outside of the model, which is restored after each explanation.
+CALLS: list = []
+
+
+@pytest.fixture(autouse=True)
+def no_calls():
+    CALLS.clear()
+
+
+def table(rows=200):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "age": rng.normal(40, 10, rows),
+            "bmi": rng.normal(25, 4, rows).astype(np.float32),
+            "visits": rng.integers(0, 9, rows),
+            "member": rng.random(rows) < 0.4,
+            "city": rng.choice(["Bonn", "Oslo", "Rome"], rows),
+        }
+    )
+
+
+def by_city(frame):
+    return frame["city"].map({"Bonn": 1.0, "Oslo": 3.0, "Rome": 7.0}).to_numpy()
+
+
+def formula(frame):
+    """Return 2 age bmi - 3 age visits + 5 visits member + age city, with cities as numbers."""
+    CALLS.append(frame)
+    age, bmi, visits = (frame[name].to_numpy(float) for name in ("age", "bmi", "visits"))
+    return 2 * age * bmi - 3 * age * visits + 5 * visits * frame["member"].to_numpy() + age * by_city(frame)
+
+
+class Estimator:
+    """The formula behind ``predict``."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def predict(self, X):
+        return formula(X)
+
+
+FORMULA = {("age", "bmi"): 2.0, ("age", "visits"): 3.0, ("visits", "member"): 5.0}
+
+
+def scores_of(result):
+    return {(row.unit_i, row.unit_j): row.mean for row in result.table()[["unit_i", "unit_j", "mean"]].itertuples()}
+
+
+def pipeline(frame):
+    """Return a pipeline whose prediction is a sum of main effects and products, without error."""
+    encode = make_column_transformer(
+        (OneHotEncoder(), ["city"]), ("passthrough", ["age", "bmi", "visits", "member"]), sparse_threshold=0
+    )
+    products = PolynomialFeatures(2, interaction_only=True)
+    return make_pipeline(encode, StandardScaler(), products, LinearRegression()).fit(frame, formula(frame))
+
+
+@pytest.mark.filterwarnings("ignore::geh_explain.GEHWarning")
+@pytest.mark.parametrize("model", [Estimator(), formula, Estimator().predict], ids=["estimator", "function", "method"])
+def test_products_of_columns_have_their_coefficients_as_scores(model):
+    result = explain_point(model, table())
+    expected = dict.fromkeys(itertools.combinations(["age", "bmi", "visits", "member"], 2), 0.0) | FORMULA
+    assert scores_of(result) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::geh_explain.GEHWarning")
+def test_a_pipeline_with_text_has_the_scores_of_what_it_was_fitted_to_and_of_its_own_lambda():
+    model = pipeline(table())
+    result = explain_point(model, table())
+    assert {pair: scores_of(result)[pair] for pair in FORMULA} == pytest.approx(FORMULA, rel=1e-6)
+    own = explain_point(lambda frame: model.predict(frame), table())
+    assert np.array_equal(result.geh.mean, own.geh.mean)
+
+
+@pytest.mark.filterwarnings("ignore::geh_explain.GEHWarning")
+def test_every_call_has_a_frame_with_the_columns_and_dtypes_that_were_given():
+    given = table()
+    explain_point(Estimator(), given, groups=2)
+    assert len(CALLS) > 3
+    assert all(call.dtypes.equals(given.dtypes) for call in CALLS)
+    # Whole numbers that were moved are among those that occur.
+    assert set(np.concatenate([call["visits"] for call in CALLS])) <= set(range(9))
+
+
+def test_a_function_of_tensors_is_given_tensors_and_keeps_its_derivatives():
+    numbers = table()[["age", "bmi"]]
+    result = explain_point(lambda x: x[:, 0] ** 2 * x[:, 1], numbers)
+    assert result.settings["engine"] == "structured"
+    assert result.aeh.mean[0, 1] == pytest.approx(2 * numbers["age"].mean(), rel=1e-9)
+
+
+def test_a_frame_in_single_precision_reaches_a_function_of_tensors_in_single_precision():
+    linear = torch.nn.Linear(2, 1)
+    result = explain_point(
+        lambda x: torch.tanh(linear(x)), table()[["age", "bmi"]].astype(np.float32) / 50, engine="exact"
+    )
+    assert result.settings["dtype"] == "float32"
+
+
+@pytest.mark.filterwarnings("ignore::geh_explain.GEHWarning")
+def test_columns_of_text_stay_fixed_and_a_warning_says_so():
+    with pytest.warns(geh.GEHWarning, match=r"\['city'\] are not numeric and stay as they are"):
+        result = explain_point(Estimator(), table())
+    assert "city" not in result.names
+
+
+def test_columns_of_text_that_are_named_jump_between_their_values():
+    """The mixed difference of age * city, over the next city in the order of the alphabet, the last one back."""
+    given = table()[["age", "city"]]
+    named = Subset(["age", "city"])
+    result = explain_point(lambda f: f["age"] * by_city(f), given, units=named, engine="difference")
+    slopes = given["city"].map({"Bonn": 3.0 - 1.0, "Oslo": 7.0 - 3.0, "Rome": 7.0 - 3.0})
+    assert result.aeh.mean[0, 1] == pytest.approx(slopes.mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("baseline", ["mean", 1.0])
+def test_columns_of_text_have_no_baseline(baseline):
+    with refused(ValueError, "baseline=", "unit 1", "not numeric"):
+        explain_point(Estimator(), table(), units=Subset(["age", "city"]), engine=Difference(baseline=baseline))
+
+
+def test_a_tree_of_two_steps_has_the_interaction_of_its_table():
+    """On the four corners of a square, f = x0 and x1 has the mixed difference 1, the exclusive or -2."""
+    corners = np.array(list(itertools.product([0.0, 1.0], repeat=2)) * 5)
+    for y, expected in ((corners.prod(axis=1), 1.0), (corners.sum(axis=1) == 1, -2.0)):
+        tree = DecisionTreeRegressor(random_state=0).fit(corners, y)
+        with pytest.warns(geh.GEHWarning, match="two values"):
+            result = explain_point(tree, corners)
+        assert result.regions(0, 1)["mean"].tolist() == [expected]
+
+
+def test_a_forest_has_the_mixed_differences_of_its_predictions():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 3))
+    forest = RandomForestRegressor(20, random_state=0).fit(X, X[:, 0] * X[:, 1] + X[:, 2])
+    result = explain_point(forest, X)
+    steps = np.where(X.mean(axis=0) < X, -1, 1) * 0.5 * X.std(axis=0)
+
+    def moved(*units):
+        at = X.copy()
+        at[:, units] += steps[:, units]
+        return forest.predict(at)
+
+    mixed = (moved(0, 1) - moved(0) - moved(1) + forest.predict(X)) / (steps[:, 0] * steps[:, 1])
+    assert result.regions(0, 1)["mean"].tolist() == pytest.approx([mixed.mean()], rel=1e-9)
+    assert result.eah.mean[0, 1] == pytest.approx(np.abs(mixed).mean(), rel=1e-9)
+
+
+def classifier(names=("ill", "well")):
+    X = np.random.default_rng(2).normal(size=(400, 3))
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    score = X[:, 0] * X[:, 1] + 0.5 * X[:, 2]
+    places = (
+        np.searchsorted(np.linspace(-0.6, 0.6, len(names) - 1), score) if len(names) > 2 else (score > 0).astype(int)
+    )
+    y = np.array(names)[places]
+    products = PolynomialFeatures(2, interaction_only=True, include_bias=False)
+    return make_pipeline(products, LogisticRegression()).fit(frame, y), frame, y
+
+
+def test_a_classifier_is_explained_by_the_probability_of_its_second_class():
+    model, frame, _ = classifier()
+    results = [explain_point(model, frame, target) for target in (None, "well", 1, "ill")]
+    by_hand = explain_point(lambda f: model.predict_proba(f)[:, 1], frame, engine="difference")
+    effects = [result.regions("a", "b")["mean"].item() for result in results]
+    assert effects[:3] == pytest.approx([by_hand.regions("a", "b")["mean"].item()] * 3, rel=1e-9)
+    assert effects[3] == pytest.approx(-effects[0], rel=1e-6)
+    assert results[0].settings["output"] == "probability"
+    assert [result.settings["target"] for result in results] == ["well", "well", 1, "ill"]
+
+
+def test_one_class_per_row():
+    model, frame, y = classifier(("high", "low", "mid"))
+    by_hand = explain_point(
+        lambda f: model.predict_proba(f), frame, np.searchsorted(model.classes_, y), engine="difference"
+    )
+    assert np.array_equal(explain_point(model, frame, list(y)).geh.mean, by_hand.geh.mean)
+
+
+def test_held_out_labels_of_a_classifier_are_its_own():
+    model, frame, y = classifier(("high", "low", "mid"))
+    evidence = [
+        geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate())
+        .explain(frame, "low", groups=1, progress=False, evidence=(frame, labels))
+        .evidence
+        for labels in (y, np.searchsorted(model.classes_, y))
+    ]
+    assert evidence[0].link == "identity"
+    assert np.array_equal(evidence[0].p_value, evidence[1].p_value)
+
+
+def test_bound_methods_choose_the_log_odds():
+    model, frame, _ = classifier()
+    result = explain_point(model.decision_function, frame)
+    coefficients = dict(zip(model[0].get_feature_names_out(), model[1].coef_[0], strict=True))
+    assert result.regions("a", "b")["mean"].item() == pytest.approx(coefficients["a b"], rel=1e-9)
+
+
+def test_estimators_make_an_ensemble():
+    X = np.random.default_rng(3).normal(size=(80, 2))
+    members = [
+        make_pipeline(PolynomialFeatures(2), LinearRegression()).fit(X, k * X[:, 0] * X[:, 1]) for k in (1.0, 2.0, 4.0)
+    ]
+    result = geh.GEHExplainer(members[0], posterior=geh.posterior.Ensemble(members)).explain(
+        X, groups=1, progress=False
+    )
+    assert result.geh.draws[:, 0].tolist() == pytest.approx([1.0, 2.0, 4.0], rel=1e-9)
+
+
+def test_boosted_trees_of_another_package_work_by_their_methods():
+    lightgbm = pytest.importorskip("lightgbm")
+    frame = table()[["age", "bmi", "visits"]].astype(float)
+    y = frame["age"] * frame["bmi"]
+    for train in (frame, frame.to_numpy()):
+        model = lightgbm.LGBMRegressor(n_estimators=5, min_child_samples=5, verbose=-1).fit(train, y)
+        result = explain_point(model, frame)
+        assert result.names == ["age", "bmi", "visits"]
+        by_hand = explain_point(lambda x, model=model: model.booster_.predict(x.numpy()), frame, engine="difference")
+        assert result.geh.mean == pytest.approx(by_hand.geh.mean, rel=1e-9, abs=1e-12)
+
+
+def test_few_calls_before_the_first_draw_and_few_large_ones_in_it():
+    X = table()[["age", "bmi"]].to_numpy(float)
+
+    class Slow(Estimator):
+        def predict(self, X):
+            CALLS.append(len(X))
+            return np.sin(X[:, 0] * X[:, 1])
+
+    explain_point(Slow(), X)
+    large = [rows for rows in CALLS if rows >= 200]
+    assert large == [200, 3 * 200]
+    assert CALLS.index(200) <= 4
+    assert len(CALLS) - len(large) <= 8
+    assert sum(CALLS) - sum(large) <= 100
+
+
+@pytest.mark.parametrize("batch_size", [64, 150, 1000])
+def test_a_batch_size_is_the_largest_number_of_rows_of_a_call(batch_size):
+    X = table()[["age", "bmi"]].to_numpy(float)
+
+    class Counted(Estimator):
+        def predict(self, X):
+            CALLS.append(len(X))
+            return np.sin(X[:, 0] * X[:, 1])
+
+    result = explain_point(Counted(), X, batch_size=batch_size)
+    assert max(CALLS) <= batch_size
+    assert np.allclose(result.geh.mean, explain_point(Counted(), X).geh.mean, rtol=1e-12)
+
+
+def test_an_estimate_tells_calls_and_rows():
+    X = table()[["age", "bmi"]].to_numpy(float)
+
+    class Counted(Estimator):
+        def predict(self, X):
+            CALLS.append(len(X))
+            return np.sin(X[:, 0] * X[:, 1])
+
+    estimate = point_explainer(Counted()).estimate(X, groups=1)
+    assert (estimate.calls, estimate.rows, estimate.draws) == (3, 200 * 4, 1)
+    assert "3 calls of the model with 800 rows" in str(estimate)
+
+
+def test_progress_is_reported_within_a_chunk():
+    reported = []
+
+    class Reporting(Difference):
+        def start(self, cut, limits):
+            run = super().start(cut, limits)
+            whole = run.report
+            run.report = lambda rows: (reported.append(rows), whole(rows))
+            return run
+
+    X = table()[["age", "bmi", "visits"]].to_numpy(float)
+    explain_point(lambda x: x.prod(dim=1), X, engine=Reporting(), batch_size=50)
+    assert len(reported) == 4 * 6
+    assert sum(reported) == pytest.approx(200)
+
+
+@pytest.mark.filterwarnings("ignore::geh_explain.GEHWarning")
+def test_a_saved_result_of_an_estimator_is_read_again(tmp_path):
+    result = explain_point(Estimator(), table())
+    loaded = geh.Interactions.load(result.save(tmp_path / "result.npz"))
+    assert loaded.table().equals(result.table())
+    assert loaded.settings["model"] == "Estimator"
+
+
+def test_a_callable_output_of_a_classifier_chooses_its_own_column():
+    model, frame, _ = classifier()
+    result = explain_point(model, frame, output=lambda p: 3 * p[:, 1])
+    assert result.geh.mean == pytest.approx(3 * explain_point(model, frame).geh.mean, rel=1e-9)
+
+
+def test_the_draws_of_a_classifier_are_diagnosed_by_its_labels():
+    model, frame, y = classifier()
+    diagnosis = point_explainer(model).diagnose(frame, y=y, draws=1, progress=False)
+    likelihood = model.predict_proba(frame)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
+    assert diagnosis.errors[0] == pytest.approx(-np.log(likelihood).mean())
+
+
+def test_a_loader_has_the_names_of_the_fit():
+    model, frame, _ = classifier()
+    rows = torch.utils.data.TensorDataset(torch.tensor(frame.to_numpy()))
+    result = explain_point(model, rows)
+    assert result.names == ["a", "b", "c"]
+    assert np.array_equal(result.geh.mean, explain_point(model, frame).geh.mean)
+
+
+def test_a_function_of_columns_is_not_taken_for_one_of_rows():
+    """With a tensor, ``f[0] * f[1]`` would multiply rows."""
+    numbers = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 2)))
+    result = explain_point(lambda f: f[0] * f[1], numbers, engine="difference")
+    assert result.geh.mean[0, 1] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("engine", ["exact", "stein", "structured"])
+def test_a_function_of_frames_has_no_derivatives(engine):
+    with refused(ValueError, f"engine='{engine}'", "data frame has none", "'difference'"):
+        explain_point(lambda f: f["age"] * f["bmi"], table()[["age", "bmi"]], engine=engine)
+
+
+def test_held_out_labels_are_tested_beside_columns_of_text():
+    """The city's effect on the labels is accounted for, whatever the order of the names."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.normal(size=(600, 3)), columns=["a", "b", "c"])
+    frame["city"] = rng.choice(["Bonn", "Oslo", "Rome", "Ulm"], 600)
+    effect = frame["city"].map({"Bonn": 0.0, "Oslo": 9.0, "Rome": -9.0, "Ulm": 3.0})
+
+    def model(f):
+        return f["a"] * f["b"] + 0.3 * f["b"] * f["c"]
+
+    y = frame["a"] * frame["b"] + effect + rng.normal(size=600)
+    explainer = point_explainer(model, engine="difference")
+    with pytest.warns(geh.GEHWarning, match="city"):
+        result = explainer.explain(frame, groups=1, progress=False, evidence=(frame, y))
+    significant = result.table()[result.table()["significant"]]
+    assert significant[["unit_i", "unit_j"]].to_numpy().tolist() == [["a", "b"]]
+    # The standard error is that of the noise, with a standard deviation of 1; the city's effect has one of 6.5.
+    assert significant["slope_se"].item() < 2 / 600**0.5
+
+
+def test_the_class_of_a_result_is_that_of_later_calls():
+    model, frame, _ = classifier(("high", "low", "mid"))
+    explainer = point_explainer(model)
+    result = explainer.explain(frame, "low", groups=1, progress=False)
+    surfaces = [
+        explainer.surface(frame, target, pair=("a", "b"), result=result, grid=4, progress=False).values
+        for target in (None, "low", 1)
+    ]
+    expected = explainer.surface(frame, "low", pair=("a", "b"), grid=4, progress=False).values
+    assert all(np.array_equal(values, expected) for values in surfaces)
+
+
+def test_all_classes_are_explained_by_their_labels():
+    model, frame, _ = classifier(("high", "low", "mid"))
+    explainer = point_explainer(model)
+    results = explainer.explain(frame, "all", groups=1, progress=False)
+    assert list(results) == ["high", "low", "mid"]
+    some = explainer.explain(frame, targets=["mid"], groups=1, progress=False)
+    assert np.array_equal(some["mid"].geh.mean, explain_point(model, frame, "mid").geh.mean)
+    assert np.allclose(results["mid"].geh.mean, some["mid"].geh.mean)
+    with refused(ValueError, "target=None", "3 outputs"):
+        explainer.explain(frame, progress=False)
+
+
+def test_classes_whose_numbers_are_not_their_columns_are_explained_one_at_a_time():
+    model, frame, _ = classifier((1, 2, 3))
+    with refused(ValueError, "numbers", "others than their columns", "target=1"):
+        point_explainer(model).explain(frame, "all", progress=False)
