@@ -25,10 +25,10 @@ def positions_of(cut: Cut, activations: Tensor) -> Floats:
     Columns of text in a data frame have no distance, and are left out. Codes of categories, which have no distances,
     are replaced by indicators of their levels.
     """
-    if cut.frame is not None and cut.frame.coded and cut.frame.numeric:
-        activations = activations[:, cut.frame.numeric]
     if isinstance(cut.units, Categorical):
         return np.asarray(cut.units.positions(activations).numpy())
+    if cut.frame is not None and cut.frame.coded and cut.frame.numeric:
+        activations = activations[:, cut.frame.numeric]
     if cut.layer is not None and activations.ndim > 2:
         activations = Channels().bind(cut.shape, cut.layout, None).values(activations)
     return np.asarray(activations.flatten(1).double().cpu().numpy())

@@ -70,7 +70,7 @@ class ResultRegions(ResultOutput):
 
         >>> import torch, geh_explain as geh
         >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] ** 2, posterior=geh.posterior.PointEstimate())
-        >>> x = torch.stack([torch.arange(10.0), torch.arange(10.0) % 2], dim=1)
+        >>> x = torch.stack([torch.arange(10.0), torch.arange(10.0) % 3], dim=1)
         >>> explainer.explain(x, groups=[0] * 6 + [1] * 4, names=["hour", "day"], progress=False).group_descriptions
         ['hour < 6 (100 %)', 'hour >= 6 (100 %)']
         """

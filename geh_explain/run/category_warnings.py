@@ -50,6 +50,8 @@ def binary_columns_warning(plan: RunPlan) -> str | None:
     if not len(columns):
         return None
     names = Neurons().names((plan.cut.shape[0],), "x", plan.points.columns)
+    if isinstance(plan.cut.units, Neurons):
+        names = plan.names
     how = "units=geh.units.Categorical.detect(frame)" if plan.points.columns else "units=geh.units.Categorical({...})"
     shown, verb = ("column", "holds") if len(columns) == 1 else ("the columns", "hold")
     return (

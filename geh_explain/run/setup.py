@@ -74,14 +74,20 @@ class ModelSetup:
         """
         points = self.read_points(inputs, target, additional_forward_args, budget, argument)
         if isinstance(self.units, Categorical) and self.layer_ref.module is None:
-            return points, replace(self, units=self.units.observe(points)).cut(points)
+            units = self.units.observe(points, self._columns(points, None))
+            return points, replace(self, units=units).cut(points)
         return points, self.cut(points)
+
+    def _columns(self, points: Points, columns: list[str] | None) -> list[str] | None:
+        """Return the names of the columns of ``points``; ``columns`` are those of points that have none."""
+        columns = (points.columns or columns) if self.layer_ref.module is None else None
+        if columns is None and isinstance(self.model, EstimatorModel):
+            return self.model.feature_names
+        return columns
 
     def cut(self, points: Points, columns: list[str] | None = None) -> Cut:
         """Cut the model at the layer; ``columns`` are names for the columns of points that have none."""
-        columns = (points.columns or columns) if self.layer_ref.module is None else None
-        if columns is None and isinstance(self.model, EstimatorModel):
-            columns = self.model.feature_names
+        columns = self._columns(points, columns)
         return Cut(self.model, self.layer_ref, self.units, self.output, points.first, columns)
 
     def read_points(

@@ -127,8 +127,10 @@ class Categorical(Units):
             columns[0] for columns in self.categories.values() if columns[1:] == [] and type(columns[0]) is str
         )
 
-    def observe(self, points: Points) -> Categorical:
+    def observe(self, points: Points, columns: Sequence[str] | None = None) -> Categorical:
         """Return these units with the levels that occur among ``points``, by one pass over them.
+
+        ``columns`` are names for the columns of points that have none.
 
         Raises
         ------
@@ -137,17 +139,21 @@ class Categorical(Units):
         """
         first = points.first
         shape = (sum(_width(x) for x in first.inputs),)
-        bound = self.bind(shape, None, _flat_names(first, points.columns))
-        bound._check_numeric(first, points.columns)
-        names = Neurons().names(shape, "x", _flat_names(first, points.columns))
+        known = _flat_names(first, points.columns or columns)
+        bound = self.bind(shape, None, known)
         code_names = points.code_names
+        names = Neurons().names(shape, "x", known)
+        if first.frame is not None:
+            # Columns of text are held as codes; those in no category have no values to move along.
+            bound._numeric = [column for column in bound._numeric if column not in first.frame.coded]
+        bound._check_numeric(first)
         bound.observed = tuple(
             _locate(name, members, first, names, code_names.get(names[members[0]])).observe(points, self.max_levels)
             for name, members in zip(self.categories, bound._members, strict=True)
         )
         return bound
 
-    def _check_numeric(self, rows: Rows, columns: Sequence[str] | None) -> None:
+    def _check_numeric(self, rows: Rows) -> None:
         """Raise if a numeric unit is a column of integers, which have no derivatives."""
         owners = np.repeat(np.arange(len(rows.inputs)), [_width(x) for x in rows.inputs])
         wrong = [column for column in self._numeric if not rows.inputs[owners[column]].is_floating_point()]
@@ -158,6 +164,11 @@ class Categorical(Units):
                 f'category; give each as a category, Categorical({{..., "x{wrong[0]}": {wrong[0]}}}), pass them as '
                 "floating-point numbers, or leave them fixed by rest=False."
             )
+
+    @property
+    def category_columns(self) -> set[int]:
+        """Flat indices of the columns of all categories."""
+        return {column for members in self._members for column in members}
 
     @property
     def single_columns(self) -> list[int]:

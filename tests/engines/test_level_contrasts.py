@@ -192,6 +192,22 @@ def test_a_black_box_with_numbers_takes_differences():
     assert result.geh.mean[0, 1] == pytest.approx(4 / 3)
 
 
+def test_a_callable_of_data_frames_has_categories_of_text():
+    """The slope of age is 2 in Oslo, 0 in Bonn and 0 in Rome."""
+    cities = np.array(["Oslo", "Bonn", "Rome"])[np.arange(N) % 3]
+    frame = pd.DataFrame({"city": cities, "age": np.linspace(0, 1, N), "size": np.linspace(1, -1, N) ** 2})
+
+    def model(frame):
+        return (2 * (frame["city"] == "Oslo") * frame["age"] + frame["size"]).to_numpy()
+
+    options = {"units": Categorical({"city": "city"}), "engine": "difference"}
+    result = explain_point(model, frame, **options)
+    assert result.names == ["city", "age", "size"]
+    assert result.geh.mean[0, 1] == pytest.approx(4 / 3)
+    strongest = result.levels("city", "age").iloc[:2]
+    assert {"Oslo"} == set.intersection(*(set(row) for row in strongest[["from_i", "to_i"]].values))
+
+
 @pytest.mark.parametrize("engine", ["exact", "difference"])
 def test_the_batch_size_does_not_matter(engine):
     model, x, ids = embedded()

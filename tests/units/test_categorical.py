@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from expected_errors import cases, refused
+from expected_errors import Applied, cases, refused
 from explaining import explain_point, point_explainer, random_points
 from torch import nn
 
@@ -105,7 +105,7 @@ def test_names_of_codes_are_their_values_and_those_of_pandas_their_categories():
     assert levels_of(Categorical({"c": [0]}), x)[0] == ["0.5", "1.5", "2.5"]
     frame = pd.DataFrame({"age": np.linspace(0, 1, ROWS), "c": pd.Categorical(["b", "a", "c"] * (ROWS // 3))})
     units = Categorical.detect(frame)
-    names, result = levels_of(units, frame)
+    names, result = levels_of(units, frame, Applied(smooth))
     assert (repr(units), names, result.names) == ("Categorical({'c': ['c']})", ["a", "b", "c"], ["c", "age"])
     assert frame["c"].dtype == "category"
 
@@ -187,7 +187,7 @@ def test_outputs_that_are_not_finite_at_other_levels_are_explained():
 
 
 def with_categories(categories, inputs=lambda: table(one_hot(3))):
-    return lambda: explain_point(smooth, inputs(), units=Categorical(categories))
+    return lambda: explain_point(Applied(smooth), inputs(), units=Categorical(categories))
 
 
 def frame(**columns):
