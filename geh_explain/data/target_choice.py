@@ -47,7 +47,7 @@ class TargetChoice:
         """
         if targets is None:
             if isinstance(target, str) and target != ALL and not labels:
-                raise GEHValueError(f"target={target!r} is unknown; give an int, a tuple, one per row, or 'all'.")
+                raise GEHTypeError(f"target={target!r} is unknown; give an int, a tuple, one per row, or 'all'.")
             return cls(None) if isinstance(target, str) and target == ALL else None
         if target is not None:
             raise GEHValueError(f"target={target!r} and targets={targets!r} are both given; give one of them.")

@@ -267,6 +267,23 @@ def test_wrong_categories_are_refused(call, kind, words):
         call()
 
 
+def test_an_account_of_one_prediction_switches_categories():
+    """2 [c = a and d = x] + 0.3 u v, from (b, y, 0, 0) to (a, x, 2, 5): neither c nor d alone does anything."""
+
+    def model(x):
+        return 2 * x[:, 0] * x[:, 3] + 0.3 * x[:, 5] * x[:, 6]
+
+    explainer = point_explainer(model, units=Categorical({"c": [0, 1, 2], "d": [3, 4]}))
+    row, baseline = torch.tensor([[1.0, 0, 0, 1, 0, 2, 5], [0.0, 1, 0, 0, 1, 0, 0]]).double()
+    local = explainer.explain_row(row, baseline=baseline, progress=False)
+    pairs = {(pair.unit_i, pair.unit_j): pair.mean for pair in local.pairs.itertuples()}
+    assert pairs["c", "d"] == pytest.approx(2)
+    assert pairs["x5", "x6"] == pytest.approx(3)
+    np.testing.assert_allclose(local.main["mean"], 0, atol=1e-12)
+    with refused(ValueError, "baseline", "no level of a category", "give a row"):
+        explainer.explain_row(row, data=torch.stack([row, baseline]), progress=False)
+
+
 def test_analyses_and_tests_that_take_no_categories_say_so():
     x, y = table(one_hot(3)), random_points(ROWS)
     explainer = point_explainer(smooth, units=Categorical({"c": [0, 1, 2]}))
@@ -282,7 +299,6 @@ def test_analyses_and_tests_that_take_no_categories_say_so():
         lambda: point_explainer(nn.Linear(5, 3).double(), units=explainer._setup.units).explain(
             x, targets=[0, 1], groups=1, progress=False
         ),
-        lambda: explainer.explain_row(x[0], progress=False),
         lambda: result.share(progress=False),
         lambda: result.triples(progress=False),
     ):
