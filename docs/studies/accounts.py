@@ -131,8 +131,8 @@ def category_pairs() -> str:
         "A network of the same size was fitted to 2 [c = a and d = x] + 0.3 u v + w, with three levels of c and two of "
         f"d, one-hot. With `units.Categorical` the pair ({first['unit_i']}, {first['unit_j']}) is first, "
         f"{first['mean']:.2f} (true: 1.33), and ({second['unit_i']}, {second['unit_j']}) has {second['mean']:.2f} "
-        "(true: 0.30 for u and v, which are x5 and x6). SHAP's interaction values, column by column, divide the first among "
-        f"six pairs of columns; {spread} of them have more than a tenth of the largest."
+        "(true: 0.30 for u and v, which are x5 and x6). SHAP's interaction values, column by column, divide the first "
+        f"among six pairs of columns; {spread} of them have more than a tenth of the largest."
     )
 
 
