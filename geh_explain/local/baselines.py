@@ -199,8 +199,8 @@ def read_baseline(baseline: Any, setup: ModelSetup, row: Rows, columns: list[str
 def as_rows(value: Any, shapes: list[tuple[int, ...]] | None) -> Any:
     """Return a row without a batch dimension as a batch of one row; anything else as it is.
 
-    Arrays of one dimension are one row, and so are those that have the shape of a row. A pandas Series is one row,
-    whose index are the columns.
+    Arrays of one dimension are one row, and so are those that have the shape of a row; where rows are single numbers,
+    such as ids, they are rows. A pandas Series is one row, whose index are the columns.
 
     Parameters
     ----------
@@ -213,7 +213,12 @@ def as_rows(value: Any, shapes: list[tuple[int, ...]] | None) -> Any:
         parts = as_rows(tuple(value.values()), shapes)
         return dict(zip(value, parts, strict=True))
     if isinstance(value, tuple):
-        known = shapes if shapes is not None and len(shapes) == len(value) else [None] * len(value)
+        known: list[tuple[int, ...] | None] = [None] * len(value)
+        if shapes is not None and len(shapes) == len(value):
+            known = list(shapes)
+        elif any(getattr(part, "ndim", 0) > 1 for part in value):
+            # Beside a batch, an array of one dimension has one number per row, such as an id.
+            known = [() if getattr(part, "ndim", 0) == 1 else None for part in value]
         return tuple(
             as_rows(part, None if shape is None else [shape]) for part, shape in zip(value, known, strict=True)
         )
@@ -222,8 +227,9 @@ def as_rows(value: Any, shapes: list[tuple[int, ...]] | None) -> Any:
 
         return pd.DataFrame([value.to_numpy()], columns=value.index).infer_objects()
     if isinstance(value, (Tensor, np.ndarray)):
-        single = value.ndim == 1 or (shapes is not None and len(shapes) == 1 and tuple(value.shape) == shapes[0])
-        return value[None] if single else value
+        shape = shapes[0] if shapes is not None and len(shapes) == 1 else None
+        single = value.ndim <= 1 if shape != () else value.ndim == 0
+        return value[None] if single or tuple(value.shape) == shape else value
     return value
 
 

@@ -284,6 +284,19 @@ def test_an_account_of_one_prediction_switches_categories():
         explainer.explain_row(row, data=torch.stack([row, baseline]), progress=False)
 
 
+@pytest.mark.parametrize("with_batch", [True, False])
+def test_an_account_of_one_prediction_switches_ids(with_batch):
+    """x0 e(id) with e(0) = 1 and e(1) = 4, from (2, 0) to (5, 1): 2 to 20, of which the pair has (5 - 2) (4 - 1)."""
+    levels = torch.tensor([1.0, 4.0]).double()
+    explainer = point_explainer(lambda x, ids: x[:, 0] * levels[ids], units=Categorical({"id": 1}))
+    x, ids = torch.tensor([[2.0], [5.0]]).double(), torch.tensor([0, 1])
+    first, second = (slice(0, 1), slice(1, 2)) if with_batch else (0, 1)
+    local = explainer.explain_row((x[second], ids[second]), baseline=(x[first], ids[first]), progress=False)
+    assert (local.reference, local.prediction) == (2, 20)
+    assert local.main.set_index("unit")["mean"].to_dict() == {"x0": 3, "id": 6}
+    assert local.pairs["mean"].tolist() == [9]
+
+
 def test_analyses_and_tests_that_take_no_categories_say_so():
     x, y = table(one_hot(3)), random_points(ROWS)
     explainer = point_explainer(smooth, units=Categorical({"c": [0, 1, 2]}))
