@@ -227,7 +227,7 @@ def test_the_model_comes_back_unchanged():
 
 
 BAD = {
-    "another word": ({"target": "every"}, GEHValueError, "target='every' is unknown"),
+    "another word": ({"target": "every"}, GEHTypeError, "target='every' is unknown"),
     "both": ({"target": 1, "targets": [0]}, GEHValueError, "both given"),
     "a number": ({"targets": 3}, GEHTypeError, "targets=3"),
     "no target": ({"targets": []}, GEHValueError, "empty"),
