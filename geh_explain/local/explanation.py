@@ -153,13 +153,13 @@ class LocalExplanation:
 
     @property
     def scale(self) -> float:
-        """The size of what is to explain: the larger one of |prediction - reference| and the largest contribution."""
+        """The size of what is to explain: the larger of ``|prediction - reference|`` and the largest contribution."""
         effects = np.concatenate([self.main_effects.mean, self.pair_effects.mean])
         return max(abs(self.prediction - self.reference), float(np.abs(effects).max(initial=0.0)))
 
     @property
     def remainder_share(self) -> float:
-        """|remainder| as a part of :attr:`scale`."""
+        """``|remainder|`` as a part of :attr:`scale`."""
         return abs(self.remainder) / self.scale if self.scale > 0 else 0.0
 
     @property
