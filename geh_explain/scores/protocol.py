@@ -103,7 +103,7 @@ class GroupMeans(Protocol):
         """Return the scores of ``"geh"``, ``"aeh"`` or ``"eah"``."""
 
 
-class PairResult(Protocol):
+class PairResult(GroupMeans, Protocol):
     """Pairwise interactions of D units over N points in M groups; see :class:`geh_explain.Interactions`."""
 
     @property
@@ -127,36 +127,8 @@ class PairResult(Protocol):
         """What the groups are, in words (M); None if this is not known."""
 
     @property
-    def labels(self) -> NDArray[np.int64]:
-        """Group of each point (N,), an index into ``group_names``; -1 for points of weight 0."""
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Number of points of each group (M,)."""
-
-    @property
-    def shares(self) -> Floats:
-        """Share of each group (M,) in the case weights, or in the points."""
-
-    @property
     def weight_sums(self) -> Floats | Ints:
         """Sum of the case weights of each group (M,); its number of points without weights."""
-
-    @property
-    def sample_weight(self) -> Floats | None:
-        """Case weights (N,), 0 for points that do not count; None where all points count alike."""
-
-    @property
-    def effective_counts(self) -> Floats | Ints:
-        """Effective number of points (M,), or of clusters of points, that the error of each group's mean rests on."""
-
-    @property
-    def weight_moments(self) -> Floats | None:
-        """Sums (M, P) beside ``point_errors`` where points have case weights, else None."""
-
-    @property
-    def record(self) -> RunDescription:
-        """The record of the run."""
 
     @property
     def main(self) -> MainEffects:
@@ -167,27 +139,12 @@ class PairResult(Protocol):
         """Whether there are main effects."""
 
     @property
-    def signed_means(self) -> tuple[Floats, Floats]:
-        """Mean and standard deviation over draws of each group's mean interaction, both (M, P)."""
-
-    @property
-    def point_errors(self) -> Floats | None:
-        """Standard errors (M, P) of the group means due to the finite choice of points, None if unknown."""
-
-    @property
-    def cluster_errors(self) -> ClusterErrors | None:
-        """Covariance of the groups' shares where points come in clusters, else None."""
-
-    @property
     def level_draws(self) -> LevelDraws | None:
         """Draws of the differences between levels of categories, None without categories."""
 
     @property
     def evidence(self) -> Evidence | None:
         """Outcome of the test on held-out labels, None if there is none."""
-
-    def scores(self, measure: str = "geh") -> Scores:
-        """Return the scores of ``"geh"``, ``"aeh"`` or ``"eah"``."""
 
     def decisions(
         self,
