@@ -50,7 +50,8 @@ def select(value: Tensor, target: Target) -> Tensor:
         last = ", ".join(str(size - 1) for size in shape)
         raise GEHValueError(
             f"target=None, but the model has {value.shape[1:].numel()} outputs per row (shape {shape}); "
-            f"say which one to explain, target=0 to {last if len(shape) == 1 else f'({last})'}."
+            f"say which one to explain, target=0 to {last if len(shape) == 1 else f'({last})'}"
+            + (", or target='all' in explain(...)." if len(shape) == 1 else ".")
         )
     index = _index(target, rows)
     _check_range(index, shape, target)

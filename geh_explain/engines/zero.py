@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from geh_explain.data.rows import Rows
+from geh_explain.engines.selection import depends_on_units
 from geh_explain.engines.smoothing.smooth_functions import FORMS
 from geh_explain.model.cut import Cut
 from geh_explain.model.view import View
@@ -37,9 +38,10 @@ class _KinkNames(View):
 def explain_zero(cut: Cut, rows: Rows, pairs: PairSet, smoothed: bool) -> str:
     """Return a warning that says why all local interactions of ``cut`` are exactly 0.
 
-    The causes are checked in this order: the output does not depend on the units; the network above the cut is
-    piecewise linear, as ReLU networks are, and was not smoothed; at the inputs, the model is additive; at a layer, the
-    path from it to the output is linear or elementwise. One forward and one backward pass of ``rows`` suffice.
+    The causes are checked in this order: the output does not depend on the units; the model has no gradients, and its
+    mixed differences are 0; the network above the cut is piecewise linear, as ReLU networks are, and was not smoothed;
+    at the inputs, the model is additive; at a layer, the path from it to the output is linear or elementwise. A few
+    forward passes and one backward pass of ``rows`` suffice.
 
     Parameters
     ----------
@@ -55,12 +57,11 @@ def explain_zero(cut: Cut, rows: Rows, pairs: PairSet, smoothed: bool) -> str:
     zero = f"all {len(pairs)} pairs are exactly 0" if len(pairs) > 1 else "the only pair is exactly 0"
     if not pairs.complete:
         zero = zero.replace("only pair", "pair").replace("pairs", "pairs that were computed")
-    t = cut.zeros(rows).requires_grad_()
     kinks = _KinkNames()
     with cut.viewed(kinks):
-        value = cut.outputs(rows, t)
-    if not value.requires_grad or torch.autograd.grad(value.sum(), t, allow_unused=True)[0] is None:
-        return f"{zero}: the output does not depend on {cut.place}; choose a layer that leads to the explained output."
+        has_gradients = _has_gradients(cut, rows)
+    if not has_gradients:
+        return f"{zero}: {_why_no_differences(cut, rows, pairs)}"
     if kinks.names and not smoothed:
         # dict.fromkeys drops repeated names and keeps the order of the calls.
         names = ", ".join(dict.fromkeys(kinks.names))
@@ -82,4 +83,32 @@ def explain_zero(cut: Cut, rows: Rows, pairs: PairSet, smoothed: bool) -> str:
     return (
         f"{zero}: the path from {cut.name!r} to the output is linear, or a function of each unit alone; choose an "
         "earlier layer or output='probability'."
+    )
+
+
+def _has_gradients(cut: Cut, rows: Rows) -> bool:
+    """Return whether the outputs have gradients in the units."""
+    t = cut.zeros(rows).requires_grad_()
+    try:
+        value = cut.outputs(rows, t)
+    except Exception:
+        # The run is finished, and called the model without gradients: a black box, such as one that calls x.numpy().
+        return False
+    return value.requires_grad and torch.autograd.grad(value.sum(), t, allow_unused=True)[0] is not None
+
+
+def _why_no_differences(cut: Cut, rows: Rows, pairs: PairSet) -> str:
+    """Return why all mixed differences of a model without gradients are exactly 0."""
+    if not depends_on_units(cut, rows):
+        way = "pass other points" if cut.layer is None else "choose a layer that leads to the explained output"
+        return f"the output does not depend on {cut.place}; {way}."
+    larger = "engine=Difference(step=1.0) takes larger steps"
+    if not pairs.complete:
+        return (
+            f"these units do not interact at these points, or no step crosses a threshold of the model; {larger}. "
+            "Other pairs were not computed; explain(...) without pairs=, unit= and rows= computes all."
+        )
+    return (
+        f"the model is additive in {cut.place}, so that none of them act together, or no step crosses a threshold of "
+        f"the model; {larger}."
     )

@@ -171,9 +171,11 @@ class Explaining(ExplainerBase):
         [[0.0, 2.0, nan], [2.0, 0.0, 0.0], [nan, 0.0, 0.0]]
         """
         if isinstance(self.model, EstimatorModel):
-            targets = self.model.targets_by_label(target, targets)
-            target = None if isinstance(target, str) and target == ALL else target
-        choice = TargetChoice.of(target, targets, labels=isinstance(self.model, EstimatorModel))
+            by_label = self.model.targets_by_label(target, targets)
+            target = target if by_label is targets or not isinstance(target, str) or target != ALL else None
+            targets = by_label
+        has_labels = isinstance(self.model, EstimatorModel) and self.model.classes is not None
+        choice = TargetChoice.of(target, targets, labels=has_labels)
         target = None if choice is not None else target
         options = RunOptions(
             target=target,

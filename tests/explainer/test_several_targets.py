@@ -5,6 +5,9 @@ import pytest
 import torch
 from explaining import explain_draws, explain_point, point_explainer, random_points
 from networks import cnn, mlp
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -255,3 +258,17 @@ def test_one_output_is_not_all():
     ):
         with pytest.raises(GEHValueError, match=message):
             explain_point(model, random_points(20, 3), "all")
+
+
+def test_all_outputs_of_an_estimator_with_several_outputs():
+    """A regressor has numbered outputs, of which each equals a call of its own; names of them are unknown."""
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.stack([x[:, 0] * x[:, 1], 3 * x[:, 0] * x[:, 1]], axis=1)
+    model = make_pipeline(PolynomialFeatures(), LinearRegression()).fit(x, y)
+    explainer = point_explainer(model)
+    results = explainer.explain(x, target="all", groups=1, progress=False)
+    assert {target: round(float(result.geh.mean[0, 1]), 6) for target, result in results.items()} == {0: 1.0, 1: 3.0}
+    with pytest.raises(GEHTypeError, match="target='weight' is unknown; give an int.*or 'all'"):
+        explainer.explain(x, target="weight", progress=False)
+    with pytest.raises(GEHValueError, match="2 outputs per row.*target='all' in explain"):
+        explainer.explain(x, progress=False)

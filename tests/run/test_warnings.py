@@ -79,6 +79,17 @@ def test_a_constant_model_is_said_to_be_one():
         explain_point(lambda x: torch.ones(len(x)), valid_points(), groups=2)
 
 
+def test_an_additive_black_box_is_said_to_be_additive():
+    """Also one that fails for tensors that require gradients, after all draws were made."""
+    for additive in (lambda x: x.numpy()[:, 0], lambda x: x.detach()[:, 0]):
+        with warned("all 3 pairs are exactly 0: the model is additive in the inputs", "takes larger steps"):
+            explain_point(additive, valid_points(), groups=2, engine="difference")
+        with warned("the pair is exactly 0: these units do not interact at these points", "Other pairs"):
+            explain_point(additive, valid_points(), groups=2, engine="difference", pairs=[(0, 1)])
+    with warned("all 3 pairs are exactly 0: the output does not depend on the inputs; pass other points"):
+        explain_point(lambda x: np.ones(len(x)), valid_points(), groups=2, engine="difference")
+
+
 def test_the_only_pair_is_called_the_only_pair():
     with warned("the only pair is exactly 0"):
         explain_point(lambda x: x.exp().sum(1), valid_points()[:, :2], groups=2)
