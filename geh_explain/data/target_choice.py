@@ -108,6 +108,7 @@ class TargetedPoints(Points):
         self._points = points
         self._target = target
         self.columns = points.columns
+        self.code_names = points.code_names
         self.ordered = points.ordered
         self.streamed = points.streamed
 

@@ -6,6 +6,6 @@ scikit-learn.
 
 Reading order: ``kmeans`` (nested clusters), ``grouping`` (the group of each point), ``number`` (how many groups),
 ``positions`` (the coordinates that are clustered) and ``assignment`` (from the argument ``groups`` to a grouping).
-``descriptions`` (groups in words), ``group_info`` (what a result knows of its groups) and ``alignment`` (groups that
-two results have in common) come after a run.
+``descriptions`` (groups in words, by rules or else by ``centres``), ``group_info`` (what a result knows of its groups)
+and ``alignment`` (groups that two results have in common) come after a run.
 """

@@ -1,14 +1,14 @@
 """Groups of points in words: one or two rules over the columns of a table.
 
-A rule compares one column with one number, such as ``hour < 7`` or ``workingday = 1``. For each group the search finds
-the rule, or the two rules joined by "and", whose points R agree best with the points G of the group, by the Jaccard
-index ::
+A rule compares one column with one number or level, such as ``hour < 7`` or ``city = Oslo``. For each group the search
+finds the rule, or the two rules joined by "and", whose points R agree best with the points G of the group, by the
+Jaccard index ::
 
     agreement = |R and G| / |R or G|.
 
-It is 1 if the rules hold for the points of the group and for no other ones. Groups have no description if it is below
-0.6, or hardly above the agreement with all points, which is the share of the group. Points of a sample count as many
-times as there are points of their group for each one in the sample.
+It is 1 if the rules hold for the points of the group and for no other ones. If it is below 0.6, or hardly above the
+agreement with all points, which is the share of the group, the group is described by its means instead
+(``centres.py``). Points of a sample count as many times as there are points of their group for each one in the sample.
 
 The first rule is searched among all thresholds of all columns; the best ones of each column are tried with each second
 rule; then either rule is searched again, given the other one, until the agreement stays the same. Thresholds are
@@ -18,20 +18,23 @@ rounded to the fewest digits that leave it nearly as it is; an agreement of 1 st
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
+from geh_explain.groups.centres import PREFIX, Indicator, describe_centre
+from geh_explain.groups.thresholds import between, number_text, round_numbers
 
-#: Groups whose rules agree less than this have no description.
+#: Groups whose rules agree less than this are not described by rules.
 MIN_AGREEMENT = 0.6
 #: All points agree with a group by its share of them. Of what is missing to 1, rules must add this part.
 _MIN_INFORMATION = 1 / 3
-#: What such a group is called, and a single group.
+#: What a group is called that has neither rules nor means of its own, and a single group.
 NO_DESCRIPTION = "no short description"
 ALL_POINTS = "all points"
 
@@ -41,11 +44,11 @@ _MIN_GAIN = 0.05
 _MAX_LOSS = 0.05
 #: Columns with at most this many different values have rules of the form "column = value".
 _MAX_LEVELS = 12
+#: Columns of codes have such rules for this many of their most frequent levels.
+_MAX_NAMED_LEVELS = 50
 #: Number of first rules that are tried with each second one, and of further searches of either rule.
 _BEAM = 6
 _ROUNDS = 4
-#: Most digits after the first one that a threshold has.
-_MAX_DIGITS = 8
 
 Mask = NDArray[np.bool_]
 
@@ -57,10 +60,10 @@ class Description:
     Attributes
     ----------
     text
-        One or two rules, ``"all points"``, or ``"no short description"``.
+        One or two rules; means, beginning with ``"on average"``; ``"all points"``; or ``"no short description"``.
     agreement
         Jaccard index of the points for which the rules hold and the points of the group, from 0 to 1; of the best rules
-        also where they are no description.
+        also where they are not the description.
 
     Examples
     --------
@@ -74,11 +77,19 @@ class Description:
     @property
     def is_rule(self) -> bool:
         """Whether the text consists of rules."""
-        return self.text not in (NO_DESCRIPTION, ALL_POINTS)
+        return self.text not in (NO_DESCRIPTION, ALL_POINTS) and not self.text.startswith(PREFIX)
 
     def __str__(self) -> str:
         # Rounded down, so that only groups without any other point are 100 %.
         return f"{self.text} ({math.floor(100 * self.agreement + 1e-9)} %)" if self.is_rule else self.text
+
+
+@dataclass(frozen=True)
+class CodeNames:
+    """Names of the codes 0, 1, ... of a column, and whether their order has a meaning, as that of dates has."""
+
+    names: tuple[str, ...]
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +117,12 @@ class _Candidate:
 
 
 def describe_groups(
-    values: Floats, labels: Ints, columns: Sequence[str], n_groups: int, weights: Floats | None = None
+    values: Floats,
+    labels: Ints,
+    columns: Sequence[str],
+    n_groups: int,
+    weights: Floats | None = None,
+    codes: Mapping[int, CodeNames] | None = None,
 ) -> list[Description]:
     """Return a description of each of ``n_groups`` groups of rows of a table.
 
@@ -122,6 +138,8 @@ def describe_groups(
         Number of groups M; groups without rows have no description.
     weights
         How many points each row (n,) stands for; None for one.
+    codes
+        Columns of codes, by index: text, categories, dates.
 
     Examples
     --------
@@ -134,11 +152,13 @@ def describe_groups(
     """
     if n_groups == 1:
         return [Description(ALL_POINTS, 1.0)]
-    table = _Table(np.asarray(values, dtype=np.float64), np.ones(len(values)) if weights is None else weights)
-    return [_describe(table, labels == group, columns) for group in range(n_groups)]
+    names = [" ".join(str(name).split()).encode("utf-8", "replace").decode() for name in columns]
+    weights = np.ones(len(values)) if weights is None else weights
+    table = _Table(np.asarray(values, dtype=np.float64), weights, names, codes or {})
+    return [_describe(table, labels == group) for group in range(n_groups)]
 
 
-def _describe(table: _Table, members: Mask, columns: Sequence[str]) -> Description:
+def _describe(table: _Table, members: Mask) -> Description:
     """Return the description of the group with these ``members`` (n,)."""
     if not members.any() or not len(table.used):
         return Description(NO_DESCRIPTION, 0.0)
@@ -146,9 +166,9 @@ def _describe(table: _Table, members: Mask, columns: Sequence[str]) -> Descripti
     share = float(table.weights[members].sum() / table.weights.sum())
     least = max(MIN_AGREEMENT, share + _MIN_INFORMATION * (1 - share))
     if best.agreement < least:
-        return Description(NO_DESCRIPTION, best.agreement)
+        return Description(table.describe_centre(members) or NO_DESCRIPTION, best.agreement)
     rules = _rounded(table, members, best, least)
-    text = " and ".join(_clauses(table, rules, columns))
+    text = " and ".join(_clauses(table, rules))
     return Description(text, table.agreement(rules, members))
 
 
@@ -177,9 +197,11 @@ def _search(table: _Table, members: Mask) -> _Candidate:
 class _Table:
     """Rows of a table with weights, and for each column their order, for the search of thresholds."""
 
-    def __init__(self, values: Floats, weights: Floats) -> None:
+    def __init__(self, values: Floats, weights: Floats, columns: Sequence[str], codes: Mapping[int, CodeNames]) -> None:
         self.values = values
         self.weights = weights
+        self.columns = columns
+        self._codes = codes
         finite = np.isfinite(values).all(axis=0)
         varies = np.array([len(column) > 0 and column.min() < column.max() for column in values.T], dtype=bool)
         #: Indices of the columns that rules can be about.
@@ -188,17 +210,59 @@ class _Table:
         ordered = np.take_along_axis(values[:, self.used], self._order, axis=0)
         self._ordered = ordered
         #: Whether a threshold fits between a row and the next one, in the order of the column.
-        self._cuts = ordered[:-1] < ordered[1:]
+        self._cuts = (ordered[:-1] < ordered[1:]) & ~np.isin(self.used, self._unordered)
         levels = [np.unique(column) for column in ordered.T]
-        #: Levels (column, value) of columns that have few of them.
+        #: Levels (column, value) of columns of codes, and of those that have few of them.
         self._levels = [
             (int(column), float(value))
             for column, each in zip(self.used, levels, strict=True)
-            if len(each) <= _MAX_LEVELS
-            for value in each
+            if len(each) <= _MAX_LEVELS or column in self._codes
+            for value in self._most_frequent(int(column), each)
         ]
         self._two_valued = {int(c): each for c, each in zip(self.used, levels, strict=True) if len(each) == 2}
         self._whole = {int(c) for c in self.used if (values[:, c] == np.round(values[:, c])).all()}
+
+    @property
+    def _unordered(self) -> list[int]:
+        """Columns of codes whose order has no meaning."""
+        return [column for column, names in self._codes.items() if not names.ordered]
+
+    def _most_frequent(self, column: int, levels: Floats) -> Floats:
+        """Return the most frequent levels of a column, in order."""
+        if len(levels) <= _MAX_NAMED_LEVELS:
+            return levels
+        count = np.bincount(np.searchsorted(levels, self.values[:, column]), self.weights)
+        return np.sort(levels[np.argsort(-count, kind="stable")[:_MAX_NAMED_LEVELS]])
+
+    def is_end(self, column: int, low: float | None, high: float | None) -> bool:
+        """Return whether one threshold of a column of codes leaves its first or its last level alone."""
+        codes = self._codes.get(column)
+        if codes is None or (low is None) == (high is None):
+            return False
+        return math.ceil(high) == 1 if low is None else math.ceil(low) == len(codes.names) - 1
+
+    def value_text(self, column: int, value: float) -> str:
+        """Return a value of a column, or the first one above a threshold of codes, as text."""
+        codes = self._codes.get(column)
+        return number_text(value) if codes is None else " ".join(codes.names[math.ceil(value)].split())
+
+    def describe_centre(self, members: Mask) -> str | None:
+        """Return the means by which a group differs most from all points; None if none differs."""
+        numbers = [
+            (self.columns[column], self.values[:, column])
+            for column in self.used
+            if column not in self._codes and column not in self._two_valued
+        ]
+        shown = [
+            (place, column, value)
+            for place, (column, value) in enumerate(self._levels)
+            if column in self._codes or (column in self._two_valued and value == self._two_valued[column][1])
+        ]
+        indicators = [
+            Indicator(self.columns[column], self.value_text(column, value), self._indicators[:, place])
+            for place, column, value in shown
+        ]
+        return describe_centre(numbers, indicators, members.astype(np.float64), self.weights)
 
     @cached_property
     def _indicators(self) -> Floats:
@@ -226,7 +290,7 @@ class _Table:
         held = np.logical_and.reduce([np.ones(len(self.values), dtype=bool), *(o.holds(self.values) for o in others)])
         column = self.values[held, rule.column]
         below, above = column[column < rule.value], column[column >= rule.value]
-        return _between(float(below.max()), float(above.min())) if len(below) and len(above) else rule.value
+        return between(float(below.max()), float(above.min())) if len(below) and len(above) else rule.value
 
     def best_rule(self, members: Mask, held: Mask) -> _Candidate:
         """Return the rule that agrees best with the members, among rows for which other rules ``held``."""
@@ -250,7 +314,7 @@ class _Table:
         if sign == "=":
             return _Rule(self._levels[column][0], sign, self._levels[column][1])
         low, high = self._ordered[place, column], self._ordered[place + 1, column]
-        return _Rule(int(self.used[column]), sign, _between(low, high))
+        return _Rule(int(self.used[column]), sign, between(low, high))
 
     def _agreements(self, members: Mask, held: Mask) -> Iterator[tuple[str, Floats]]:
         """Yield the agreement of each rule if others ``held``: of thresholds (n - 1, columns), levels (1, levels)."""
@@ -265,12 +329,6 @@ class _Table:
             yield "=", ((inside @ self._indicators) / (size + outside @ self._indicators))[None]
 
 
-def _between(low: float, high: float) -> float:
-    """Return a threshold above ``low`` and at most ``high``: the middle, if rounding leaves it there."""
-    middle = low / 2 + high / 2
-    return float(middle if low < middle else high)
-
-
 def _rounded(table: _Table, members: Mask, found: _Candidate, least: float) -> tuple[_Rule, ...]:
     """Return the rules with thresholds of the fewest digits that leave the agreement nearly as it is.
 
@@ -282,7 +340,7 @@ def _rounded(table: _Table, members: Mask, found: _Candidate, least: float) -> t
         if rule.sign == "=":
             continue
         middle = table.middle(rule, [*rules[:place], *rules[place + 1 :]])
-        for value in _round_numbers(middle, table.is_whole(rule.column)):
+        for value in round_numbers(middle, table.is_whole(rule.column)):
             rounded = _Rule(rule.column, rule.sign, value)
             changed = [*rules[:place], rounded, *rules[place + 1 :]]
             # A rule that all rows satisfy says nothing.
@@ -292,48 +350,26 @@ def _rounded(table: _Table, members: Mask, found: _Candidate, least: float) -> t
     return tuple(rules)
 
 
-def _round_numbers(value: float, whole: bool) -> Iterator[float]:
-    """Yield 0, and a number rounded to more and more digits; the last one of a whole column is the next whole number.
-
-    >>> list(_round_numbers(6.5, whole=True)), [x for x, _ in zip(_round_numbers(0.4987, False), range(4))]
-    ([0.0, 10.0, 7.0], [0.0, 0.0, 0.5, 0.5])
-    """
-    yield 0.0
-    first = -math.floor(math.log10(abs(value))) - 1 if value else 0
-    for digits in range(first, 0 if whole else first + _MAX_DIGITS):
-        yield round(value, digits)
-    yield float(math.ceil(value)) if whole else value
-
-
-def _clauses(table: _Table, rules: Sequence[_Rule], columns: Sequence[str]) -> list[str]:
+def _clauses(table: _Table, rules: Sequence[_Rule]) -> list[str]:
     """Return the rules as text, in the order of the columns; two thresholds of one column are one clause."""
     clauses: list[str] = []
     for column in sorted({rule.column for rule in rules}):
-        name = " ".join(str(columns[column]).split()).encode("utf-8", "replace").decode()
+        name, text = table.columns[column], partial(table.value_text, column)
         own = {rule.sign: rule.value for rule in rules if rule.column == column}
         low, high, level = (own.get(sign) for sign in (">=", "<", "="))
         two = table.two_values(column)
         if level is None and two is not None and len(own) == 1:
             level = float(two[0] if low is None else two[1])
+        if level is None and table.is_end(column, low, high):
+            level = math.ceil(high) - 1.0 if low is None else low
         if level is None and low is not None and high is not None and table.is_whole(column) and high - low == 1:
             level = low
         if level is not None:
-            clauses.append(f"{name} = {_number(level)}")
+            clauses.append(f"{name} = {text(level)}")
         elif low is not None and high is not None:
-            clauses.append(f"{_number(low)} <= {name} < {_number(high)}")
+            clauses.append(f"{text(low)} <= {name} < {text(high)}")
         elif low is not None:
-            clauses.append(f"{name} >= {_number(low)}")
+            clauses.append(f"{name} >= {text(low)}")
         elif high is not None:
-            clauses.append(f"{name} < {_number(high)}")
+            clauses.append(f"{name} < {text(high)}")
     return clauses
-
-
-def _number(value: float) -> str:
-    """Return a number as text, without an exponent where it is of ordinary size.
-
-    >>> _number(7.0), _number(0.35), _number(-250000.0), _number(1e-9), _number(0.10000000149)
-    ('7', '0.35', '-250000', '1e-09', '0.1')
-    """
-    if value and not 1e-4 <= abs(value) < 1e7:
-        return f"{value:.4g}"
-    return np.format_float_positional(float(f"{value:.7g}"), trim="-")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
-from geh_explain.groups.descriptions import Description, describe_groups
+from geh_explain.groups.descriptions import CodeNames, Description, describe_groups
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class TableSample:
         Names of the columns (c).
     n_groups
         Number of groups M.
+    codes
+        Columns of codes, by index: text, categories, dates.
     """
 
     values: Floats
@@ -35,6 +37,7 @@ class TableSample:
     weights: Floats
     columns: Sequence[str]
     n_groups: int
+    codes: Mapping[int, CodeNames] = field(default_factory=dict)
 
 
 class GroupInfo:
@@ -75,7 +78,9 @@ class GroupInfo:
         sample = self._sample
         if sample is None:
             return self._known
-        return describe_groups(sample.values, sample.labels, sample.columns, sample.n_groups, sample.weights)
+        return describe_groups(
+            sample.values, sample.labels, sample.columns, sample.n_groups, sample.weights, sample.codes
+        )
 
 
 def stratified_sample(labels: Ints, n_groups: int, rows: int, least: int) -> tuple[Ints, Floats]:

@@ -46,6 +46,7 @@ class KeptPoints(Points):
         self._points = points
         self._kept = kept
         self.columns = points.columns
+        self.code_names = points.code_names
         self.ordered = points.ordered
         self.streamed = points.streamed
 

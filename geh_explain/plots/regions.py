@@ -64,16 +64,18 @@ def draw_pair_regions(
 
 
 def _has_descriptions(frame: pd.DataFrame) -> bool:
-    """Return whether the groups are few enough for descriptions, and some have rules."""
+    """Return whether the groups are few enough for descriptions, and some have rules or means."""
     if "description" not in frame or len(frame) > _MAX_DESCRIBED:
         return False
-    return bool(frame["description"].str.endswith("%)").any())
+    return bool(frame["description"].str.endswith(")").any())
 
 
 def _short(description: str) -> str:
-    """Return a description that fits below a group's name; nothing where there are no rules."""
-    if not description.endswith("%)"):
+    """Return a description that fits below a group's name; nothing where there are neither rules nor means."""
+    if not description.endswith(")"):
         return ""
+    if len(description) > _MAX_CHARS and "), " in description:
+        return _short(description.partition("), ")[0] + ")")  # the first one of two means
     rules, _, agreement = description.rpartition(" (")
     return f"{rules if len(rules) <= _MAX_CHARS else f'{rules[: _MAX_CHARS - 1]}…'} ({agreement}"
 

@@ -61,12 +61,14 @@ class ResultRegions(ResultOutput):
 
     @property
     def group_descriptions(self) -> list[str] | None:
-        """What each group of points is, in words (M): one or two rules over the columns of the inputs.
+        """What each group of points is, in words (M): one or two rules over the columns of the inputs, or means.
 
         The percentage is the agreement of rules and group: the points in both, of those in either (the Jaccard index),
         in a sample of about a thousand points. Where it is below 60 %, or hardly above the share of the group in all
-        points, it is ``"no short description"``. The columns are those of the inputs, also where a hidden layer is
-        explained. None if the inputs are no table.
+        points, the one or two columns are named whose means differ most from those of all points, in standard
+        deviations: ``"on average age 35 (all: 49), bp 81 (all: 95)"``. Where none differs, it is ``"no short
+        description"``. The columns are those of the inputs, also where a hidden layer is explained. None if the inputs
+        are no table.
 
         >>> import torch, geh_explain as geh
         >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1] ** 2, posterior=geh.posterior.PointEstimate())

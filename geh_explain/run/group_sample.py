@@ -12,6 +12,7 @@ from torch import Tensor
 
 from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
+from geh_explain.groups.descriptions import CodeNames
 from geh_explain.groups.group_info import GroupInfo, TableSample, nearest_to_centres, stratified_sample
 from geh_explain.groups.grouping import Grouping
 from geh_explain.groups.positions import positions_of
@@ -28,6 +29,8 @@ _MAX_COLUMNS = 2000
 _EXEMPLAR_ROWS, _LEAST_EXEMPLAR_ROWS = 500, 5
 #: Numbers of their positions, at most.
 _POSITION_NUMBERS = 2**23
+#: How dates end that have no time of day.
+_MIDNIGHT = " 00:00:00"
 #: Exemplars of each group.
 _EXEMPLARS = 5
 
@@ -75,7 +78,24 @@ def _sample_table(plan: RunPlan, grouping: Grouping, columns: list[str]) -> Tabl
     rows = min(_TABLE_ROWS, _TABLE_NUMBERS // len(columns))
     indices, weights = stratified_sample(grouping.labels, groups, rows, _LEAST_TABLE_ROWS)
     values = np.concatenate([_numbers(inputs) for inputs in _take_inputs(plan.points, indices)])
-    return TableSample(values, grouping.labels[indices], weights, columns, groups)
+    return TableSample(values, grouping.labels[indices], weights, columns, groups, _codes(plan.points))
+
+
+def _codes(points: Points) -> dict[int, CodeNames]:
+    """Return the names of the codes of columns that are text, categories or dates in a data frame, by index."""
+    frame = points.first.frame
+    codes: dict[int, CodeNames] = {}
+    for place, name in enumerate(points.columns or ()):
+        names = points.code_names.get(str(name))
+        if names is not None:
+            dtype = None if frame is None else frame.dtypes[place]
+            ordered = getattr(dtype, "kind", "O") in "mM" or bool(getattr(dtype, "ordered", False))
+            # Dates without a time of day are shown as dates.
+            midnight = all(text.endswith(_MIDNIGHT) for text in names)
+            codes[place] = CodeNames(
+                tuple(text.removesuffix(_MIDNIGHT) for text in names) if midnight else names, ordered
+            )
+    return codes
 
 
 def _take_inputs(points: Points, indices: Ints) -> list[tuple[Tensor, ...]]:

@@ -268,7 +268,7 @@ def test_all_outputs_of_an_estimator_with_several_outputs():
     explainer = point_explainer(model)
     results = explainer.explain(x, target="all", groups=1, progress=False)
     assert {target: round(float(result.geh.mean[0, 1]), 6) for target, result in results.items()} == {0: 1.0, 1: 3.0}
-    with pytest.raises(GEHTypeError, match="target='weight' is unknown; give an int.*or 'all'"):
+    with pytest.raises(GEHTypeError, match=r"target='weight' is unknown; give an int.*or 'all'"):
         explainer.explain(x, target="weight", progress=False)
-    with pytest.raises(GEHValueError, match="2 outputs per row.*target='all' in explain"):
+    with pytest.raises(GEHValueError, match=r"2 outputs per row.*target='all' in explain"):
         explainer.explain(x, progress=False)

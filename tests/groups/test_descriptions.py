@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from geh_explain.groups.descriptions import ALL_POINTS, NO_DESCRIPTION, describe_groups
+from geh_explain.groups.descriptions import ALL_POINTS, NO_DESCRIPTION, CodeNames, Description, describe_groups
 from geh_explain.groups.group_info import stratified_sample
 
 
@@ -110,3 +110,45 @@ def test_a_sample_has_points_of_small_groups_and_stands_for_all() -> None:
     counts = np.bincount(labels[indices])
     assert counts.tolist() == [500, 20, 97]
     np.testing.assert_allclose(np.bincount(labels[indices], weights), [5000, 30, 970])
+
+
+def test_groups_without_rules_are_described_by_the_means_that_differ_most() -> None:
+    """In six columns the sign of a sum is no short rule; the group means are those of half-normal distributions."""
+    x = np.random.default_rng(0).normal(size=(4000, 6)) * [1, 1, 1, 1, 1, 10] + 3
+    labels = ((x[:, :5] - 3) @ [2, 1, 1, 1, 1] > 0).astype(int)
+    found = describe_groups(x, labels, list("abcdef"), 2)
+    # E[a | group] = 3 +- sqrt(2 / pi) 2 / sqrt(8) = 3 +- 0.56, and of the others half of that.
+    assert not any(each.is_rule for each in found)
+    assert found[1].text.startswith("on average a 3.5")
+    assert f"{x[labels == 1, 0].mean():.2f} (all: {x[:, 0].mean():.2f}), " in found[1].text
+    assert "%" not in str(found[1])
+    assert Description(found[1].text, 1.0).is_rule is False  # as it is read from a file
+
+
+def test_shares_of_levels_are_named_where_they_differ_most() -> None:
+    rng = np.random.default_rng(0)
+    labels, x = np.arange(900) % 3, rng.normal(size=(900, 2))
+    city = np.where((labels == 0) & (rng.random(900) < 0.5), 2.0, rng.integers(0, 2, 900))
+    found = describe_groups(np.column_stack([x, city]), labels, ["u", "v", "city"], 3, codes={2: CITIES})
+    share = (city[labels == 0] == 2).mean()
+    assert found[0].text == f"on average city = Rome in {100 * share:.0f} % (all: {100 * share / 3:.0f} %)"
+
+
+CITIES = CodeNames(("Bonn", "Oslo", "Rome"))
+
+
+def test_codes_are_shown_by_name_and_compared_only_if_they_are_ordered() -> None:
+    city = np.arange(90.0) % 3
+    values = np.column_stack([city, np.arange(90.0)])
+    middle = describe_groups(values, (city == 1).astype(int), ["city", "n"], 2, codes={0: CITIES})
+    assert str(middle[1]) == "city = Oslo (100 %)"
+    two = describe_groups(values, (city >= 1).astype(int), ["city", "n"], 2, codes={0: CITIES})
+    assert [str(each) for each in two][:1] == ["city = Bonn (100 %)"]
+    assert ">=" not in two[1].text  # Oslo and Rome are no range
+    days = CodeNames(tuple(f"2020-01-{day:02}" for day in range(1, 31)), ordered=True)
+    day = np.arange(300.0) % 30
+    early = describe_groups(day[:, None], (day < 9).astype(int), ["day"], 2, codes={0: days})
+    assert [str(each) for each in early] == ["day >= 2020-01-10 (100 %)", "day < 2020-01-10 (100 %)"]
+    grade = CodeNames(("low", "mid", "high"), ordered=True)
+    ends = describe_groups(city[:, None], city.astype(int), ["grade"], 3, codes={0: grade})
+    assert [str(each) for each in ends] == ["grade = low (100 %)", "grade = mid (100 %)", "grade = high (100 %)"]

@@ -172,3 +172,31 @@ def test_the_plot_and_the_page_show_descriptions(tmp_path: Path) -> None:
     plt.close("all")
     page = result.report(tmp_path / "page.html").read_text()
     assert json.dumps(BOXES, separators=(",", ":")).replace("<", "\\u003c") in page
+
+
+def test_columns_of_text_and_dates_are_described_by_their_values() -> None:
+    """Of an estimator's table and with all ways to pass its rows on: several targets, rows of weight 0."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(size=80),
+            "bmi": rng.normal(size=80),
+            "city": rng.choice(["Bonn", "Oslo", "Rome"], 80),
+            "seen": pd.Timestamp("2024-03-01") + pd.to_timedelta(np.arange(80), "D"),
+        }
+    )
+
+    def both(frame: pd.DataFrame) -> Any:
+        products = frame["age"].to_numpy() * frame["bmi"].to_numpy()
+        return np.stack([products, 2 * products], axis=1)
+
+    options: dict[str, Any] = {"engine": "difference", "units": geh.units.Subset(["age", "bmi"])}
+    weight = np.arange(80) != 7
+    for extra in ({"target": 0}, {"target": "all"}, {"target": 1, "sample_weight": weight.astype(float)}):
+        results = [
+            point_explainer(both, **options).explain(frame, groups=groups, progress=False, **extra)
+            for groups in (frame["city"], frame["seen"] < "2024-03-21")
+        ]
+        city, seen = (result[0] if extra["target"] == "all" else result for result in results)
+        assert city.group_descriptions == [f"city = {name} (100 %)" for name in ("Bonn", "Oslo", "Rome")]
+        assert seen.group_descriptions == ["seen >= 2024-03-21 (100 %)", "seen < 2024-03-21 (100 %)"]
