@@ -212,6 +212,13 @@ class EngineRun(ABC):
     def chunk_rows(self, rows: Rows) -> int:
         """Return the number of rows per call of :meth:`add`; ``rows`` are a few, to measure the memory of one."""
 
+    def calls_and_rows(self, n_rows: int) -> tuple[int, int] | None:
+        """Return the calls of the model for a chunk of ``n_rows`` rows, and the rows of these calls.
+
+        None for engines that do more than to call the model.
+        """
+        return None
+
     @abstractmethod
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the local interactions of a chunk of rows to ``sums``.

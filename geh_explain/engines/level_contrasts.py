@@ -51,6 +51,10 @@ class _NoNumericRun(EngineRun):
         """Return ``batch_size``, or a number of rows."""
         return self.limits.batch_size or _MAX_ROWS
 
+    def calls_and_rows(self, n_rows: int) -> tuple[int, int]:
+        """Return 2, one of which is the check of a few rows, and the number of rows."""
+        return 2, n_rows
+
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Count the points; check that the outputs do not depend on the batch."""
         t = self.cut.zeros(rows)
@@ -132,6 +136,33 @@ class LevelContrasts:
         for chunk in rows.split(self._chunk_rows(rows)):
             self._add_chunk(sums, chunk, labels[chunk.start : chunk.start + len(chunk)])
             report(len(chunk) / 2)
+
+    def calls_and_rows(self, rows: Rows, n_points: int) -> tuple[int, int]:
+        """Return the calls of the model for ``n_points`` points, and the rows of all of these calls.
+
+        ``rows`` are a few points. Slopes are differences of outputs.
+        """
+        size = min(n_points, self._chunk_rows(rows))
+        whole, rest = divmod(n_points, size)
+        of_whole, of_rest = (self._calls_of_chunk(n) if n else (0, 0) for n in (size, rest))
+        return whole * of_whole[0] + of_rest[0], whole * of_whole[1] + of_rest[1]
+
+    def _calls_of_chunk(self, n_rows: int) -> tuple[int, int]:
+        """Return the calls of the model for a chunk of ``n_rows`` rows, and the rows of these calls."""
+        batch_size = self._engine.limits.batch_size
+        at_once = max(1, (batch_size or _CALL_ROWS) // n_rows)
+        calls = n_levels = 0
+        for category, numeric in zip(self.categories, self._numeric, strict=True):
+            n_levels += len(category) * (1 + len(numeric))
+            for start in range(0, len(category), at_once):
+                levels = min(at_once, len(category) - start)
+                moves = 1 if batch_size is not None else max(1, _CALL_ROWS // (levels * n_rows))
+                calls += 1 + -(-len(numeric) // moves)
+        for i, j, _ in self._pairs:
+            both = len(self.categories[i]) * len(self.categories[j])
+            n_levels += both
+            calls += -(-both // at_once)
+        return calls, n_levels * n_rows
 
     def _chunk_rows(self, rows: Rows) -> int:
         """Return the number of rows whose contrasts fit into memory."""

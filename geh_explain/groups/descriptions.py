@@ -234,12 +234,12 @@ class _Table:
         count = np.bincount(np.searchsorted(levels, self.values[:, column]), self.weights)
         return np.sort(levels[np.argsort(-count, kind="stable")[:_MAX_NAMED_LEVELS]])
 
-    def is_end(self, column: int, low: float | None, high: float | None) -> bool:
-        """Return whether one threshold of a column of codes leaves its first or its last level alone."""
-        codes = self._codes.get(column)
-        if codes is None or (low is None) == (high is None):
-            return False
-        return math.ceil(high) == 1 if low is None else math.ceil(low) == len(codes.names) - 1
+    def only_level(self, column: int, low: float | None, high: float | None) -> float | None:
+        """Return the level of a column of codes that one threshold leaves alone, the first or the last; else None."""
+        last = len(self._codes[column].names) - 1 if column in self._codes else -1
+        if high is not None and last > 0 and math.ceil(high) == 1:
+            return 0.0
+        return low if low is not None and last > 0 and math.ceil(low) == last else None
 
     def value_text(self, column: int, value: float) -> str:
         """Return a value of a column, or the first one above a threshold of codes, as text."""
@@ -250,7 +250,7 @@ class _Table:
         """Return the means by which a group differs most from all points; None if none differs."""
         numbers = [
             (self.columns[column], self.values[:, column])
-            for column in self.used
+            for column in map(int, self.used)
             if column not in self._codes and column not in self._two_valued
         ]
         shown = [
@@ -360,8 +360,8 @@ def _clauses(table: _Table, rules: Sequence[_Rule]) -> list[str]:
         two = table.two_values(column)
         if level is None and two is not None and len(own) == 1:
             level = float(two[0] if low is None else two[1])
-        if level is None and table.is_end(column, low, high):
-            level = math.ceil(high) - 1.0 if low is None else low
+        if level is None and len(own) == 1:
+            level = table.only_level(column, low, high)
         if level is None and low is not None and high is not None and table.is_whole(column) and high - low == 1:
             level = low
         if level is not None:

@@ -10,7 +10,6 @@ from time import perf_counter
 from geh_explain._memory import reuse_heap
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
-from geh_explain.engines.difference import DifferenceRun
 from geh_explain.engines.level_contrasts import LevelSums
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
@@ -39,7 +38,8 @@ class CostEstimate:
     engine
         Name of the engine.
     calls, rows
-        For mixed differences, the number of calls of the model in all draws, and of the rows of these calls; else None.
+        For mixed differences and differences between levels, the number of calls of the model in all draws, and of the
+        rows of these calls; None for engines that take derivatives.
 
     Examples
     --------
@@ -59,14 +59,18 @@ class CostEstimate:
     def __str__(self) -> str:
         size = f"{self.result_bytes / 2**30:.1f} GB" if self.result_bytes >= 2**29 else f"{self._megabytes} MB"
         calls = "" if self.calls is None else f", {self.calls:,} calls of the model with {self.rows:,} rows"
-        return (
-            f"about {_in_words(self.seconds)} for {self.draws:,} draws of {self.points:,} points and {self.pairs:,} "
-            f"pairs ({self.engine} engine){calls}, {size} of draws"
-        )
+        draws, points, pairs = _count(self.draws, "draw"), _count(self.points, "point"), _count(self.pairs, "pair")
+        engine = f"({self.engine} engine){calls}"
+        return f"about {_in_words(self.seconds)} for {draws} of {points} and {pairs} {engine}, {size} of draws"
 
     @property
     def _megabytes(self) -> int:
         return -(-self.result_bytes // 2**20)
+
+
+def _count(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 draw", "2,000 draws"."""
+    return f"{number:,} {noun}" + "s" * (number != 1)
 
 
 def _in_words(seconds: float) -> str:
@@ -90,9 +94,7 @@ def estimate_cost(plan: RunPlan, spent: float) -> CostEstimate:
     n_draws, n_pairs = min(options.max_draws, available), len(plan.pairs)
     once, per_draw, per_row = _time_first_chunk(plan)
     per_row += _seconds_to_read(plan.points)
-    calls = rows = None
-    if isinstance(plan.engine, DifferenceRun):
-        calls, rows = (n_draws * count for count in count_calls(plan.engine, plan.points.first, n_points))
+    counted = count_calls(plan, plan.points.first, n_points)
     return CostEstimate(
         seconds=spent + once + n_draws * (per_draw + per_row * n_points),
         result_bytes=8 * n_draws * len(plan.columns) * (len(plan.grouping.names) + 1),
@@ -100,8 +102,8 @@ def estimate_cost(plan: RunPlan, spent: float) -> CostEstimate:
         points=n_points,
         pairs=n_pairs,
         engine=plan.engine.engine.name,
-        calls=calls,
-        rows=rows,
+        calls=None if counted is None else n_draws * counted[0],
+        rows=None if counted is None else n_draws * counted[1],
     )
 
 
@@ -128,9 +130,9 @@ def _time_first_chunk(plan: RunPlan) -> tuple[float, float, float]:
                 survey = perf_counter() - entered
                 engine.begin_draw(seed_of_draw(plan.options.seed, number))
                 engine.adapt(plan.points.first)
-                if isinstance(engine, DifferenceRun):
+                if count_calls(plan, rows, len(plan.points)) is not None:
                     once = perf_counter() - start
-                    return once, survey, seconds_of_draw(plan, engine, rows) / len(plan.points)
+                    return once, survey, seconds_of_draw(plan, rows) / len(plan.points)
                 chunk = rows[: engine.chunk_rows(rows)]
                 _time_chunk(plan, chunk)
                 once = perf_counter() - start

@@ -285,6 +285,30 @@ def test_an_estimate_tells_calls_and_rows():
     assert "3 calls of the model with 800 rows" in str(estimate)
 
 
+@pytest.mark.parametrize("rest", [True, False])
+@pytest.mark.parametrize("batch_size", [None, 70])
+def test_an_estimate_counts_the_levels_of_categories(rest, batch_size):
+    """All points are set to 3 levels, 2 levels and 6 pairs of levels, and at each level 3 numbers take a step."""
+
+    class Counted(Estimator):
+        def predict(self, frame):
+            CALLS.append(len(frame))
+            return formula(frame) + by_city(frame) * frame["member"].to_numpy()
+
+    frame = table()
+    units = geh.units.Categorical({"city": "city", "member": "member"}, rest=rest)
+    explainer = point_explainer(Counted(), units=units)
+    estimate = explainer.estimate(frame, groups=1, batch_size=batch_size)
+    # The engine takes the points as they are, a step of each unit, and of each pair of numbers.
+    of_engine, of_levels = (1 + 5 + 3, 5 * (1 + 3) + 6) if rest else (1 + 2, 5 + 6)
+    assert estimate.rows == 200 * (of_engine + of_levels)
+    CALLS.clear()
+    explainer.explain(frame, groups=1, batch_size=batch_size, progress=False)
+    counts = [call for call in CALLS if isinstance(call, int)]
+    assert 0 <= sum(counts) - estimate.rows < 200  # checks of a few rows
+    assert 0 <= len(counts) - estimate.calls <= 12
+
+
 def test_progress_is_reported_within_a_chunk():
     reported = []
 
