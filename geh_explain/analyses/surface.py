@@ -110,11 +110,10 @@ def joint_effect(
     background = [(rows, torch.as_tensor(_values(cut, rows, pair))) for rows in sampled]
     n_background = sum(len(rows) for rows, _ in background)
     weights = [_weights(column, places) for column, places in zip(data.T, (first, second), strict=True)]
+    n_draws = min(options.draws, posterior.__len__()) if hasattr(posterior, "__len__") else options.draws
     surfaces = []
     with (
-        tqdm(
-            total=options.draws * len(first), desc="surface", unit="row", disable=not options.progress, leave=False
-        ) as bar,
+        tqdm(total=n_draws * len(first), desc="surface", unit="row", disable=not options.progress, leave=False) as bar,
         enter_draws(posterior, cut.model, options.draws, options.seed, first_forward) as draws,
     ):
         for _ in draws:

@@ -32,6 +32,8 @@ from geh_explain.evidence.explained import Explained
 from geh_explain.evidence.pair_functions import Pair
 from geh_explain.statistics.slopes import project_off
 
+#: What projection leaves of the residual is rounding up to this part of it.
+_ROUNDING = 1e-12
 #: Degree of the polynomials of both units.
 _DEGREE = 3
 #: Products whose factors have at most this degree have no prior.
@@ -127,8 +129,10 @@ class TrueScores:
         if not (self._varies[i] and self._varies[j]):
             return UNKNOWN
         network = self._explained.signed[:, index]
-        if not self._residual.any():
-            # Labels that are the outputs have no noise from which a prior or an error could be estimated.
+        weighted = self._residual * self._root_weights
+        response = project_off(weighted, self._common, own)
+        if np.abs(response).max() <= _ROUNDING * np.abs(weighted).max():
+            # Labels that are the outputs, up to main effects, have no noise that a prior or an error could come from.
             score = float(np.abs(network) @ self._explained.shares)
             return TrueScore(score, 0.0, score, 0.0)
         others = self._others(i, j)
@@ -138,7 +142,6 @@ class TrueScores:
         spreads = functions.std(axis=0)
         spreads = np.where(spreads > 0, spreads, 1.0)
         columns = project_off(functions / spreads * self._root_weights[:, None], self._common, own)
-        response = project_off(self._residual * self._root_weights, self._common, own)
         leverage = np.minimum((self._common**2).sum(axis=1) + (own**2).sum(axis=1), _MAX_LEVERAGE)
         freedom = len(response) - self._common.shape[1] - own.shape[1]
         largest = _MAX_PRIOR[1] * float(self._residual.std())

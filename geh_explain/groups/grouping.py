@@ -47,7 +47,10 @@ class Grouping:
 def check_groups(groups: Any) -> None:
     """Raise if the argument ``groups`` is not a number of groups, "auto", labels or a clusterer."""
     if isinstance(groups, str) and groups != "auto":
-        raise GEHValueError(f"groups={groups!r} is unknown; use a number, 'auto', labels, or a scikit-learn clusterer.")
+        raise GEHValueError(
+            f"groups={groups!r} is unknown; use a number, 'auto', labels such as those of a column, "
+            f"groups=frame[{groups!r}], or a scikit-learn clusterer."
+        )
     # A class is most likely a clusterer without its parentheses.
     if isinstance(groups, (bool, float)) or groups is None or isinstance(groups, type):
         raise GEHTypeError(f"groups={groups!r}: use a whole number, 'auto', labels, or a scikit-learn clusterer.")

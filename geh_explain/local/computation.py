@@ -27,6 +27,7 @@ from geh_explain.local.integrated_hessians import PathAccount, apply_rule, integ
 from geh_explain.local.smoothing import LocalView, smoothing_from_data, view_of_path
 from geh_explain.local.unit_path import Members, UnitPath
 from geh_explain.model.cut import Cut
+from geh_explain.model.estimators import EstimatorModel
 from geh_explain.model.kept_points import keep_below, output_of_row
 from geh_explain.model.row_independence import check_row_independence
 from geh_explain.posterior import Posterior
@@ -256,7 +257,8 @@ class RowAccount:
     def _warnings(self, local: LocalExplanation) -> list[str]:
         """Return what is legal and suspicious."""
         messages = []
-        if self._reason is not None:
+        # An estimator has no gradients that could be meant.
+        if self._reason is not None and not isinstance(self.run.cut.model, EstimatorModel):
             messages.append(f"engine: explain_row takes differences in place of derivatives: {self._reason}")
         rounding = _ROUNDING * max(abs(local.prediction), abs(local.reference))
         if abs(local.remainder) > rounding and local.remainder_share > _MAX_REMAINDER[local.method]:
@@ -268,7 +270,9 @@ class RowAccount:
 
 def _remainder_warning(local: LocalExplanation) -> str:
     """Return the warning of a large remainder: its size, cause, and way out."""
-    size = f"remainder: {local.remainder:.3g} ({local.remainder_share:.0%} of what is to explain) is left over"
+    difference = abs(local.prediction - local.reference)
+    of_what = "the difference" if local.scale == difference else "the largest contribution"
+    size = f"remainder: {local.remainder:.3g} ({local.remainder_share:.0%} of {of_what}) is left over"
     if local.method == DIFFERENCES:
         return f"{size}: three or more units act together. The listed contributions are not the whole account."
     return (

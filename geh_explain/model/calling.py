@@ -34,8 +34,10 @@ def call_model(model: nn.Module, rows: Rows, inputs: tuple[Tensor, ...] | None =
     positional = (*(() if rows.input_names else values), *extra[:n_positional])
     try:
         return model(*positional, **named_inputs, **keywords)
-    except CALL_ERRORS as error:
-        in_words = call_error(error, model, rows)
+    except (*CALL_ERRORS, KeyError) as error:
+        # Models look up other things than columns, too, and their names are their own business.
+        is_own = isinstance(error, KeyError) and rows.frame is None
+        in_words = error if is_own else call_error(error, model, rows)
         if in_words is error:
             raise
         raise in_words from error
@@ -58,15 +60,20 @@ def as_the_model_takes(model: nn.Module, points: Points) -> Points:
         returned = _try(model, few, tuple(x.clone().requires_grad_() for x in few.inputs))
         if _has_gradients(returned, len(few)) or not isinstance(model, CallableModel):
             return as_tensors
-        return as_tensors if _try(model, points.first[tried]) is None else points
+        of_frame = _try(model, points.first[tried])
+        if not isinstance(of_frame, Exception):
+            return points
+        # A function that fails for both is called again, for its error: one that looks up names takes frames.
+        takes_names = isinstance(of_frame.__cause__, KeyError) and isinstance(returned, Exception)
+        return points if takes_names else as_tensors
 
 
 def _try(model: nn.Module, rows: Rows, inputs: tuple[Tensor, ...] | None = None) -> Any:
-    """Return what the model returns; None if it raises anything."""
+    """Return what the model returns, or the exception that it raises."""
     try:
         return call_model(model, rows, inputs)
-    except Exception:
-        return None
+    except Exception as error:
+        return error
 
 
 def _has_gradients(returned: Any, rows: int) -> bool:

@@ -60,6 +60,8 @@ def read_output(raw: Any, output: Output, rows: int) -> Tensor:
     # Black boxes often compute in NumPy; the copy allows arrays that are read-only.
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiubc":
         value = torch.as_tensor(value.copy())
+    if isinstance(value, (float, np.floating)):
+        value = torch.as_tensor(float(value))
     if not isinstance(value, Tensor):
         source = "output=... returned" if callable(output) else "the model returned"
         raise GEHTypeError(
@@ -126,6 +128,8 @@ def _suggest_callable(value: Any) -> str:
     """Return code for ``output=`` that picks the first entry of ``value``, for messages."""
     if isinstance(value, dict):
         return f"lambda out: out[{next(iter(value), 'key')!r}] (keys: {list(value)})"
+    if isinstance(value, (tuple, list)) and value and all(isinstance(entry, (int, float)) for entry in value):
+        return f"output=numpy.asarray, which makes an array of its {len(value)} numbers"
     if isinstance(value, (tuple, list)):
         return f"lambda out: out[0] (it has {len(value)} entries)"
     fields = [name for name in vars(value) if not name.startswith("_")] if hasattr(value, "__dict__") else []

@@ -15,6 +15,7 @@ from geh_explain.scores.ranking import find_unit
 from geh_explain.units.base import Units
 from geh_explain.units.pair_set import PairSet
 from geh_explain.units.subset import Subset
+from geh_explain.units.unit_lookup import list_names
 
 #: The word by which the units of the strongest pairs are searched for.
 _AUTO = "auto"
@@ -62,8 +63,10 @@ class PairRequest:
         """Whether the run itself searches for the rows."""
         return isinstance(self.rows, str)
 
-    def resolve(self, units: Units, names: Sequence[str]) -> PairSet:
+    def resolve(self, units: Units, names: Sequence[str], columns: Sequence[str] | None = None) -> PairSet:
         """Return the pairs of the ``units`` of a run, which have these ``names`` (D); all where they are searched for.
+
+        ``columns`` are the names of the columns of the inputs, of which some may be no units.
 
         Raises
         ------
@@ -71,6 +74,7 @@ class PairRequest:
             For units that do not exist, pairs of a unit with itself, and empty or repeated entries.
         """
         n_units = len(names)
+        self._check_columns(names, columns or ())
         if self.unit is not None:
             return PairSet.touching([find_unit(self.unit, names)], n_units)
         if self.pairs is not None:
@@ -82,6 +86,19 @@ class PairRequest:
         found = [find_unit(unit, names, "rows") for unit in _row_list(self.rows, units)]
         _check_distinct("rows", [(unit,) for unit in found], names)
         return PairSet.touching(found, n_units)
+
+    def _check_columns(self, names: Sequence[str], columns: Sequence[str]) -> None:
+        """Raise for a column that is no unit, such as one of text that each row keeps."""
+        rows = self.rows if isinstance(self.rows, Sequence) and not self.automatic else ()
+        given = {"unit": [self.unit], "pairs": [u for pair in self.pairs or () for u in pair], "rows": rows}
+        for argument, units in given.items():
+            for unit in units:
+                if isinstance(unit, str) and unit not in names and unit in columns:
+                    raise GEHValueError(
+                        f"{argument}: {unit!r} is a column of the inputs, but no unit of this explainer; the units are "
+                        f"{list_names(names)}. GEHExplainer(..., units=Categorical({{{unit!r}: {unit!r}}})) takes it "
+                        f"as a category, units=Subset([{unit!r}, ...]) as a unit beside others."
+                    )
 
     def describe(self) -> str | None:
         """Return the argument as text, for the record of a run; None where all pairs are asked for."""

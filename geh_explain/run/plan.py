@@ -163,7 +163,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     weights = read_weights(options.sample_weight, points)
     points, options = weights.points(points), options.counted(weights)
     names = cut.unit_names(options.names)
-    pairs = options.request.resolve(cut.units, names)
+    pairs = options.request.resolve(cut.units, names, points.columns)
     columns = plan_columns(cut, pairs, options)
     check_units(cut, points, columns, budget)
     clusters = read_clusters(options.clusters, points)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from geh_explain.model.callable_model import CallableModel
 from geh_explain.model.estimators import EstimatorModel
 from geh_explain.posterior import MCDropout, PointEstimate
 from geh_explain.run.plan import RunPlan
@@ -61,6 +62,12 @@ def no_posterior_warning(plan: RunPlan) -> str | None:
         return (
             "posterior=None: the scores are a point estimate, with intervals over points like these only. Pass "
             "posterior=Ensemble([...]) with estimators that were fitted to bootstrap samples for intervals over fits."
+        )
+    if isinstance(plan.cut.model, CallableModel):
+        return (
+            "posterior=None: the scores are a point estimate of a plain callable, with intervals over points like "
+            "these only. Pass posterior=Ensemble([...]) with callables that were fitted again, or the network itself, "
+            "for intervals over draws."
         )
     others = "Ensemble(...), " if plan.cut.layer is None else ""
     others += "LastLayerLaplace(labelled data), WeightSamples(...)"

@@ -157,8 +157,9 @@ def _jumping_units(plan: RunPlan) -> str | None:
     if not detected:
         return None
     return (
-        f"engine='difference': {_name_units(plan, detected)} have two values among the "
-        "points and jump between them; Difference(discrete=[...]) declares such units, discrete=() none."
+        f"engine='difference': the unit{'s' * (len(detected) > 1)} {_name_units(plan, detected)} "
+        f"{'have' if len(detected) > 1 else 'has'} two values among the points, between which differences are taken; "
+        "Difference(discrete=[...]) declares such units, discrete=() none."
     )
 
 
@@ -368,8 +369,8 @@ def _few_pairs(plan: RunPlan, done: DrawsDone) -> str | None:
     if plan.pairs.complete or len(plan.pairs) >= _MIN_PAIRS:
         return None
     return (
-        f"groups='auto': {len(done.accumulator.grouping.names)} groups were chosen by {len(plan.pairs)} of all pairs, "
-        "too few for a choice like that of all; pass groups=, for instance 5."
+        f"groups='auto' took {len(done.accumulator.grouping.names)} from the {len(plan.pairs)} of all pairs that were "
+        "computed, too few for a choice like that of all; pass groups=, for instance 5."
     )
 
 

@@ -1,4 +1,4 @@
-"""Recognition of categories in a data frame: pandas categoricals, dummy columns, and columns of 0 and 1."""
+"""Recognition of categories in a data frame: pandas categoricals, text, dummy columns, and columns of 0 and 1."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from geh_explain.errors import GEHTypeError
 
 #: Separators between the name of a variable and that of a level, as pandas and scikit-learn write them.
 _SEPARATORS = "_="
+#: Columns of text with more different values than this may be names or remarks, and are no categories.
+_MAX_TEXTS = 20
 
 
 def find_categories(frame: Any) -> dict[str, list[str]]:
@@ -29,7 +31,7 @@ def find_categories(frame: Any) -> dict[str, list[str]]:
     binary: dict[str, NDArray[np.bool_]] = {}
     for name in dict.fromkeys(str(column) for column in frame.columns):
         column = frame.iloc[:, [str(other) for other in frame.columns].index(name)]
-        if hasattr(column.dtype, "categories"):
+        if hasattr(column.dtype, "categories") or _is_text_category(column):
             found[name] = [name]
         elif (values := _binary_values(column)) is not None:
             binary[name] = values
@@ -40,6 +42,14 @@ def find_categories(frame: Any) -> dict[str, list[str]]:
     found |= blocks | single
     order = {str(name): place for place, name in reversed(list(enumerate(frame.columns)))}
     return dict(sorted(found.items(), key=lambda entry: order[entry[1][0]]))
+
+
+def _is_text_category(column: Any) -> bool:
+    """Return whether a column is text with a few different values."""
+    if getattr(column.dtype, "kind", "O") not in "OUT":
+        return False
+    values = column.dropna().unique()
+    return 2 <= len(values) <= _MAX_TEXTS and all(isinstance(value, str) for value in values)
 
 
 def _binary_values(column: Any) -> NDArray[np.bool_] | None:

@@ -415,3 +415,40 @@ def test_classes_whose_numbers_are_not_their_columns_are_explained_one_at_a_time
     model, frame, _ = classifier((1, 2, 3))
     with refused(ValueError, "numbers", "others than their columns", "target=1"):
         point_explainer(model).explain(frame, "all", progress=False)
+
+
+def test_columns_of_text_that_are_no_units_are_said_to_be_columns():
+    explainer, frame = point_explainer(Estimator()), table()
+    options = {"groups": 1, "progress": False}
+    for request in ({"unit": "city"}, {"pairs": [("age", "city")]}, {"rows": ["city"]}):
+        with pytest.raises(
+            geh.GEHError, match=rf"{next(iter(request))}: 'city' is a column.*Categorical\({{'city': 'city'}}"
+        ):
+            explainer.explain(frame, **request, **options)
+    with pytest.raises(geh.GEHError, match="unit 'ctiy' is not among the names"):
+        explainer.explain(frame, unit="ctiy", **options)
+
+
+def test_the_error_of_a_function_of_frames_is_shown():
+    """Not that of the second try, with a tensor."""
+    frame = table()[["age", "bmi"]]
+    with pytest.raises(geh.GEHError, match=r"a data frame with the columns \['age', 'bmi'\]: KeyError: 'weight'"):
+        explain_point(lambda frame: frame["age"] * frame["weight"], frame)
+    with pytest.raises(geh.GEHError, match=r"returned a list.*output=numpy.asarray.* numbers"):
+        explain_point(lambda frame: list(frame["age"]), frame)
+    with pytest.raises(geh.GEHError, match=r"shape \(\) for \d+ rows; its first dimension must be the rows"):
+        explain_point(lambda frame: frame["age"].mean(), frame)
+
+
+def test_an_estimator_needs_no_warning_that_rows_are_explained_by_differences():
+    frame = table().drop(columns="city")
+    explainer = point_explainer(lambda frame: (frame["age"] * frame["bmi"]).to_numpy())
+    with pytest.warns(geh.GEHWarning, match="differences in place of derivatives"):
+        explainer.explain_row(frame.iloc[:1], baseline=frame.iloc[1:2], progress=False)
+
+    class Product(Estimator):
+        def predict(self, frame):
+            return (frame["age"] * frame["bmi"]).to_numpy()
+
+    local = point_explainer(Product()).explain_row(frame.iloc[:1], baseline=frame.iloc[1:2], progress=False)
+    assert local.warnings == ()

@@ -333,7 +333,7 @@ def test_a_checkpoint_of_other_pairs_is_refused(tmp_path):
 
 def test_few_pairs_that_choose_the_number_of_groups_are_reported():
     explainer = geh.GEHExplainer(network(6), posterior=POINT)
-    with pytest.warns(geh.GEHWarning, match=r"groups='auto': \d+ groups were chosen by 2 of all pairs.*pass groups="):
+    with pytest.warns(geh.GEHWarning, match=r"groups='auto' took \d+ from the 2 of all pairs.*pass groups="):
         explainer.explain(points(), pairs=[(0, 1), (2, 3)], progress=False)
 
 

@@ -343,3 +343,18 @@ def test_that_warning_is_quiet_where_levels_are_taken_and_for_images():
     pixels = (random_points(8, 100) > 0).double()
     explain_point(lambda x: x[:, :5].prod(1) + smooth(x), pixels)
     explain_point(lambda x: smooth(x.flatten(1)), pixels.reshape(8, 10, 10), unit=0)
+
+
+def test_text_with_few_values_is_a_category() -> None:
+    frame = pd.DataFrame(
+        {
+            "city": ["Bonn", "Oslo", None] * 10,
+            "remark": [f"remark {row}" for row in range(30)],
+            "country": ["NO"] * 30,
+            "mixed": ["a", 1, 2.0] * 10,
+            "age": np.arange(30.0),
+        }
+    )
+    units = Categorical.detect(frame)
+    assert units is not None
+    assert units.categories == {"city": ["city"]}
