@@ -131,7 +131,8 @@ class Baseline:
         """Raise if units are categories and the baseline is no row: categories have no mean."""
         if units.has_levels and self.kind != "rows":
             raise GEHValueError(
-                f"baseline: {self.description} is no level of a category; give a row, or a sample of rows."
+                f"baseline: {self.description} is no level of a category; give a row, or a sample of rows, such as "
+                "baseline=frame.sample(50), over which the account is averaged."
             )
 
     @torch.no_grad()
