@@ -11,7 +11,7 @@ from geh_explain._validation import check_int
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHValueError, warn
 from geh_explain.explainer.base import ExplainerBase
-from geh_explain.local.baselines import ReferenceData, as_rows, columns_of, read_baseline, row_shapes
+from geh_explain.local.baselines import ReferenceData, as_rows, check_columns, columns_of, read_baseline, row_shapes
 from geh_explain.local.computation import LocalRun
 from geh_explain.local.explanation import LocalExplanation, LocalExplanations
 from geh_explain.local.integrated_hessians import MAX_POINTS
@@ -102,6 +102,8 @@ class RowExplaining(ExplainerBase):
             reference = ReferenceData(self._setup, known)
             if data is not None:
                 reference.check(rows.first, rows.columns)
+            else:
+                check_columns("data=None: the inputs of the last explain(...)", columns_of(known), rows.columns)
             start = read_baseline(baseline, self._setup, rows.first[:1], rows.columns)
             start.check_units(cut.units)
             run = LocalRun(

@@ -254,7 +254,7 @@ def check_columns(argument: str, given: list[str] | None, expected: list[str] | 
     if given is None or expected is None or given == expected:
         return
     raise GEHValueError(
-        f"{argument}: its columns are {given[:6]}, and those of x_row {expected[:6]}; give the same columns in the "
+        f"{argument}: the columns are {given[:6]}, and those of x_row {expected[:6]}; give the same columns in the "
         "same order."
     )
 

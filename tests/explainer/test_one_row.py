@@ -1,5 +1,7 @@
 """``explain`` of a single row, and what ``explain_row`` remembers."""
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from explaining import point_explainer, random_points
@@ -45,3 +47,14 @@ def test_a_call_that_fails_is_not_remembered():
         explainer.explain(random_points(5, 2), groups=7, draws=0, progress=False)
     with pytest.raises(geh.GEHError, match="there are no data"):
         explainer.explain_row(random_points(1, 2), progress=False)
+
+
+def test_columns_in_another_order_than_in_the_last_explanation_are_refused() -> None:
+    """The mean of another column would be the baseline."""
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 2)), columns=["age", "bmi"])
+    explainer = point_explainer(lambda frame: (frame["age"] * frame["bmi"]).to_numpy(), engine="difference")
+    explainer.explain(frame, groups=1, progress=False)
+    expected = float(frame["age"].mean() * frame["bmi"].mean())
+    assert explainer.explain_row(frame.iloc[[0]], progress=False).reference == pytest.approx(expected)
+    with pytest.raises(geh.GEHError, match=r"the inputs of the last explain.*\['age', 'bmi'\].*same order"):
+        explainer.explain_row(frame.iloc[[0]][["bmi", "age"]], progress=False)
