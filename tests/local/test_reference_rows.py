@@ -125,7 +125,7 @@ def test_wrong_baselines_are_errors_that_help(baseline, message):
 def test_columns_in_another_order_are_refused():
     row = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["a", "b", "c"])
     other = row[["b", "a", "c"]]
-    with pytest.raises(geh.GEHError, match=r"baseline: its columns are .* those of x_row"):
+    with pytest.raises(geh.GEHError, match=r"baseline: the columns are .* those of x_row"):
         explain(row, baseline=other)
     with pytest.raises(geh.GEHError, match="data: its columns"):
         explain(row, data=other)
