@@ -127,7 +127,7 @@ def test_columns_in_another_order_are_refused():
     other = row[["b", "a", "c"]]
     with pytest.raises(geh.GEHError, match=r"baseline: the columns are .* those of x_row"):
         explain(row, baseline=other)
-    with pytest.raises(geh.GEHError, match="data: its columns"):
+    with pytest.raises(geh.GEHError, match="data: the columns"):
         explain(row, data=other)
 
 
