@@ -227,7 +227,9 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         engine_reason=engine.reason,
         levels=columns.start(engine.run),
         view=engine.view,
-        member_view=partial(_member_view, cut, points, setup.smooth, options.batch_size) if own_kinks else None,
+        member_view=partial(_member_view, cut, points, setup.smooth, options.batch_size, weights.values)
+        if own_kinks
+        else None,
         grouping=grouping,
         tree=groups.tree if options.groups_are_chosen else None,
         pilot_draws=options.pilot_draws or pilot,
@@ -368,5 +370,6 @@ def _examine_dropout(
     return posterior.examine(cut.model, lambda: cut.outputs(points.first[:1]), cut.layer)
 
 
-def _member_view(cut: Cut, points: Points, smooth: Smooth, batch_size: int | None) -> View:
-    return smoothing_for(cut, points, smooth, batch_size) or DoubleBackwardView()
+def _member_view(cut: Cut, points: Points, smooth: Smooth, batch_size: int | None, weights: Floats | None) -> View:
+    """Return what answers torch calls above the cut for the network of the current draw."""
+    return smoothing_for(cut, points, smooth, batch_size, weights) or DoubleBackwardView()
