@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from geh_explain.data.target_choice import ALL, TargetChoice
-from geh_explain.data.targets import Target
+from geh_explain.data.targets import NumberedTarget, Target
 from geh_explain.errors import warn
 from geh_explain.evidence.explained import Explained
 from geh_explain.evidence.held_out import MAX_TESTED, HeldOutRows, check_shared_arguments
@@ -43,12 +43,21 @@ class Explaining(ExplainerBase):
 
     @overload
     def explain(
-        self, inputs: Any, target: Target = ..., additional_forward_args: Any = ..., **options: Unpack[ExplainOptions]
+        self,
+        inputs: Any,
+        target: NumberedTarget = ...,
+        additional_forward_args: Any = ...,
+        **options: Unpack[ExplainOptions],
     ) -> Interactions: ...
+    # Before other texts, which are labels: the first overload that fits counts.
     @overload
-    def explain(  # type: ignore[overload-cannot-match]
+    def explain(
         self, inputs: Any, target: Literal["all"], additional_forward_args: Any = ..., **options: Unpack[ExplainOptions]
     ) -> InteractionsByTarget: ...
+    @overload
+    def explain(
+        self, inputs: Any, target: Target, additional_forward_args: Any = ..., **options: Unpack[ExplainOptions]
+    ) -> Interactions: ...
     @overload
     def explain(
         self,
@@ -62,7 +71,7 @@ class Explaining(ExplainerBase):
     def explain(
         self,
         inputs: Any,
-        target: Target | Literal["all"] = None,
+        target: Target = None,
         additional_forward_args: Any = None,
         *,
         groups: Any = "auto",
