@@ -14,6 +14,7 @@ from geh_explain.evidence.explained import Explained
 from geh_explain.evidence.held_out import MAX_TESTED, HeldOutRows, check_shared_arguments
 from geh_explain.explainer.base import ExplainerBase, strongest_pairs
 from geh_explain.explainer.explain_options import ExplainOptions, Targets
+from geh_explain.explainer.finished_run import make_result
 from geh_explain.explainer.several_targets import explain_targets
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.number import GroupChoice
@@ -225,18 +226,9 @@ class Explaining(ExplainerBase):
         for message in messages if plan.ranks.first else ():
             warn(message)
         self._last_inputs = inputs
-        grouping, weights = done.accumulator.grouping, plan.weights
-        result = Interactions(
-            result_draws,
-            weights.expand(grouping.labels, missing=-1),
-            plan.names,
-            grouping.names,
-            record,
-            pairs=plan.pairs,
-            group_info=info,
-            sample_weight=weights.sample_weight,
-        )
-        result = result.with_source(ResultSource.of(self._setup, inputs, options, plan.points))
+        grouping = done.accumulator.grouping
+        source = ResultSource.of(self._setup, inputs, options, plan.points)
+        result = make_result(plan, result_draws, grouping, info, record, source)
         if held_out is None:
             return result
         try:
