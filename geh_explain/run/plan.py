@@ -101,6 +101,8 @@ class RunPlan:
         How smoothing changed the output; None where nothing is smoothed.
     missed_kinks
         Kinks without a smooth form, which second derivatives miss; None where these are not known to matter.
+    find_missed_kinks
+        Returns them for points with another target; the posterior must be fixed.
     budget
         Bytes that the work and its result may take.
     first_outputs
@@ -136,6 +138,7 @@ class RunPlan:
     factors: Floats
     smoothed: dict[str, Any] | None
     missed_kinks: MissedKinks | None
+    find_missed_kinks: Callable[[Points], MissedKinks | None]
     budget: int
     first_outputs: Tensor | None
     versions: dict[str, int]
@@ -186,7 +189,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
             change=profile.change,
         )
         labels = second.run(cut, points, options.batch_size)
-        missed_kinks = _find_missed_kinks(setup, cut, points, profile, engine)
+        find_kinks = partial(_find_missed_kinks, setup, cut, profile, engine)
+        missed_kinks = find_kinks(points)
     grouping = replace(groups.grouping(labels), weights=weights.values)
     factors = check_scale(options.scale, cut)
     if factors is None:
@@ -240,6 +244,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         factors=factors,
         smoothed=None if engine.smoothing is None else profile.change.summary(engine.smoothing),
         missed_kinks=missed_kinks,
+        find_missed_kinks=find_kinks,
         budget=budget,
         first_outputs=first_outputs,
         versions=versions,
@@ -334,7 +339,7 @@ def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPas
 
 
 def _find_missed_kinks(
-    setup: ModelSetup, cut: Cut, points: Points, profile: FirstPass, engine: _StartedEngine
+    setup: ModelSetup, cut: Cut, profile: FirstPass, engine: _StartedEngine, points: Points
 ) -> MissedKinks | None:
     """Return the kinks that smoothing does not know, where the model makes calls that may have some."""
     if setup.smooth is None or not engine.run.engine.differentiates:

@@ -230,6 +230,18 @@ def test_triples_of_a_target_leave_out_clusters_of_rows_of_weight_0():
     )
 
 
+@pytest.mark.parametrize("targets", [[0, 1], [1, 0]])
+def test_kinks_without_a_smooth_form_are_found_for_each_target(targets):
+    def model(x):
+        ordered = x.sort(dim=1).values
+        return torch.stack([torch.sin(x.sum(dim=1)), ordered[:, 1] * x[:, 2]], dim=1)
+
+    with pytest.warns(geh.GEHWarning) as warned:
+        point_explainer(model).explain(random_points(100, 4), targets=targets, groups=1, progress=False)
+    (message,) = [str(warning.message) for warning in warned]
+    assert message.startswith("target 1: smooth: kinks or jumps of sort")
+
+
 def test_the_model_comes_back_unchanged():
     model = classifier().train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
