@@ -15,7 +15,7 @@ import numpy as np
 from geh_explain._hashing import digest
 from geh_explain._types import Floats, Ints
 from geh_explain.data.conversion import check_unmasked
-from geh_explain.data.points import InMemoryPoints, Points
+from geh_explain.data.points import DerivedPoints, InMemoryPoints, Points
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHTypeError, GEHValueError
 
@@ -150,16 +150,12 @@ def check_weights(sample_weight: Any, rows: int, argument: str = "sample_weight"
     return weights
 
 
-class _CountedPoints(Points):
+class _CountedPoints(DerivedPoints):
     """The rows of points with some indices, in their order, as points of their own."""
 
     def __init__(self, points: Points, kept: Ints) -> None:
-        self._points = points
+        super().__init__(points)
         self._kept = kept
-        self.columns = points.columns
-        self.code_names = points.code_names
-        self.ordered = points.ordered
-        self.streamed = points.streamed
 
     @classmethod
     def of(cls, points: Points, kept: Ints) -> Points:

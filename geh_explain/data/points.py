@@ -130,6 +130,23 @@ class InMemoryPoints(Points):
         return digest(*rows.inputs) if rows.frame is None else digest(*rows.inputs, rows.frame.digest())
 
 
+class DerivedPoints(Points):
+    """Points made of the rows of other ``points``; subclasses define :meth:`batches`, and say what they change."""
+
+    def __init__(self, points: Points) -> None:
+        self._points = points
+        self.columns = points.columns
+        self.ordered = points.ordered
+        self.code_names = points.code_names
+        self.streamed = points.streamed
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def digest(self) -> str:
+        return self._points.digest()
+
+
 class StreamedPoints(Points):
     """Points of a loader that does not fit into memory, read anew on every pass.
 

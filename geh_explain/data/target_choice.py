@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from geh_explain.data.points import Points
+from geh_explain.data.points import DerivedPoints, Points
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHTypeError, GEHValueError
 
@@ -101,23 +101,13 @@ def _as_target(target: Any) -> SingleTarget:
     return tuple(int(k) for k in target) if isinstance(target, tuple) else int(target)
 
 
-class TargetedPoints(Points):
+class TargetedPoints(DerivedPoints):
     """Points with another target, the same for all rows."""
 
     def __init__(self, points: Points, target: SingleTarget) -> None:
-        self._points = points
+        super().__init__(points)
         self._target = target
-        self.columns = points.columns
-        self.code_names = points.code_names
-        self.ordered = points.ordered
-        self.streamed = points.streamed
-
-    def __len__(self) -> int:
-        return len(self._points)
 
     def batches(self) -> Iterator[Rows]:
         for rows in self._points.batches():
             yield rows.with_target(self._target)
-
-    def digest(self) -> str:
-        return self._points.digest()

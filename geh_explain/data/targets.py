@@ -14,6 +14,8 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 
 #: An index of an output, a tuple of indices, or one of these per row; labels of classes where the model has labels.
 Target = int | str | tuple[int, ...] | Tensor | Sequence[int] | Sequence[str] | Sequence[tuple[int, ...]] | None
+#: A target without labels of classes.
+NumberedTarget = int | tuple[int, ...] | Tensor | Sequence[int] | Sequence[tuple[int, ...]] | None
 
 
 def select(value: Tensor, target: Target) -> Tensor:

@@ -7,6 +7,8 @@ calls the function that does the work.
     The arguments of an explainer, and checks that its methods share.
 ``explaining``
     Explanations, what they cost, and the number of groups.
+``several_targets``, ``finished_run``
+    Explanations of several targets, and the result of a run.
 ``testing``
     Tests on held-out labels.
 ``one_row``

@@ -8,12 +8,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from geh_explain.data.target_choice import ALL, TargetChoice
-from geh_explain.data.targets import Target
+from geh_explain.data.targets import NumberedTarget, Target
 from geh_explain.errors import warn
 from geh_explain.evidence.explained import Explained
 from geh_explain.evidence.held_out import MAX_TESTED, HeldOutRows, check_shared_arguments
 from geh_explain.explainer.base import ExplainerBase, strongest_pairs
 from geh_explain.explainer.explain_options import ExplainOptions, Targets
+from geh_explain.explainer.finished_run import make_result
 from geh_explain.explainer.several_targets import explain_targets
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.number import GroupChoice
@@ -43,12 +44,21 @@ class Explaining(ExplainerBase):
 
     @overload
     def explain(
-        self, inputs: Any, target: Target = ..., additional_forward_args: Any = ..., **options: Unpack[ExplainOptions]
+        self,
+        inputs: Any,
+        target: NumberedTarget = ...,
+        additional_forward_args: Any = ...,
+        **options: Unpack[ExplainOptions],
     ) -> Interactions: ...
+    # Before other texts, which are labels: the first overload that fits counts.
     @overload
-    def explain(  # type: ignore[overload-cannot-match]
+    def explain(
         self, inputs: Any, target: Literal["all"], additional_forward_args: Any = ..., **options: Unpack[ExplainOptions]
     ) -> InteractionsByTarget: ...
+    @overload
+    def explain(
+        self, inputs: Any, target: Target, additional_forward_args: Any = ..., **options: Unpack[ExplainOptions]
+    ) -> Interactions: ...
     @overload
     def explain(
         self,
@@ -62,7 +72,7 @@ class Explaining(ExplainerBase):
     def explain(
         self,
         inputs: Any,
-        target: Target | Literal["all"] = None,
+        target: Target = None,
         additional_forward_args: Any = None,
         *,
         groups: Any = "auto",
@@ -218,18 +228,9 @@ class Explaining(ExplainerBase):
         for message in messages if plan.ranks.first else ():
             warn(message)
         self._last_inputs = inputs
-        grouping, weights = done.accumulator.grouping, plan.weights
-        result = Interactions(
-            result_draws,
-            weights.expand(grouping.labels, missing=-1),
-            plan.names,
-            grouping.names,
-            record,
-            pairs=plan.pairs,
-            group_info=info,
-            sample_weight=weights.sample_weight,
-        )
-        result = result.with_source(ResultSource.of(self._setup, inputs, options, plan.points))
+        grouping = done.accumulator.grouping
+        source = ResultSource.of(self._setup, inputs, options, plan.points)
+        result = make_result(plan, result_draws, grouping, info, record, source)
         if held_out is None:
             return result
         try:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from geh_explain.analyses.share import InteractionShare
 from geh_explain.data.targets import Target
-from geh_explain.errors import GEHError, GEHTypeError, GEHValueError
-from geh_explain.evidence.explained import recorded_target
+from geh_explain.errors import GEHValueError
 from geh_explain.explainer.base import ExplainerBase
+from geh_explain.model.preserve import preserved
 from geh_explain.results.interactions import Interactions
 from geh_explain.results.measured import (
     PRECISION,
@@ -18,6 +18,7 @@ from geh_explain.results.measured import (
     triple_table,
 )
 from geh_explain.run.options import Scale
+from geh_explain.run.recorded_arguments import stored_scale
 from geh_explain.run.source import ResultSource
 
 if TYPE_CHECKING:
@@ -71,9 +72,10 @@ class Measuring(ExplainerBase):
         """
         self._check_result(result)
         arguments = ShareArguments(pairs, background, draws, precision, evaluations, progress)
-        target = _target_of(result, target)
-        args = additional_forward_args, clusters, None, batch_size
-        return measure_share(result, ResultSource(self._setup, inputs, target, *args), arguments)
+        args = self._target_of(result, target), additional_forward_args, clusters, None, batch_size
+        source = ResultSource(self._setup, inputs, *args)
+        self._count_rows(result, source)
+        return measure_share(result, source, arguments)
 
     def triples(
         self,
@@ -115,33 +117,20 @@ class Measuring(ExplainerBase):
         (['x0', 'x1', 'x2'], 1.0)
         """
         self._check_result(result)
-        scale = _scale_of(result) if scale is None else scale
-        target = _target_of(result, target)
-        n_rows = len(self._setup.read_points(inputs, target, additional_forward_args, None, "inputs"))
+        scale = stored_scale(result.record) if scale is None else scale
+        args = self._target_of(result, target), additional_forward_args, clusters, scale, batch_size
+        source = ResultSource(self._setup, inputs, *args)
+        n_rows = self._count_rows(result, source)
         if n_rows != len(result.labels):
             raise GEHValueError(
                 f"inputs: there are {n_rows} rows, and result is about {len(result.labels)} points in groups; give the "
                 "inputs that were explained."
             )
-        source = ResultSource(self._setup, inputs, target, additional_forward_args, clusters, scale, batch_size)
         return triple_table(result, source, pairs, level, progress)
 
-
-def _target_of(result: Interactions, target: Target) -> Target:
-    """Return ``target``, or that of the result if it is None."""
-    if target is not None:
-        return target
-    try:
-        return recorded_target(result.record)
-    except GEHError as error:
-        raise GEHTypeError(
-            "target=None: result was explained with a target per row, which it does not hold; give it again."
-        ) from error
-
-
-def _scale_of(result: Interactions) -> Scale:
-    """Return the scale of a result, if its record holds it."""
-    scale: Scale = result.record.scale
-    if scale is None or scale == "std" or (isinstance(scale, list) and len(scale) == len(result.names)):
-        return scale
-    raise GEHValueError(f"scale=None: result has scale={scale!r}, whose numbers were not stored; give them again.")
+    def _count_rows(self, result: Interactions, source: ResultSource) -> int:
+        """Return the number of rows of the inputs; raises if they have other units or columns than a result."""
+        with preserved(self.model):
+            points, cut = source.read()
+            self._check_units(result, points, cut)
+        return len(points)

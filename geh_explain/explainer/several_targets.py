@@ -13,6 +13,7 @@ from geh_explain.errors import warn
 from geh_explain.evidence.explained import Explained
 from geh_explain.evidence.held_out import MAX_TESTED, HeldOutRows, HeldOutTest, check_shared_arguments
 from geh_explain.explainer.base import strongest_pairs
+from geh_explain.explainer.finished_run import make_result
 from geh_explain.model.preserve import half_precision, preserved
 from geh_explain.results.by_target import InteractionsByTarget
 from geh_explain.results.interactions import Interactions
@@ -71,22 +72,12 @@ def explain_targets(
         ]
         info = sample_groups(plans.joint, done.accumulator.grouping)
     _warn(messages, list(targets), plans.joint.ranks.first)
-    grouping, weights = done.accumulator.grouping, plans.joint.weights
-    results = []
+    grouping, results = done.accumulator.grouping, []
     for plan, part, own in zip(plans.single, draws, messages, strict=True):
         record = make_record(setup, plan, done.accumulator, own)
-        labels = weights.expand(grouping.labels, missing=-1)
-        result = Interactions(
-            part,
-            labels,
-            plan.names,
-            grouping.names,
-            record,
-            pairs=plan.pairs,
-            group_info=info,
-            sample_weight=weights.sample_weight,
-        )
-        results.append(result.with_source(ResultSource.of(setup, inputs, plan.options, plan.points)))
+        # Options as they were passed: those of a plan have no labels of rows of weight 0.
+        source = ResultSource.of(setup, inputs, replace(options, target=plan.options.target), plan.points)
+        results.append(make_result(plan, part, grouping, info, record, source))
     try:
         with preserved(setup.model):
             for place, test in enumerate(tests):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from geh_explain._memory import budget_bytes
 from geh_explain._process import SafeContext
-from geh_explain.data.points import Points
+from geh_explain.data.points import DerivedPoints, Points
 from geh_explain.data.rows import Rows
 from geh_explain.model.below import Below, BelowTrace, NotReplayable, equal_up_to_rounding, record_below
 from geh_explain.model.call_watch import CallWatch
@@ -36,29 +36,19 @@ _MEMORY_SHARE = 1 / 4
 _DISK_SHARE = 1 / 4
 
 
-class KeptPoints(Points):
+class KeptPoints(DerivedPoints):
     """Points whose rows hold what the part of a model below the layer passes on.
 
     ``kept`` are tensors (n, ...) with one entry per point.
     """
 
     def __init__(self, points: Points, kept: tuple[Tensor, ...]) -> None:
-        self._points = points
+        super().__init__(points)
         self._kept = kept
-        self.columns = points.columns
-        self.code_names = points.code_names
-        self.ordered = points.ordered
-        self.streamed = points.streamed
-
-    def __len__(self) -> int:
-        return len(self._points)
 
     def batches(self) -> Iterator[Rows]:
         for rows in self._points.batches():
             yield replace(rows, below=tuple(values[rows.start : rows.start + len(rows)] for values in self._kept))
-
-    def digest(self) -> str:
-        return self._points.digest()
 
 
 def keep_below(cut: Cut, points: Points, batch_size: int | None, budget: int | None = None) -> Points:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from geh_explain._hashing import digest
 from geh_explain._types import Ints
 from geh_explain.errors import GEHValueError, warn
 from geh_explain.scores.protocol import PairResult
@@ -84,6 +85,17 @@ def same_points(a: PairResult, b: PairResult) -> bool:
     """Return whether two results are known to be about the same points in the same order."""
     ours, theirs = (result.settings.get("inputs") for result in (a, b))
     return bool(ours) and ours == theirs and len(a.labels) == len(b.labels)
+
+
+def same_draws(a: PairResult, b: PairResult) -> bool:
+    """Return whether both results keep several draws, and draw k of both is known to be the same function.
+
+    They are draws of one network by one posterior with one seed. Networks without parameters cannot be told apart.
+    """
+    keys = ("model", "parameters", "posterior", "seed", "draws", "draws_kept")
+    ours, theirs = ({key: _comparable(result.settings.get(key)) for key in keys} for result in (a, b))
+    known = bool(ours["parameters"]) and ours["parameters"] != digest({})
+    return ours == theirs and known and bool(ours["draws_kept"]) and (ours["draws"] or 0) > 1
 
 
 def find_common_pairs(a: PairResult, b: PairResult) -> CommonPairs:

@@ -11,11 +11,11 @@ from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_level, check_rate
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.groups.alignment import GroupAlignment, align_all, align_labels, align_names
-from geh_explain.results.comparability import CommonPairs, check_comparable, find_common_pairs, same_points
+from geh_explain.results.comparability import CommonPairs, check_comparable, find_common_pairs, same_draws, same_points
 from geh_explain.results.comparison import Comparison, GroupDifferences
 from geh_explain.results.rules import SOURCES, score_distances
 from geh_explain.scores.draws import MEASURES
-from geh_explain.scores.group_unions import DrawnResult, merged_means, merged_scores
+from geh_explain.scores.group_unions import DrawnResult, merged_draws, merged_means, merged_scores, pair_draws
 from geh_explain.scores.point_uncertainty import known_errors
 from geh_explain.scores.protocol import PairResult
 from geh_explain.statistics.differences import MeanDifference, interval_p_value
@@ -136,10 +136,16 @@ def _compare_groups(
     request, alignment = asked.request, asked.alignment
     columns, source = _Columns(), _known_source(a, b, request.source, notes)
     sides = ((a, alignment.first), (b, alignment.second))
+    paired = source != "points" and same_draws(a, b)
+    if paired:
+        notes.append("Draws of both results are of the same functions, and are paired.")
     for block in _blocks(a, b, common):
         estimates = [
             merged_means(result, groups, pairs, source) for (result, groups), pairs in zip(sides, block, strict=True)
         ]
+        if paired:
+            first, second = (merged_draws(*side, pairs) for side, pairs in zip(sides, block, strict=True))
+            estimates = pair_draws(estimates, first, second)
         difference = MeanDifference(estimates[0], estimates[1], alignment.weights)
         half = difference.half_widths(request.level)
         if asked.measure == "mean":

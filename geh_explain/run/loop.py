@@ -18,7 +18,6 @@ from tqdm.auto import tqdm
 
 from geh_explain._memory import reuse_heap, trim_heap
 from geh_explain._process import SafeContext, defer_interrupt
-from geh_explain.engines.level_contrasts import LevelSums
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
 from geh_explain.model.below import equal_up_to_rounding
@@ -30,6 +29,7 @@ from geh_explain.run.accumulate import DrawAccumulator
 from geh_explain.run.fingerprint import identifying_numbers
 from geh_explain.run.parameter_writes import check_unchanged, count_writes, explain_writes, parameters_not_written
 from geh_explain.run.plan import RunPlan
+from geh_explain.run.point_sums import sum_points
 from geh_explain.run.stored_draws import DrawSizes
 
 #: Freed memory is returned to the system after this many seconds.
@@ -218,7 +218,7 @@ class _DrawLoop:
         with view, explain_writes(self._check_unchanged):
             if plan.member_view is not None:
                 plan.engine.adapt(plan.points.first)
-            current.sums = self._sums(part, number)
+            current.sums = self._sums(part, range(number, number + 1))
 
     def _finish_round(self, current: _Round) -> None:
         """Give all ranks the draws of a round."""
@@ -296,44 +296,21 @@ class _DrawLoop:
                     plan.engine.begin_draw(seed_of_draw(plan.options.seed, numbers.start))
                     self._first_forward()
                     with explain_writes(self._check_unchanged):
-                        current.sums = self._sums(part, numbers.start, len(numbers))
+                        current.sums = self._sums(part, numbers)
             self._check_engine()
             members = ranks.size // current.teams
             for index, start in enumerate(starts):
                 self._take(start, ranks.collect(current.sums, index * members, members), self._of_block)
             self._advance()
 
-    def _sums(self, part: slice, start: int, draws: int = 1) -> GroupSums:
-        """Return the sums over a part of the points, of draw number ``start`` or of several draws from it on."""
-        plan, grouping = self.plan, self.accumulator.grouping
-        squared = max(0, min(draws, plan.point_draws - start))
-        cells = plan.cells if squared else None
-        point_labels = grouping.labels if cells is None else cells.labels
-        n_sums = len(grouping.names) if cells is None else len(cells)
-        n_pairs = len(plan.columns.numeric) if plan.engine.takes_pairs else None
-        sums = GroupSums.zeros(n_sums, plan.cut.n_units, draws, squared if cells is None else 0, n_pairs)
-        if grouping.weights is not None:
-            sums.visit_sample()
-        of_levels = LevelSums(plan.levels, sums)
-        for rows in plan.points.batches():
-            shared = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]
-            for chunk in shared.weighted(grouping.weights).split(max(1, plan.engine.chunk_rows(rows) // draws)):
-                labels = point_labels[chunk.start : chunk.start + len(chunk)]
-                sums.weights = chunk.weights
-                finished = self.bar.n + len(chunk) * draws * of_levels.share
-                with plan.engine.reporting(self.bar.update):
-                    plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)
-                self.bar.update(finished - self.bar.n)
-            of_levels.add(shared, point_labels, self.bar.update)
-        plan.engine.end_draw(sums)
-        if n_pairs is None and not plan.columns.numeric.complete:
-            sums = sums.select(plan.columns.numeric.positions)
-        sums = of_levels.after(sums)
+    def _sums(self, part: slice, numbers: range) -> GroupSums:
+        """Return the sums over a part of the points of the draws with these ``numbers``, which are entered."""
+        sums = sum_points(self.plan, self.accumulator.grouping, part, numbers, self.bar)
         self._check_unchanged()
         if monotonic() > self._trimmed + _TRIM_SECONDS:
             trim_heap()
             self._trimmed = monotonic()
-        return sums if cells is None else sums.merged(grouping.labels[cells.first], len(grouping.names))
+        return sums
 
     @property
     def _stores(self) -> bool:

@@ -101,6 +101,8 @@ class RunPlan:
         How smoothing changed the output; None where nothing is smoothed.
     missed_kinks
         Kinks without a smooth form, which second derivatives miss; None where these are not known to matter.
+    find_missed_kinks
+        Returns them for points with another target; the posterior must be fixed.
     budget
         Bytes that the work and its result may take.
     first_outputs
@@ -136,6 +138,7 @@ class RunPlan:
     factors: Floats
     smoothed: dict[str, Any] | None
     missed_kinks: MissedKinks | None
+    find_missed_kinks: Callable[[Points], MissedKinks | None]
     budget: int
     first_outputs: Tensor | None
     versions: dict[str, int]
@@ -186,7 +189,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
             change=profile.change,
         )
         labels = second.run(cut, points, options.batch_size)
-        missed_kinks = _find_missed_kinks(setup, cut, points, profile, engine)
+        find_kinks = partial(_find_missed_kinks, setup, cut, profile, engine)
+        missed_kinks = find_kinks(points)
     grouping = replace(groups.grouping(labels), weights=weights.values)
     factors = check_scale(options.scale, cut)
     if factors is None:
@@ -227,7 +231,9 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         engine_reason=engine.reason,
         levels=columns.start(engine.run),
         view=engine.view,
-        member_view=partial(_member_view, cut, points, setup.smooth, options.batch_size) if own_kinks else None,
+        member_view=partial(_member_view, cut, points, setup.smooth, options.batch_size, weights.values)
+        if own_kinks
+        else None,
         grouping=grouping,
         tree=groups.tree if options.groups_are_chosen else None,
         pilot_draws=options.pilot_draws or pilot,
@@ -238,6 +244,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         factors=factors,
         smoothed=None if engine.smoothing is None else profile.change.summary(engine.smoothing),
         missed_kinks=missed_kinks,
+        find_missed_kinks=find_kinks,
         budget=budget,
         first_outputs=first_outputs,
         versions=versions,
@@ -332,7 +339,7 @@ def _start_engine(setup: ModelSetup, cut: Cut, points: Points, profile: FirstPas
 
 
 def _find_missed_kinks(
-    setup: ModelSetup, cut: Cut, points: Points, profile: FirstPass, engine: _StartedEngine
+    setup: ModelSetup, cut: Cut, profile: FirstPass, engine: _StartedEngine, points: Points
 ) -> MissedKinks | None:
     """Return the kinks that smoothing does not know, where the model makes calls that may have some."""
     if setup.smooth is None or not engine.run.engine.differentiates:
@@ -368,5 +375,6 @@ def _examine_dropout(
     return posterior.examine(cut.model, lambda: cut.outputs(points.first[:1]), cut.layer)
 
 
-def _member_view(cut: Cut, points: Points, smooth: Smooth, batch_size: int | None) -> View:
-    return smoothing_for(cut, points, smooth, batch_size) or DoubleBackwardView()
+def _member_view(cut: Cut, points: Points, smooth: Smooth, batch_size: int | None, weights: Floats | None) -> View:
+    """Return what answers torch calls above the cut for the network of the current draw."""
+    return smoothing_for(cut, points, smooth, batch_size, weights) or DoubleBackwardView()

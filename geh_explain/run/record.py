@@ -133,7 +133,7 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
     cut, options, engine = plan.cut, plan.options, plan.engine
     return RunRecord(
         geh_explain=__version__,
-        torch=torch.__version__,
+        torch=str(torch.__version__),
         model=model_name(cut.model),
         parameters=digest_parameters(setup.model),
         place=cut.place,

@@ -56,7 +56,10 @@ def stored_scale(record: RunRecord) -> Any:
         If it had so many numbers that they were not stored.
     """
     if isinstance(record.scale, str) and record.scale != "std":
-        raise GEHValueError(f"result: it has scale={record.scale!r}, whose numbers were not stored; explain again.")
+        raise GEHValueError(
+            f"result: it has scale={record.scale!r}, whose numbers were not stored; give scale= again where the method "
+            "takes it, or explain again."
+        )
     return record.scale
 
 

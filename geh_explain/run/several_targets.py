@@ -65,13 +65,14 @@ def plan_targets(setup: ModelSetup, plan: RunPlan, targets: Sequence[SingleTarge
         plan.cut.units, "targets", "Explain the targets in calls of their own, with the same groups=labels."
     )
     runs, smoothed = _start_engines(setup, plan, targets), _measure_smoothing(plan, targets)
-    single = []
+    single: list[RunPlan] = []
     for run, target, change in zip(runs, targets, smoothed, strict=True):
         points = TargetedPoints(plan.points, target)
         with fixed(plan.posterior, setup.model, plan.options.seed):
             outputs = repeatable_outputs(plan.cut, points.first)
-        options = replace(plan.options, target=target)
-        single.append(replace(plan, points=points, options=options, engine=run, smoothed=change, first_outputs=outputs))
+            missed = plan.find_missed_kinks(points) if single else plan.missed_kinks
+        own = replace(plan, points=points, options=replace(plan.options, target=target), engine=run)
+        single.append(replace(own, smoothed=change, missed_kinks=missed, first_outputs=outputs))
     n_units, count = plan.cut.n_units, len(targets)
     first, second = plan.pairs.ends
     # Unit i of target c has the number c D + i.

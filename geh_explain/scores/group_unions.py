@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -54,17 +56,41 @@ def merged_means(result: DrawnResult, groups: Ints, pairs: Ints, source: str) ->
     draws = result.scores("geh").n_draws
     of_draws = None
     if draws > 1 and source != "points":
-        signed = kept_draws(result)
-        if signed is None:
+        if kept_draws(result) is None:
             of_draws = (shares @ std) ** 2 * (1 + 1 / draws)
         else:
-            merged = np.matmul(shares, signed[:, :, pairs])
-            merged = merged - merged.mean(axis=0)
-            of_draws = np.einsum("kmp,klp->mlp", merged, merged, optimize=True) / (draws - 1) * (1 + 1 / draws)
+            of_draws = next_draw_covariance(merged_draws(result, groups, pairs))
     of_points, freedom = None, np.ones(len(shares))
     if source != "draws":
         of_points, freedom = _point_variances(result, groups, shares, pairs)
     return EstimatedMeans(shares @ means, of_draws, max(draws - 1.0, 1.0), of_points, freedom)
+
+
+def merged_draws(result: DrawnResult, groups: Ints, pairs: Ints) -> Floats:
+    """Return the draws (K, unions, p) of the means of some pairs in unions of groups; raises if draws were not kept."""
+    return np.asarray(np.matmul(union_shares(result.shares, groups), result.signed[:, :, pairs]))
+
+
+def next_draw_covariance(draws: Floats) -> Floats:
+    """Return the covariance (M, M, p) of one more draw about the mean of K draws (K, M, p): cov (1 + 1 / K).
+
+    >>> import numpy as np
+    >>> next_draw_covariance(np.array([[[1.0]], [[3.0]]])).tolist()  # variance 2
+    [[[3.0]]]
+    """
+    count, deviations = len(draws), draws - draws.mean(axis=0)
+    covariance = np.einsum("kmp,klp->mlp", deviations, deviations, optimize=True) / (count - 1)
+    return np.asarray(covariance * (1 + 1 / count))
+
+
+def pair_draws(estimates: Sequence[EstimatedMeans], first: Floats, second: Floats) -> list[EstimatedMeans]:
+    """Return two estimates whose draws, ``first`` and ``second`` (K, M, p), are of the same K functions.
+
+    The variance over draws of their difference is that of the differences within draws. The first estimate has it, the
+    second one has none, so that their sum is the variance of the difference.
+    """
+    a, b = estimates
+    return [replace(a, of_draws=next_draw_covariance(first - second)), replace(b, of_draws=None)]
 
 
 def merged_scores(result: DrawnResult, groups: Ints, pairs: Ints) -> Floats:

@@ -10,7 +10,9 @@ interval is that of :mod:`geh_explain.statistics.absolute_sums` with the shares 
 hypothesis delta_1 = ... = delta_M = 0: Student's t in each group, with degrees of freedom after Welch and
 Satterthwaite, and Simes' rule over the groups.
 
-For two estimates from the same points this is conservative: the errors over points are then correlated, mostly
+If both estimates have the draws of the same functions, V_draws is one variance, that of the differences within draws.
+
+For two estimates from the same points the sum is conservative: the errors over points are then correlated, mostly
 positively, and the variance of their difference is V_points(a) + V_points(b) minus twice their covariance.
 """
 

@@ -117,9 +117,17 @@ def other_columns(method):
     {
         "check": (other_columns(lambda e, r, x: e.check(r, x)), ValueError, "column 0 is 'b', and 'a' in the result"),
         "stability": (other_columns(lambda e, r, x: e.stability(r, x)), ValueError, "column 0", "same order"),
+        "share": (other_columns(lambda e, r, x: e.share(r, x)), ValueError, "column 0", "same order"),
+        "triples": (other_columns(lambda e, r, x: e.triples(r, x)), ValueError, "column 0", "same order"),
         "surface": (other_columns(lambda e, r, x: e.surface(x, pair=("a", "b"), result=r)), ValueError, "column 0"),
         "units": (
             other_columns(lambda e, r, x: point_explainer(two_outputs, units=geh.units.Subset([2, 1, 0])).check(r, x)),
+            *(ValueError, "units=Neurons()", "Subset"),
+        ),
+        "units of triples": (
+            other_columns(
+                lambda e, r, x: point_explainer(two_outputs, units=geh.units.Subset([2, 1, 0])).triples(r, x)
+            ),
             *(ValueError, "units=Neurons()", "Subset"),
         ),
     }

@@ -1,6 +1,7 @@
 """Several targets of one call: the results of separate calls in the same groups, without repeating what they share."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from explaining import explain_draws, explain_point, point_explainer, random_points
@@ -219,6 +220,29 @@ def test_warnings_of_all_targets_come_once_and_others_name_their_targets():
     assert "additive" in messages[0]
     assert not results[0].record.warnings
     assert "additive" in results[1].record.warnings[0]
+
+
+def test_triples_of_a_target_leave_out_clusters_of_rows_of_weight_0():
+    model, x = classifier(), random_points(40, 4)
+    options = {"groups": np.arange(40) % 2, "clusters": np.arange(40) // 4, "sample_weight": np.arange(40) % 3}
+    explainer = point_explainer(model)
+    results = explainer.explain(x, target="all", progress=False, **options)
+    alone = explainer.explain(x, 2, progress=False, **options)
+    pd.testing.assert_frame_equal(
+        results[2].triples(pairs=1, progress=False), alone.triples(pairs=1, progress=False), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("targets", [[0, 1], [1, 0]])
+def test_kinks_without_a_smooth_form_are_found_for_each_target(targets):
+    def model(x):
+        ordered = x.sort(dim=1).values
+        return torch.stack([torch.sin(x.sum(dim=1)), ordered[:, 1] * x[:, 2]], dim=1)
+
+    with pytest.warns(geh.GEHWarning) as warned:
+        point_explainer(model).explain(random_points(100, 4), targets=targets, groups=1, progress=False)
+    (message,) = [str(warning.message) for warning in warned]
+    assert message.startswith("target 1: smooth: kinks or jumps of sort")
 
 
 def test_the_model_comes_back_unchanged():

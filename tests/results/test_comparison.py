@@ -139,6 +139,29 @@ def test_variances_of_draws_and_points_add_up() -> None:
     assert (np.maximum(*widths) < comparison.high - comparison.low).all()
 
 
+def test_draws_of_the_same_functions_are_paired() -> None:
+    network, x = mlp(3, 12, 2, dropout=0.3, seed=0), random_points(30, 3)
+    one, other, reseeded = (
+        geh.GEHExplainer(network).explain(points, 0, groups=1, draws=15, seed=seed, progress=False)
+        for points, seed in ((x, 0), (x + 0.5, 0), (x + 0.5, 1))
+    )
+    compared = one.compare(other, source="draws")
+    # One more draw: the standard deviation of the differences within draws, times sqrt(1 + 1 / K).
+    within = one.signed[:, 0] - other.signed[:, 0]
+    half = stats.t.ppf(0.975, 14) * within.std(axis=0, ddof=1) * np.sqrt(16 / 15)
+    np.testing.assert_allclose([compared.low, compared.high], [within.mean(0) - half, within.mean(0) + half])
+    assert "Draws of both results are of the same functions, and are paired." in compared.notes
+    unpaired = one.compare(reseeded, source="draws")
+    assert not any("paired" in note for note in unpaired.notes)
+    itself = one.compare(one, source="draws")
+    assert itself.p_value.tolist() == [1, 1, 1]
+    # The masks are the same, the networks are not.
+    with torch.no_grad():
+        network[0].weight.mul_(1.1)
+    changed = geh.GEHExplainer(network).explain(x, 0, groups=1, draws=15, progress=False)
+    assert not any("paired" in note for note in one.compare(changed).notes)
+
+
 def test_results_without_kept_draws_have_the_same_tests_and_wider_intervals_of_sums() -> None:
     one, other = random_result(draws=20, inputs="x"), random_result(draws=15, noise=0.7, inputs="x")
     kept = one.compare(other)

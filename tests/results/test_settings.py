@@ -20,4 +20,5 @@ def test_settings_are_the_record_as_values_that_json_can_hold():
     result = explain_point(lambda x: x[:, 0] * x[:, 1], uniform_points(20, 2), seed=3)
     assert json.loads(json.dumps(result.settings)) == result.settings
     assert result.settings == result.record.to_settings()
+    assert type(result.settings["torch"]) is str  # as in a loaded result, not a subclass that compares versions
     assert (result.settings["seed"], result.record.seed) == (3, 3)

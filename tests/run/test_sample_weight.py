@@ -6,6 +6,7 @@ import pytest
 import torch
 from explaining import explain_draws, explain_point, point_explainer, random_points
 from networks import mlp
+from torch import nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 import geh_explain as geh
@@ -275,6 +276,14 @@ def test_a_saved_result_keeps_its_weights(tmp_path, clusters):
 
 
 @pytest.mark.filterwarnings("ignore::geh_explain.GEHWarning")
+def test_an_ensemble_of_one_kinked_network_is_the_network():
+    model, x = mlp(4, 20, 1, activation=nn.ReLU), random_points(60, 4)
+    weights = np.where(x[:, 0] > 0, 20.0, 1.0)  # the standard deviations of the units set the sharpness
+    single = explain_point(model, x, sample_weight=weights)
+    member = explain_draws(model, x, posterior=geh.posterior.Ensemble([model]), draws=1, sample_weight=weights)
+    np.testing.assert_allclose(member.signed, single.signed, rtol=1e-12)
+
+
 def test_moments_of_draws_are_weighted():
     model, x, weights = mlp(12, 6, 1, dropout=0.2), random_points(30, 12), integer_weights(30)
     kept = explain_draws(model, x, groups=2, draws=30, sample_weight=weights)

@@ -241,7 +241,9 @@ def _test_shift(cut: Cut, rows: Rows) -> Tensor:
     return _TEST_SHIFT * sizes * factors.to(sizes)
 
 
-def smoothing_for(cut: Cut, points: Points, smooth: Smooth, batch_size: int | None) -> Smoothing | None:
+def smoothing_for(
+    cut: Cut, points: Points, smooth: Smooth, batch_size: int | None, weights: Floats | None = None
+) -> Smoothing | None:
     """Return the view that smooths the network above ``cut``, by one pass over all points.
 
     Parameters
@@ -254,6 +256,8 @@ def smoothing_for(cut: Cut, points: Points, smooth: Smooth, batch_size: int | No
         ``"auto"``, a step, a sharpness beta, or None for no smoothing.
     batch_size
         Rows per forward pass; None for the default of :meth:`Points.split`.
+    weights
+        Case weights (N,) of the points, which count in the standard deviations of the units; None for 1.
 
     Returns
     -------
@@ -266,4 +270,4 @@ def smoothing_for(cut: Cut, points: Points, smooth: Smooth, batch_size: int | No
     with cut.viewed(survey):
         for rows in points.split(batch_size):
             cut.outputs(rows, cut.zeros(rows))
-    return survey.smoothing(smooth, cut, points, unit_moments(cut, points, batch_size).limited_std)
+    return survey.smoothing(smooth, cut, points, unit_moments(cut, points, batch_size, weights).limited_std)
