@@ -158,6 +158,7 @@ class _CountedPoints(Points):
         self._kept = kept
         self.columns = points.columns
         self.ordered = points.ordered
+        self.code_names = points.code_names
         self.streamed = points.streamed
 
     @classmethod
@@ -167,7 +168,7 @@ class _CountedPoints(Points):
         if points.streamed:
             return chosen
         (rows,) = chosen.batches()
-        return InMemoryPoints(rows, points.columns, points.ordered)
+        return InMemoryPoints(rows, points.columns, points.ordered, points.code_names)
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -109,6 +109,7 @@ class TargetedPoints(Points):
         self._target = target
         self.columns = points.columns
         self.ordered = points.ordered
+        self.code_names = points.code_names
         self.streamed = points.streamed
 
     def __len__(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -130,8 +130,13 @@ class LevelContrasts:
             Called after each chunk with half the number of its rows, the part of the work that is done here.
         """
         for chunk in rows.split(self._chunk_rows(rows)):
+            sums.weights = chunk.weights
             self._add_chunk(sums, chunk, labels[chunk.start : chunk.start + len(chunk)])
             report(len(chunk) / 2)
+
+    def by_target(self) -> list[tuple[LevelContrasts, Any]]:
+        """Return the contrasts of each target, with the target; None is that of the rows."""
+        return [(self, None)]
 
     def _chunk_rows(self, rows: Rows) -> int:
         """Return the number of rows whose contrasts fit into memory."""
@@ -240,6 +245,34 @@ class LevelContrasts:
         return torch.where(differences.abs() <= _ROUNDING * self._eps * largest, 0.0, differences)
 
 
+class LevelContrastsOfTargets:
+    """The contrasts of several targets: those of each target take their own columns of the sums.
+
+    Parameters
+    ----------
+    parts
+        The contrasts of the single targets.
+    targets
+        The targets, as in Captum.
+    contrasts
+        The contrasts of all targets, those of the first one first; unit i of target c has the number c D + i.
+
+    Attributes
+    ----------
+    units, contrasts
+        The units, and the contrasts of all targets.
+    """
+
+    def __init__(self, parts: Sequence[LevelContrasts], targets: Sequence[Any], contrasts: Contrasts) -> None:
+        self.units = parts[0].units
+        self.contrasts = contrasts
+        self._parts = list(zip(parts, targets, strict=True))
+
+    def by_target(self) -> list[tuple[LevelContrasts, Any]]:
+        """Return the contrasts of each target, with the target."""
+        return self._parts
+
+
 class LevelSums:
     """The sums of contrasts of one draw, beside ``sums`` of pairs of numeric units; nothing without categories.
 
@@ -249,22 +282,32 @@ class LevelSums:
         Share of the work of a draw that is left to the engine, for the progress bar.
     """
 
-    def __init__(self, levels: LevelContrasts | None, sums: GroupSums) -> None:
-        self._levels = levels
+    def __init__(self, levels: LevelContrasts | LevelContrastsOfTargets | None, sums: GroupSums) -> None:
+        by_target = [] if levels is None else levels.by_target()
+        self._parts = [(part, target, _sums_like(sums, part)) for part, target in by_target]
         self.share = 1.0 if levels is None else 0.5
-        if levels is not None:
-            squared = 0 if sums.squares is None else len(sums.squares)
-            n_contrasts = levels.contrasts.n_contrasts
-            self._sums = GroupSums.zeros(sums.signed.shape[1], levels.contrasts.pairs.n_units, 1, squared, n_contrasts)
 
     def add(self, rows: Rows, labels: Ints, report: Callable[[float], Any] = lambda rows: None) -> None:
         """Add the contrasts of some rows, see :meth:`LevelContrasts.add`."""
-        if self._levels is not None:
-            self._levels.add(self._sums, rows, labels, report)
+        for levels, target, sums in self._parts:
+            own = rows if target is None else rows.with_target(target)
+            levels.add(sums, own, labels, lambda done: report(done / len(self._parts)))
 
     def after(self, sums: GroupSums) -> GroupSums:
         """Return ``sums``, with those of contrasts after them."""
-        return sums if self._levels is None else sums.joined(self._sums)
+        for *_, of_levels in self._parts:
+            sums = sums.joined(of_levels)
+        return sums
+
+
+def _sums_like(sums: GroupSums, levels: LevelContrasts) -> GroupSums:
+    """Return sums of no contrasts yet, for the groups of ``sums`` and one draw."""
+    squared = 0 if sums.squares is None else len(sums.squares)
+    n_units, n_contrasts = levels.contrasts.pairs.n_units, levels.contrasts.n_contrasts
+    found = GroupSums.zeros(sums.signed.shape[1], n_units, 1, squared, n_contrasts)
+    if sums.visited is not None:
+        found.visit_sample()
+    return found
 
 
 @contextmanager

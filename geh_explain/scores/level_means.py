@@ -30,18 +30,47 @@ class LevelMeans:
     """The Q differences between levels of a result, with what is read of a result's pairs."""
 
     levels: LevelDraws
-    labels: Ints
-    sizes: Ints
-    record: RunDescription
-    #: Categories have no case weights.
-    sample_weight: Floats | None = None
-    weight_moments: Floats | None = None
+    result: PairResult
 
     @classmethod
     def of(cls, result: PairResult) -> LevelMeans | None:
         """Return the differences between levels of a result, None without categories."""
         levels = result.level_draws
-        return None if levels is None else cls(levels, result.labels, result.sizes, result.record)
+        return None if levels is None else cls(levels, result)
+
+    # Points and groups are those of the result.
+
+    @property
+    def labels(self) -> Ints:
+        """Group of each point (N,); -1 for points of weight 0."""
+        return self.result.labels
+
+    @property
+    def sizes(self) -> Ints:
+        """Number of points of each group (M,)."""
+        return self.result.sizes
+
+    @property
+    def shares(self) -> Floats:
+        """Share of each group (M,) in the case weights, or in the points."""
+        return self.result.shares
+
+    @property
+    def sample_weight(self) -> Floats | None:
+        """Case weights (N,); None where all points count alike."""
+        return self.result.sample_weight
+
+    @property
+    def effective_counts(self) -> Floats | Ints:
+        """Effective number of points (M,), or of clusters of points, that the error of each group's mean rests on."""
+        return self.result.effective_counts
+
+    @property
+    def record(self) -> RunDescription:
+        """The record of the run."""
+        return self.result.record
+
+    # Means and errors are those of the differences.
 
     @cached_property
     def signed_means(self) -> tuple[Floats, Floats]:
@@ -59,19 +88,14 @@ class LevelMeans:
         return self.levels.draws.cluster_errors
 
     @property
-    def shares(self) -> Floats:
-        """Share of each group (M,) in the points."""
-        return np.asarray(self.sizes / self.sizes.sum())
-
-    @property
-    def effective_counts(self) -> Floats | Ints:
-        """Number of points of each group (M,), or effective number of clusters of points."""
-        return self.sizes if self.cluster_errors is None else self.cluster_errors.counts
+    def weight_moments(self) -> Floats | None:
+        """Sums (M, Q) beside ``point_errors`` where points have case weights, else None."""
+        return self.levels.draws.weight_moments
 
     def scores(self, measure: str = "geh") -> Scores:
         """Return the scores (Q,) of the differences; they have vectors, and no matrices."""
         draws = self.levels.draws
-        values = draws.scores(measure, self.sizes) if isinstance(draws, Draws) else getattr(draws, measure)
+        values = draws.scores(measure, self.result.weight_sums) if isinstance(draws, Draws) else getattr(draws, measure)
         return Scores(values, self.levels.contrasts.pairs.n_units)
 
     def sign_p_values(self) -> Floats:

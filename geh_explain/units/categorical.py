@@ -45,8 +45,9 @@ class Categorical(Units):
 
     Each of these contrasts is treated as the second derivative of two numeric units: averaged over the points of a
     group, then its absolute value is taken. The score of a pair is the mean of those of its contrasts, weighted by
-    w_ab = p_a p_b / sum over a' < b' of p_a' p_b', with p_a the share of the points at level a (for two categories by
-    the products of both weights), so that AEH <= GEH <= EAH. ``result.levels(i, j)`` has the single contrasts.
+    w_ab = p_a p_b / sum over a' < b' of p_a' p_b', with p_a the share of the points, or of their case weights, at level
+    a (for two categories by the products of both weights), so that AEH <= GEH <= EAH. ``result.levels(i, j)`` has the
+    single contrasts.
 
     ``scale="std"`` multiplies a category by sqrt((1 - sum of p_a^2) / 2), which is sqrt(p (1 - p)) for two levels: the
     standard deviation of a column of 0 and 1.
@@ -152,6 +153,14 @@ class Categorical(Units):
             for name, members in zip(self.categories, bound._members, strict=True)
         )
         return bound
+
+    def weighted(self, points: Points, weights: Floats | None) -> Categorical:
+        """Return these units, observed before, with the levels and shares of ``points`` that have case weights (N,)."""
+        weighted = copy.copy(self)
+        weighted.observed = tuple(
+            category.where.observe(points, self.max_levels, weights) for category in self.observed
+        )
+        return weighted
 
     def _check_numeric(self, rows: Rows) -> None:
         """Raise if a numeric unit is a column of integers, which have no derivatives."""
