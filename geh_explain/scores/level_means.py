@@ -18,7 +18,8 @@ import numpy as np
 from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
 from geh_explain.scores.cluster_spread import ClusterErrors
-from geh_explain.scores.draws import Draws, LevelDraws
+from geh_explain.scores.draws import DrawMoments, Draws, LevelDraws
+from geh_explain.scores.moments import draws_not_kept
 from geh_explain.scores.pair_scores import Scores
 from geh_explain.scores.point_uncertainty import PointUncertainty, find_point_uncertainty, known_errors
 from geh_explain.scores.protocol import PairResult, RunDescription
@@ -76,6 +77,19 @@ class LevelMeans:
     def signed_means(self) -> tuple[Floats, Floats]:
         """Mean and standard deviation over draws of each group's mean difference, both (M, Q)."""
         return self.levels.draws.signed_moments()
+
+    @property
+    def signed(self) -> Floats:
+        """Mean difference (K, M, Q) of each draw and group; raises if draws were not kept."""
+        draws = self.levels.draws
+        if isinstance(draws, DrawMoments):
+            raise draws_not_kept("signed", draws.geh.count, len(self.result.names))
+        return draws.signed
+
+    @property
+    def noise(self) -> Floats | None:
+        """Differences between levels are computed without noise."""
+        return None
 
     @property
     def point_errors(self) -> Floats | None:
