@@ -1,4 +1,4 @@
-"""Recognition of categories in a data frame: pandas categoricals, dummy columns, and columns of 0 and 1."""
+"""Recognition of categories in a data frame: pandas categoricals, text, dummy columns, and columns of 0 and 1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def find_categories(frame: Any) -> dict[str, list[str]]:
     binary: dict[str, NDArray[np.bool_]] = {}
     for name in dict.fromkeys(str(column) for column in frame.columns):
         column = frame.iloc[:, [str(other) for other in frame.columns].index(name)]
-        if hasattr(column.dtype, "categories"):
+        if hasattr(column.dtype, "categories") or _is_repeated_text(column):
             found[name] = [name]
         elif (values := _binary_values(column)) is not None:
             binary[name] = values
@@ -40,6 +40,16 @@ def find_categories(frame: Any) -> dict[str, list[str]]:
     found |= blocks | single
     order = {str(name): place for place, name in reversed(list(enumerate(frame.columns)))}
     return dict(sorted(found.items(), key=lambda entry: order[entry[1][0]]))
+
+
+def _is_repeated_text(column: Any) -> bool:
+    """Return whether a column of a data frame is text that is no name of its row: each value occurs twice on average.
+
+    Models that are called with tensors take no text; reading the frame says so.
+    """
+    if getattr(column.dtype, "kind", "O") != "O" or not all(isinstance(value, str) for value in column):
+        return False
+    return 2 * int(column.nunique()) <= len(column)
 
 
 def _binary_values(column: Any) -> NDArray[np.bool_] | None:

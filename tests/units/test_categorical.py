@@ -144,6 +144,7 @@ def test_inputs_in_a_dict_are_named_and_ids_may_have_one_dimension():
         ({"is_a": [1, 1, 0, 0], "is_b": [1, 0, 1, 0]}, {"is_a": ["is_a"], "is_b": ["is_b"]}),
         ({"flag": [True, False, True, True], "one": [1, 1, 1, 1], "n": [0, 1, 2, 0]}, {"flag": ["flag"]}),
         ({"n": [0.1, 0.2, 0.3, 0.4]}, None),
+        ({"city": ["Rome", "Oslo"] * 2, "name": ["Ada", "Bo", "Cy", "Di"], "gap": ["a", None] * 2}, {"city": ["city"]}),
     ],
 )
 def test_categories_of_a_frame_are_recognised(columns, expected):
@@ -155,6 +156,24 @@ def test_units_that_get_dummies_made_are_recognised():
     frame = pd.DataFrame({"sea": ["near", "far", "on"] * 20, "age": np.linspace(0, 1, ROWS)})
     dummies = pd.get_dummies(frame, columns=["sea"])
     assert Categorical.detect(dummies).categories == {"sea": ["sea_far", "sea_near", "sea_on"]}
+
+
+def test_text_in_no_category_stays_fixed_with_a_warning_unless_rest_is_false():
+    """The slope of age is 2 in Oslo; the city is in no category."""
+    frame = pd.DataFrame({"kind": pd.Categorical(["a", "b"] * 30), "age": np.linspace(0, 1, ROWS)})
+    frame["city"] = np.array(["Oslo", "Rome", "Bonn"])[codes(3)]
+
+    def model(frame):
+        return (frame["age"] * (frame["kind"] == "a") * (frame["city"] == "Oslo")).to_numpy(dtype=float)
+
+    units = Categorical({"kind": "kind"})
+    with pytest.warns(geh.GEHWarning, match=r"'city'\] are not numeric and stay as they are.*takes them as categories\.$"):
+        result = explain_point(model, frame, units=units, engine="difference")
+    assert result.geh.mean[0, 1] == pytest.approx(1 / 3)
+    both = explain_point(
+        model, frame, units=Categorical({"kind": "kind", "city": "city"}, rest=False), engine="difference"
+    )
+    assert both.names == ["kind", "city"]
 
 
 def test_other_columns_stay_fixed_without_rest():
@@ -258,6 +277,11 @@ def frame(**columns):
         "searched rows": (
             lambda: explain_point(smooth, table(one_hot(3)), units=Categorical({"c": [0, 1, 2]}), rows="auto"),
             *(ValueError, "rows='auto'", "rows=["),
+        ),
+        "a category that is called discrete": (
+            lambda: explain_point(smooth, table(one_hot(3)), units=Categorical({"c": [0, 1, 2]}),
+                                  engine=geh.engines.Difference(discrete=["c"])),
+            *(ValueError, "discrete", "'c'", "a category", "leave it out"),
         ),
         "detect without a frame": (lambda: Categorical.detect(one_hot(3)), TypeError, "Tensor", "DataFrame"),
     }
