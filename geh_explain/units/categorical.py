@@ -142,7 +142,8 @@ class Categorical(Units):
         first = points.first
         shape = (sum(_width(x) for x in first.inputs),)
         known = _flat_names(first, points.columns or columns)
-        bound = self.bind(shape, None, known)
+        # A copy, as units that are bound already are returned as they are.
+        bound = copy.copy(self.bind(shape, None, known))
         code_names = points.code_names
         names = Neurons().names(shape, "x", known)
         if first.frame is not None:

@@ -20,9 +20,9 @@ def find_categories(frame: Any) -> dict[str, list[str]]:
 
     See :meth:`geh_explain.units.Categorical.detect`, which calls this.
     """
-    if not is_frame(frame):
+    if not is_frame(frame) or not hasattr(frame, "iloc"):
         raise GEHTypeError(
-            f"frame is a {type(frame).__name__}; detect() takes a DataFrame. For arrays give the columns yourself: "
+            f"frame is a {type(frame).__name__}; detect() takes a DataFrame of pandas. For arrays give the columns yourself: "
             'Categorical({"ocean": [3, 4, 5]}).'
         )
     found: dict[str, list[str]] = {}

@@ -167,7 +167,9 @@ def test_text_in_no_category_stays_fixed_with_a_warning_unless_rest_is_false():
         return (frame["age"] * (frame["kind"] == "a") * (frame["city"] == "Oslo")).to_numpy(dtype=float)
 
     units = Categorical({"kind": "kind"})
-    with pytest.warns(geh.GEHWarning, match=r"'city'\] are not numeric and stay as they are.*takes them as categories\.$"):
+    with pytest.warns(
+        geh.GEHWarning, match=r"'city'\] are not numeric and stay as they are.*takes them as categories\.$"
+    ):
         result = explain_point(model, frame, units=units, engine="difference")
     assert result.geh.mean[0, 1] == pytest.approx(1 / 3)
     both = explain_point(
