@@ -113,45 +113,26 @@ class LevelContrasts:
             else:
                 self._numeric[i].append((j, start))
 
-    def add(
-        self, sums: GroupSums, rows: Rows, labels: Ints, report: Callable[[float], Any] = lambda rows: None
-    ) -> None:
-        """Add the contrasts of some rows to ``sums``.
+    def add(self, sums: GroupSums, rows: Rows, labels: Ints, shared: SharedOutputs | None = None) -> None:
+        """Add the contrasts of a chunk of rows to ``sums``.
 
         Parameters
         ----------
         sums
             Sums of the current draw, with one column per contrast, changed in place.
         rows
-            Any number of rows; they are split into chunks that fit into memory.
+            At most :meth:`chunk_rows` rows.
         labels
             Groups (N,) of all points.
-        report
-            Called after each chunk with half the number of its rows, the part of the work that is done here.
+        shared
+            Outputs of these rows at other levels, which several targets share.
         """
-        for chunk in rows.split(self._chunk_rows(rows)):
-            sums.weights = chunk.weights
-            self._add_chunk(sums, chunk, labels[chunk.start : chunk.start + len(chunk)])
-            report(len(chunk) / 2)
-
-    def by_target(self) -> list[tuple[LevelContrasts, Any]]:
-        """Return the contrasts of each target, with the target; None is that of the rows."""
-        return [(self, None)]
-
-    def _chunk_rows(self, rows: Rows) -> int:
-        """Return the number of rows whose contrasts fit into memory."""
-        sizes = [len(category.levels.weights) for category in self.categories]
-        of_numbers = [size * len(numeric) for size, numeric in zip(sizes, self._numeric, strict=True)]
-        widest = max(*of_numbers, *(sizes[i] * sizes[j] for i, j, _ in self._pairs), self._cut.n_units)
-        return max(1, min(_MAX_ROWS, self._call_rows(rows), self._engine.chunk_bytes // (64 * widest)))
-
-    def _add_chunk(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
-        """Add the contrasts of a chunk of rows, which are in the groups ``labels`` (n,), to ``sums``."""
-        members = sums.one_hot(labels, self._cut.device)
+        sums.weights = rows.weights
+        members = sums.one_hot(labels[rows.start : rows.start + len(rows)], self._cut.device)
         outputs = []
         with self._cut.viewed(View()), _explain_nan():
             for category, numeric in zip(self.categories, self._numeric, strict=True):
-                values, slopes = self._at_levels(rows, category, [unit for unit, _ in numeric])
+                values, slopes = self._at_levels(rows, category, [unit for unit, _ in numeric], shared)
                 outputs.append(values.T)
                 low, high = category.levels.ends
                 if numeric:
@@ -159,9 +140,25 @@ class LevelContrasts:
                     difference = self._without_rounding(slopes[high] - slopes[low], slopes)
                     sums.add(numeric[0][1], difference.permute(1, 2, 0).flatten(1), members)
             for i, j, start in self._pairs:
-                sums.add(start, self._mixed(rows, self.categories[i], self.categories[j]), members)
+                sums.add(start, self._mixed(rows, self.categories[i], self.categories[j], shared), members)
         sums.add_slopes(torch.cat(outputs, dim=1), members)
         check_finite(sums.absolute, rows)
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that a chunk of rows may take."""
+        return self._engine.chunk_bytes
+
+    def by_target(self) -> list[tuple[LevelContrasts, Any]]:
+        """Return the contrasts of each target, with the target; None is that of the rows."""
+        return [(self, None)]
+
+    def chunk_rows(self, rows: Rows) -> int:
+        """Return the number of rows whose contrasts fit into memory."""
+        sizes = [len(category.levels.weights) for category in self.categories]
+        of_numbers = [size * len(numeric) for size, numeric in zip(sizes, self._numeric, strict=True)]
+        widest = max(*of_numbers, *(sizes[i] * sizes[j] for i, j, _ in self._pairs), self._cut.n_units)
+        return max(1, min(_MAX_ROWS, self._call_rows(rows), self._engine.chunk_bytes // (64 * widest)))
 
     def _call_rows(self, rows: Rows) -> int:
         """Return the number of rows of one call of the model, at most."""
@@ -177,23 +174,30 @@ class LevelContrasts:
         """Return how many copies of ``rows`` go through the model at once."""
         return max(1, self._call_rows(rows) // len(rows))
 
-    def _at_levels(self, rows: Rows, category: ObservedCategory, units: list[int]) -> tuple[Tensor, Tensor]:
+    def _at_levels(
+        self, rows: Rows, category: ObservedCategory, units: list[int], shared: SharedOutputs | None
+    ) -> tuple[Tensor, Tensor]:
         """Return the outputs (L, n) and the slopes (L, n, k) of some units with all rows at each level."""
         values, slopes = [], []
         at_once = self._levels_per_call(rows)
         for start in range(0, len(category), at_once):
             levels = np.arange(start, min(start + at_once, len(category)))
             part = category.set_levels(rows, levels)
-            value, slope = self._slopes(part, rows, units) if units else (self._outputs(part), None)
-            values.append(value.reshape(len(levels), len(rows)))
-            if slope is not None:
+            if units:
+                value, slope = self._slopes(part, rows, units)
                 slopes.append(slope.reshape(len(levels), len(rows), -1))
+            else:
+                value = self._outputs(part, (category.where.name, start), shared)
+            values.append(value.reshape(len(levels), len(rows)))
         return torch.cat(values), torch.cat(slopes) if slopes else torch.zeros(0)
 
     @torch.no_grad()
-    def _outputs(self, rows: Rows) -> Tensor:
-        """Return the outputs (n,) in double precision."""
-        return self._read(self._cut.outputs(rows))
+    def _outputs(self, rows: Rows, key: tuple[Any, ...], shared: SharedOutputs | None) -> Tensor:
+        """Return the outputs (n,) in double precision; ``key`` says to which levels the rows of a chunk were set."""
+        if shared is None:
+            return self._read(self._cut.outputs(rows))
+        outputs = shared.get(key, lambda: self._cut.all_outputs(rows))
+        return self._read(self._cut.selected(outputs, rows))
 
     def _read(self, outputs: Tensor) -> Tensor:
         """Return outputs in double precision, and note the precision in which they were computed."""
@@ -221,15 +225,17 @@ class LevelContrasts:
         slopes = torch.zeros_like(t) if gradient is None else gradient
         return self._read(value), slopes[:, chosen].double()
 
-    def _mixed(self, rows: Rows, first: ObservedCategory, second: ObservedCategory) -> Tensor:
+    def _mixed(
+        self, rows: Rows, first: ObservedCategory, second: ObservedCategory, shared: SharedOutputs | None
+    ) -> Tensor:
         """Return the contrasts (n, q) of two categories."""
         pairs = np.stack(np.unravel_index(np.arange(len(first) * len(second)), (len(first), len(second))))
         at_once = self._levels_per_call(rows)
-        found = []
+        names, found = (first.where.name, second.where.name), []
         for start in range(0, pairs.shape[1], at_once):
             of_first, of_second = pairs[:, start : start + at_once]
             moved = set_levels(rows, [(first, of_first), (second, of_second)])
-            found.append(self._outputs(moved).reshape(len(of_first), len(rows)))
+            found.append(self._outputs(moved, (*names, start), shared).reshape(len(of_first), len(rows)))
         table = torch.cat(found).reshape(len(first), len(second), len(rows))
         (low, high), (left, right) = first.levels.ends, second.levels.ends
         by_first = table[high] - table[low]
@@ -243,6 +249,28 @@ class LevelContrasts:
         """
         largest = values.abs().amax(dim=0)
         return torch.where(differences.abs() <= _ROUNDING * self._eps * largest, 0.0, differences)
+
+
+class SharedOutputs:
+    """All outputs of one chunk of rows at other levels, which the model computes once for several targets.
+
+    At most ``max_bytes`` are kept; what does not fit is computed for each target.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._kept: dict[tuple[Any, ...], Tensor] = {}
+        self._room = max_bytes
+
+    def get(self, key: tuple[Any, ...], compute: Callable[[], Tensor]) -> Tensor:
+        """Return the outputs (n, ...) of this key, which ``compute`` returns where they are not kept."""
+        if key in self._kept:
+            return self._kept[key]
+        outputs = compute()
+        size = outputs.numel() * outputs.element_size()
+        if size <= self._room:
+            self._kept[key] = outputs
+            self._room -= size
+        return outputs
 
 
 class LevelContrastsOfTargets:
@@ -288,10 +316,25 @@ class LevelSums:
         self.share = 1.0 if levels is None else 0.5
 
     def add(self, rows: Rows, labels: Ints, report: Callable[[float], Any] = lambda rows: None) -> None:
-        """Add the contrasts of some rows, see :meth:`LevelContrasts.add`."""
-        for levels, target, sums in self._parts:
-            own = rows if target is None else rows.with_target(target)
-            levels.add(sums, own, labels, lambda done: report(done / len(self._parts)))
+        """Add the contrasts of some rows.
+
+        Parameters
+        ----------
+        rows
+            Any number of rows; they are split into chunks that fit into memory.
+        labels
+            Groups (N,) of all points.
+        report
+            Called after each chunk with half the number of its rows, the part of the work that is done here.
+        """
+        if not self._parts or not len(rows):
+            return
+        size = min(levels.chunk_rows(rows) for levels, *_ in self._parts)
+        for chunk in rows.split(size):
+            shared = SharedOutputs(self._parts[0][0].max_bytes) if len(self._parts) > 1 else None
+            for levels, target, sums in self._parts:
+                levels.add(sums, chunk if target is None else chunk.with_target(target), labels, shared)
+            report(len(chunk) / 2)
 
     def after(self, sums: GroupSums) -> GroupSums:
         """Return ``sums``, with those of contrasts after them."""

@@ -22,8 +22,8 @@ def find_categories(frame: Any) -> dict[str, list[str]]:
     """
     if not is_frame(frame) or not hasattr(frame, "iloc"):
         raise GEHTypeError(
-            f"frame is a {type(frame).__name__}; detect() takes a DataFrame of pandas. For arrays give the columns yourself: "
-            'Categorical({"ocean": [3, 4, 5]}).'
+            f"frame is a {type(frame).__name__}; detect() takes a DataFrame of pandas. For arrays give the columns "
+            'yourself: Categorical({"ocean": [3, 4, 5]}).'
         )
     found: dict[str, list[str]] = {}
     binary: dict[str, NDArray[np.bool_]] = {}

@@ -100,6 +100,22 @@ def test_categories_alone_have_several_targets():
     assert results[0].geh.mean[0, 1] != pytest.approx(results[1].geh.mean[0, 1])
 
 
+def test_outputs_at_other_levels_are_computed_once_for_all_targets():
+    rows: list[int] = []
+
+    def model(ids):
+        rows.append(len(ids))
+        return torch.sin(ids @ torch.arange(1.0, 2.0 * CLASSES + 1, dtype=torch.double).reshape(2, CLASSES))
+
+    ids = torch.stack([torch.arange(ROWS) % 5, torch.arange(ROWS) // 5 % 4], dim=1).double()
+    explainer = point_explainer(model, units=Categorical({"a": 0, "b": 1}))
+    explainer.explain(ids, 0, groups=1, progress=False)
+    alone = sum(rows)
+    rows.clear()
+    explainer.explain(ids, target="all", groups=1, progress=False)
+    assert sum(rows) < 1.5 * alone
+
+
 def test_names_of_levels_of_a_data_frame_are_kept(tmp_path):
     frame = pd.DataFrame({"age": np.linspace(0, 1, ROWS), "city": pd.Categorical(["Rome", "Bonn", "Oslo"] * 20)})
 
