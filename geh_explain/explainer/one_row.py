@@ -103,7 +103,7 @@ class RowExplaining(ExplainerBase):
             if data is not None:
                 reference.check(rows.first, rows.columns)
             start = read_baseline(baseline, self._setup, rows.first[:1], rows.columns)
-            start.check_units(cut.units)
+            start.check_categories(cut, rows)
             run = LocalRun(
                 setup=self._setup,
                 cut=cut,

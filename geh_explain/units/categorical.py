@@ -176,6 +176,17 @@ class Categorical(Units):
                 "floating-point numbers, or leave them fixed by rest=False."
             )
 
+    def check_one_hot(self, inputs: Tensor, argument: str) -> None:
+        """Raise if inputs (n, ...) have rows with several ones in a block of columns; scaled ones are not checked."""
+        flat = inputs.flatten(1)
+        for name, members in zip(self.categories, self._members, strict=True):
+            block = flat[:, members]
+            if len(members) > 1 and bool(((block == 0) | (block == 1)).all()) and bool((block.sum(dim=1) > 1).any()):
+                raise GEHValueError(
+                    f"{argument}: a row has several ones in the columns of category {name!r}, which is no level; give "
+                    "rows in which at most one of them is 1."
+                )
+
     @property
     def category_columns(self) -> set[int]:
         """Flat indices of the columns of all categories."""

@@ -310,6 +310,21 @@ def test_an_account_of_one_prediction_switches_categories():
         explainer.explain_row(row, data=torch.stack([row, baseline]), progress=False)
 
 
+def test_rows_of_an_account_that_have_no_level_are_refused():
+    explainer = point_explainer(Applied(smooth), units=Categorical({"c": [0, 1, 2]}))
+    level, both = torch.tensor([[1.0, 0, 0, 5], [1.0, 0, 1, 5]]).double()
+    with refused(ValueError, "x_row", "several ones", "'c'"):
+        explainer.explain_row(both, baseline=level, progress=False)
+    with refused(ValueError, "baseline", "several ones", "'c'"):
+        explainer.explain_row(level, baseline=both, progress=False)
+    frame = pd.DataFrame({"c": pd.Categorical(["a", "b"] * 3), "age": np.linspace(0, 1, 6)})
+    explainer = point_explainer(Applied(smooth), units=Categorical.detect(frame))
+    row = frame.iloc[[1]].assign(c=frame["c"].iloc[[1]].cat.remove_unused_categories())
+    with refused(ValueError, "baseline", "'c'", "['a', 'b']", "['b']", "set_categories"):
+        explainer.explain_row(row, baseline=frame.iloc[[0]], progress=False)
+    assert explainer.explain_row(frame.iloc[[1]], baseline=frame.iloc[[0]], progress=False).pairs["mean"].iloc[0] != 0
+
+
 @pytest.mark.parametrize("with_batch", [True, False])
 def test_an_account_of_one_prediction_switches_ids(with_batch):
     """x0 e(id) with e(0) = 1 and e(1) = 4, from (2, 0) to (5, 1): 2 to 20, of which the pair has (5 - 2) (4 - 1)."""
