@@ -151,7 +151,7 @@ class _Columns:
     def __getitem__(self, name: str) -> Floats:
         return np.concatenate(self.blocks[name], axis=-1)
 
-    def with_categories(self, of_levels: _Columns, common: CommonContrasts) -> _Columns:
+    def with_categories(self, of_levels: _Columns, common: CommonContrasts, measure: str) -> _Columns:
         """Return the arrays with the pairs that have a category replaced, from those of their contrasts.
 
         Differences and their intervals are weighted means, p-values are combined by Simes' rule. If a pair has several
@@ -161,18 +161,20 @@ class _Columns:
         contrasts, joined = common.contrasts, _Columns()
         arrays = {name: of_levels[name] for name in of_levels.blocks}
         several = ~contrasts.single
-        for end in ("a", "b"):
-            arrays[f"score_{end}"][several] = np.abs(arrays[f"score_{end}"][several])
-        size, low, high = (arrays[name] for name in ("size", "size_low", "size_high"))
-        for name, value in (("difference", size), ("low", low), ("high", high)):
-            arrays[name][several] = value[several]
-        total = of_levels["total"]
-        signs = np.where(several & (total < 0), -1.0, 1.0)
+        # Ends of intervals below 0 count in means: contrasts vary in both directions.
+        sizes = several if measure == "mean" else np.ones_like(several)
+        for name, size in (("difference", "size"), ("low", "size_low"), ("high", "size_high")):
+            arrays[name] = np.where(sizes, arrays[size], arrays[name])
+        for name in ("score_a", "score_b"):
+            arrays[name] = np.where(several, np.abs(arrays[name]), arrays[name])
+        signs = np.where(several & (arrays["total"] < 0), -1.0, 1.0)
         for name, values in arrays.items():
             if name in ("p_value", "group_p"):
                 of_pairs = common.p_values(values)
             else:
                 of_pairs = contrasts.average(values * signs if name in ("mean_a", "mean_b") else values)
+            if name == "low":
+                of_pairs = np.where(sizes[contrasts.starts], np.maximum(of_pairs, 0.0), of_pairs)
             whole = self[name].copy()
             whole[..., contrasts.category_pairs] = of_pairs
             joined.add(**{name: whole})
@@ -189,7 +191,8 @@ def _difference_columns(a: DrawnMeans, b: DrawnMeans, places: _Places, asked: _G
         second = merged_means(b, alignment.second, part.second, source)
         second = replace(second, mean=second.mean * part.signs)
         difference = MeanDifference(first, second, alignment.weights)
-        half, (low, high) = difference.half_widths(level), difference.size_interval(level)
+        half, (down, up) = difference.half_widths(level), difference.size_distances(level)
+        low, high = difference.size - down, difference.size + up
         columns.add(size=difference.size, size_low=low, size_high=high)
         if asked.measure == "mean":
             columns.add(score_a=first.mean[0], score_b=second.mean[0], difference=difference.delta[0])
@@ -197,7 +200,7 @@ def _difference_columns(a: DrawnMeans, b: DrawnMeans, places: _Places, asked: _G
         else:
             columns.add(score_a=_scores(a, alignment.first, part.first))
             columns.add(score_b=_scores(b, alignment.second, part.second))
-            columns.add(difference=difference.size, low=low, high=high)
+            columns.add(difference=difference.size, low=np.maximum(low, 0.0), high=high)
         columns.add(p_value=difference.p_value, half=half, group_p=difference.group_p_values)
         columns.add(mean_a=first.mean, mean_b=second.mean, total=alignment.weights @ (first.mean + second.mean))
     return columns
@@ -215,7 +218,7 @@ def _compare_groups(
     if asked.contrasts is not None and means[0] is not None and means[1] is not None:
         places = _Places(asked.contrasts.first, asked.contrasts.second, asked.contrasts.signs)
         of_levels = _difference_columns(means[0], means[1], places, asked, source)
-        columns = columns.with_categories(of_levels, asked.contrasts)
+        columns = columns.with_categories(of_levels, asked.contrasts, asked.measure)
     groups = GroupDifferences(
         alignment.names,
         alignment.weights,

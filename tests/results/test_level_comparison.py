@@ -191,3 +191,23 @@ def test_saved_results_and_results_with_case_weights_are_compared(tmp_path):
     table = one.compare(weighted).table()
     assert np.isfinite(table[["low", "high", "p_value"]].to_numpy()).all()
     assert one.compare(other).plot(pairs=4) is not None
+
+
+def test_equal_populations_differ_as_often_as_the_level_says():
+    """200 numbers whose slopes are x, cos(x) and 0 at the three levels, at two samples of one population."""
+    units = 200
+
+    def model(x):
+        level, numbers = x[:, 0].long(), x[:, 1:]
+        at_levels = torch.stack([numbers**2 / 2, torch.sin(numbers), 0 * numbers])
+        return at_levels[level, torch.arange(len(x))].sum(1)
+
+    def explained(rows, seed):
+        x = torch.cat([(torch.arange(rows) % 3)[:, None], random_points(rows, units, seed=seed)], dim=1)
+        return explain_point(model, x, units=Categorical({"c": 0}), unit="c")
+
+    comparison = explained(150, 1).compare(explained(210, 2))
+    for level in (0.05, 0.2):
+        assert np.mean(comparison.p_value < level) < level + 3 * np.sqrt(level / units)
+    assert np.mean(comparison.p_value < 0.2) > 0.1
+    assert np.mean(comparison.low > 0) < 0.05
