@@ -18,6 +18,7 @@ from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.cut import Cut
 from geh_explain.model.unit_values import UnitMoments, text_units, whole_units
+from geh_explain.units.categorical import Categorical
 from geh_explain.units.unit_lookup import find_unit
 
 #: Rows in one call of the model, so that small chunks do not leave it idle.
@@ -159,6 +160,12 @@ class DifferenceRun(EngineRun):
             return range(self.cut.n_units)
         names = self.limits.names or self.cut.unit_names()
         named = [find_unit(unit, names, "Difference: discrete") for unit in self.engine.discrete]
+        units = self.cut.units
+        if isinstance(units, Categorical) and min(named, default=len(names)) < len(units.categories):
+            raise GEHValueError(
+                f"Difference: discrete has {names[min(named)]!r}, a category of units=Categorical(...), which moves "
+                "between its levels anyway; leave it out of discrete=."
+            )
         return sorted({*named, *text})
 
     def observe(self, values: Tensor) -> None:

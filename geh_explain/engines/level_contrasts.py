@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -117,32 +117,43 @@ class LevelContrasts:
             else:
                 self._numeric[i].append((j, start))
 
-    def add(
-        self, sums: GroupSums, rows: Rows, labels: Ints, report: Callable[[float], Any] = lambda rows: None
-    ) -> None:
-        """Add the contrasts of some rows to ``sums``.
+    def add(self, sums: GroupSums, rows: Rows, labels: Ints, shared: SharedOutputs | None = None) -> None:
+        """Add the contrasts of a chunk of rows to ``sums``.
 
         Parameters
         ----------
         sums
             Sums of the current draw, with one column per contrast, changed in place.
         rows
-            Any number of rows; they are split into chunks that fit into memory.
+            At most :meth:`chunk_rows` rows.
         labels
             Groups (N,) of all points.
-        report
-            Called after each chunk with half the number of its rows, the part of the work that is done here.
+        shared
+            Outputs of these rows at other levels, which several targets share.
         """
-        for chunk in rows.split(self._chunk_rows(rows)):
-            self._add_chunk(sums, chunk, labels[chunk.start : chunk.start + len(chunk)])
-            report(len(chunk) / 2)
+        sums.weights = rows.weights
+        members = sums.one_hot(labels[rows.start : rows.start + len(rows)], self._cut.device)
+        outputs = []
+        with self._cut.viewed(View()), _explain_nan():
+            for category, numeric in zip(self.categories, self._numeric, strict=True):
+                values, slopes = self._at_levels(rows, category, [unit for unit, _ in numeric], shared)
+                outputs.append(values.T)
+                low, high = category.levels.ends
+                if numeric:
+                    # Contrasts of one category with numeric units are next to each other: (n, units, pairs of levels).
+                    difference = self._without_rounding(slopes[high] - slopes[low], slopes)
+                    sums.add(numeric[0][1], difference.permute(1, 2, 0).flatten(1), members)
+            for i, j, start in self._pairs:
+                sums.add(start, self._mixed(rows, self.categories[i], self.categories[j], shared), members)
+        sums.add_slopes(torch.cat(outputs, dim=1), members)
+        check_finite(sums.absolute, rows)
 
     def calls_and_rows(self, rows: Rows, n_points: int) -> tuple[int, int]:
         """Return the calls of the model for ``n_points`` points, and the rows of all of these calls.
 
         ``rows`` are a few points. Slopes are differences of outputs.
         """
-        size = min(n_points, self._chunk_rows(rows))
+        size = min(n_points, self.chunk_rows(rows))
         whole, rest = divmod(n_points, size)
         of_whole, of_rest = (self._calls_of_chunk(n) if n else (0, 0) for n in (size, rest))
         return whole * of_whole[0] + of_rest[0], whole * of_whole[1] + of_rest[1]
@@ -164,30 +175,21 @@ class LevelContrasts:
             calls += -(-both // at_once)
         return calls, n_levels * n_rows
 
-    def _chunk_rows(self, rows: Rows) -> int:
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that a chunk of rows may take."""
+        return self._engine.chunk_bytes
+
+    def by_target(self) -> list[tuple[LevelContrasts, Any]]:
+        """Return the contrasts of each target, with the target; None is that of the rows."""
+        return [(self, None)]
+
+    def chunk_rows(self, rows: Rows) -> int:
         """Return the number of rows whose contrasts fit into memory."""
         sizes = [len(category.levels.weights) for category in self.categories]
         of_numbers = [size * len(numeric) for size, numeric in zip(sizes, self._numeric, strict=True)]
         widest = max(*of_numbers, *(sizes[i] * sizes[j] for i, j, _ in self._pairs), self._cut.n_units)
         return max(1, min(_MAX_ROWS, self._call_rows(rows), self._engine.chunk_bytes // (64 * widest)))
-
-    def _add_chunk(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
-        """Add the contrasts of a chunk of rows, which are in the groups ``labels`` (n,), to ``sums``."""
-        members = sums.one_hot(labels, self._cut.device)
-        outputs = []
-        with self._cut.viewed(View()), _explain_nan():
-            for category, numeric in zip(self.categories, self._numeric, strict=True):
-                values, slopes = self._at_levels(rows, category, [unit for unit, _ in numeric])
-                outputs.append(values.T)
-                low, high = category.levels.ends
-                if numeric:
-                    # Contrasts of one category with numeric units are next to each other: (n, units, pairs of levels).
-                    difference = self._without_rounding(slopes[high] - slopes[low], slopes)
-                    sums.add(numeric[0][1], difference.permute(1, 2, 0).flatten(1), members)
-            for i, j, start in self._pairs:
-                sums.add(start, self._mixed(rows, self.categories[i], self.categories[j]), members)
-        sums.add_slopes(torch.cat(outputs, dim=1), members)
-        check_finite(sums.absolute, rows)
 
     def _call_rows(self, rows: Rows) -> int:
         """Return the number of rows of one call of the model, at most."""
@@ -203,23 +205,30 @@ class LevelContrasts:
         """Return how many copies of ``rows`` go through the model at once."""
         return max(1, self._call_rows(rows) // len(rows))
 
-    def _at_levels(self, rows: Rows, category: ObservedCategory, units: list[int]) -> tuple[Tensor, Tensor]:
+    def _at_levels(
+        self, rows: Rows, category: ObservedCategory, units: list[int], shared: SharedOutputs | None
+    ) -> tuple[Tensor, Tensor]:
         """Return the outputs (L, n) and the slopes (L, n, k) of some units with all rows at each level."""
         values, slopes = [], []
         at_once = self._levels_per_call(rows)
         for start in range(0, len(category), at_once):
             levels = np.arange(start, min(start + at_once, len(category)))
             part = category.set_levels(rows, levels)
-            value, slope = self._slopes(part, rows, units) if units else (self._outputs(part), None)
-            values.append(value.reshape(len(levels), len(rows)))
-            if slope is not None:
+            if units:
+                value, slope = self._slopes(part, rows, units)
                 slopes.append(slope.reshape(len(levels), len(rows), -1))
+            else:
+                value = self._outputs(part, (category.where.name, start), shared)
+            values.append(value.reshape(len(levels), len(rows)))
         return torch.cat(values), torch.cat(slopes) if slopes else torch.zeros(0)
 
     @torch.no_grad()
-    def _outputs(self, rows: Rows) -> Tensor:
-        """Return the outputs (n,) in double precision."""
-        return self._read(self._cut.outputs(rows))
+    def _outputs(self, rows: Rows, key: tuple[Any, ...], shared: SharedOutputs | None) -> Tensor:
+        """Return the outputs (n,) in double precision; ``key`` says to which levels the rows of a chunk were set."""
+        if shared is None:
+            return self._read(self._cut.outputs(rows))
+        outputs = shared.get(key, lambda: self._cut.all_outputs(rows))
+        return self._read(self._cut.selected(outputs, rows))
 
     def _read(self, outputs: Tensor) -> Tensor:
         """Return outputs in double precision, and note the precision in which they were computed."""
@@ -247,15 +256,17 @@ class LevelContrasts:
         slopes = torch.zeros_like(t) if gradient is None else gradient
         return self._read(value), slopes[:, chosen].double()
 
-    def _mixed(self, rows: Rows, first: ObservedCategory, second: ObservedCategory) -> Tensor:
+    def _mixed(
+        self, rows: Rows, first: ObservedCategory, second: ObservedCategory, shared: SharedOutputs | None
+    ) -> Tensor:
         """Return the contrasts (n, q) of two categories."""
         pairs = np.stack(np.unravel_index(np.arange(len(first) * len(second)), (len(first), len(second))))
         at_once = self._levels_per_call(rows)
-        found = []
+        names, found = (first.where.name, second.where.name), []
         for start in range(0, pairs.shape[1], at_once):
             of_first, of_second = pairs[:, start : start + at_once]
             moved = set_levels(rows, [(first, of_first), (second, of_second)])
-            found.append(self._outputs(moved).reshape(len(of_first), len(rows)))
+            found.append(self._outputs(moved, (*names, start), shared).reshape(len(of_first), len(rows)))
         table = torch.cat(found).reshape(len(first), len(second), len(rows))
         (low, high), (left, right) = first.levels.ends, second.levels.ends
         by_first = table[high] - table[low]
@@ -271,6 +282,56 @@ class LevelContrasts:
         return torch.where(differences.abs() <= _ROUNDING * self._eps * largest, 0.0, differences)
 
 
+class SharedOutputs:
+    """All outputs of one chunk of rows at other levels, which the model computes once for several targets.
+
+    At most ``max_bytes`` are kept; what does not fit is computed for each target.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._kept: dict[tuple[Any, ...], Tensor] = {}
+        self._room = max_bytes
+
+    def get(self, key: tuple[Any, ...], compute: Callable[[], Tensor]) -> Tensor:
+        """Return the outputs (n, ...) of this key, which ``compute`` returns where they are not kept."""
+        if key in self._kept:
+            return self._kept[key]
+        outputs = compute()
+        size = outputs.numel() * outputs.element_size()
+        if size <= self._room:
+            self._kept[key] = outputs
+            self._room -= size
+        return outputs
+
+
+class LevelContrastsOfTargets:
+    """The contrasts of several targets: those of each target take their own columns of the sums.
+
+    Parameters
+    ----------
+    parts
+        The contrasts of the single targets.
+    targets
+        The targets, as in Captum.
+    contrasts
+        The contrasts of all targets, those of the first one first; unit i of target c has the number c D + i.
+
+    Attributes
+    ----------
+    units, contrasts
+        The units, and the contrasts of all targets.
+    """
+
+    def __init__(self, parts: Sequence[LevelContrasts], targets: Sequence[Any], contrasts: Contrasts) -> None:
+        self.units = parts[0].units
+        self.contrasts = contrasts
+        self._parts = list(zip(parts, targets, strict=True))
+
+    def by_target(self) -> list[tuple[LevelContrasts, Any]]:
+        """Return the contrasts of each target, with the target."""
+        return self._parts
+
+
 class LevelSums:
     """The sums of contrasts of one draw, beside ``sums`` of pairs of numeric units; nothing without categories.
 
@@ -280,22 +341,47 @@ class LevelSums:
         Share of the work of a draw that is left to the engine, for the progress bar.
     """
 
-    def __init__(self, levels: LevelContrasts | None, sums: GroupSums) -> None:
-        self._levels = levels
+    def __init__(self, levels: LevelContrasts | LevelContrastsOfTargets | None, sums: GroupSums) -> None:
+        by_target = [] if levels is None else levels.by_target()
+        self._parts = [(part, target, _sums_like(sums, part)) for part, target in by_target]
         self.share = 1.0 if levels is None else 0.5
-        if levels is not None:
-            squared = 0 if sums.squares is None else len(sums.squares)
-            n_contrasts = levels.contrasts.n_contrasts
-            self._sums = GroupSums.zeros(sums.signed.shape[1], levels.contrasts.pairs.n_units, 1, squared, n_contrasts)
 
     def add(self, rows: Rows, labels: Ints, report: Callable[[float], Any] = lambda rows: None) -> None:
-        """Add the contrasts of some rows, see :meth:`LevelContrasts.add`."""
-        if self._levels is not None:
-            self._levels.add(self._sums, rows, labels, report)
+        """Add the contrasts of some rows.
+
+        Parameters
+        ----------
+        rows
+            Any number of rows; they are split into chunks that fit into memory.
+        labels
+            Groups (N,) of all points.
+        report
+            Called after each chunk with half the number of its rows, the part of the work that is done here.
+        """
+        if not self._parts or not len(rows):
+            return
+        size = min(levels.chunk_rows(rows) for levels, *_ in self._parts)
+        for chunk in rows.split(size):
+            shared = SharedOutputs(self._parts[0][0].max_bytes) if len(self._parts) > 1 else None
+            for levels, target, sums in self._parts:
+                levels.add(sums, chunk if target is None else chunk.with_target(target), labels, shared)
+            report(len(chunk) / 2)
 
     def after(self, sums: GroupSums) -> GroupSums:
         """Return ``sums``, with those of contrasts after them."""
-        return sums if self._levels is None else sums.joined(self._sums)
+        for *_, of_levels in self._parts:
+            sums = sums.joined(of_levels)
+        return sums
+
+
+def _sums_like(sums: GroupSums, levels: LevelContrasts) -> GroupSums:
+    """Return sums of no contrasts yet, for the groups of ``sums`` and one draw."""
+    squared = 0 if sums.squares is None else len(sums.squares)
+    n_units, n_contrasts = levels.contrasts.pairs.n_units, levels.contrasts.n_contrasts
+    found = GroupSums.zeros(sums.signed.shape[1], n_units, 1, squared, n_contrasts)
+    if sums.visited is not None:
+        found.visit_sample()
+    return found
 
 
 @contextmanager

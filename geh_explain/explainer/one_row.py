@@ -105,7 +105,7 @@ class RowExplaining(ExplainerBase):
             else:
                 check_columns("data=None: the inputs of the last explain(...)", columns_of(known), rows.columns)
             start = read_baseline(baseline, self._setup, rows.first[:1], rows.columns)
-            start.check_units(cut.units)
+            start.check_categories(cut, rows)
             run = LocalRun(
                 setup=self._setup,
                 cut=cut,

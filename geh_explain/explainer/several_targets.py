@@ -65,7 +65,7 @@ def explain_targets(
             test.check_columns(plans.joint.points.columns)
         claim_run(setup, plans.joint)
         done = run_draws(plans.joint)
-        draws = split_draws(done.accumulator.result(), len(outputs))
+        draws = split_draws(done.accumulator.result(), plans.single)
         messages = [
             collect_warnings(setup, plan, done_of(done, part, plan.factors), part, half)
             for plan, part in zip(plans.single, draws, strict=True)

@@ -19,8 +19,9 @@ from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.local.text_columns import recoded, with_levels_of
 from geh_explain.model.cut import Cut
+from geh_explain.model.input_tensors import join_inputs
 from geh_explain.run.setup import ModelSetup
-from geh_explain.units.base import Units
+from geh_explain.units.categorical import Categorical
 
 #: Baselines of a sample at most: an account is computed for each.
 _MAX_BASELINES = 1000
@@ -127,13 +128,28 @@ class Baseline:
         """Return ``row`` with the values of columns of text that the baseline has, too."""
         return row if self.points is None else with_levels_of(row, self.points.first)
 
-    def check_units(self, units: Units) -> None:
-        """Raise if units are categories and the baseline is no row: categories have no mean."""
-        if units.has_levels and self.kind != "rows":
+    def check_categories(self, cut: Cut, rows: Points) -> None:
+        """Raise if units are categories, and the baseline or the ``rows`` to explain have no level of them.
+
+        Categories have no mean, at most one column of a block is 1, and codes must stand for the same values.
+        """
+        if cut.units.has_levels and self.points is None:
             raise GEHValueError(
                 f"baseline: {self.description} is no level of a category; give a row, or a sample of rows, such as "
                 "baseline=frame.sample(50), over which the account is averaged."
             )
+        if not isinstance(cut.units, Categorical) or self.points is None:
+            return
+        for argument, points in (("x_row", rows), ("baseline", self.points)):
+            for part in points.split(None):
+                cut.units.check_one_hot(join_inputs(part.inputs), argument)
+        for column, names in self.points.code_names.items():
+            if rows.first.frame is None and rows.code_names.get(column, names) != names:
+                raise GEHValueError(
+                    f"baseline: column {column!r} has the categories {list(names)}, and that of x_row "
+                    f"{list(rows.code_names[column])}, so that their codes stand for other values; give both columns "
+                    "the same categories, by frame[column].cat.set_categories([...])."
+                )
 
     @torch.no_grad()
     def values(self, cut: Cut, row: Rows, data: ReferenceData) -> Tensor:

@@ -53,11 +53,6 @@ def check_comparable(a: PairResult, b: PairResult) -> list[str]:
     Warns where units may not correspond: those of a hidden layer of two networks.
     """
     _check_names(a.names, b.names)
-    if a.level_draws is not None or b.level_draws is not None:
-        raise GEHValueError(
-            "other: results with categories cannot be compared, as their pairs are made of differences between levels; "
-            "compare the tables of levels(i, j), or explain both without units=Categorical(...)."
-        )
     for key, way_out in _EQUAL.items():
         ours, theirs = (_comparable(result.settings.get(key)) for result in (a, b))
         if ours != theirs:
@@ -118,8 +113,8 @@ def _check_names(ours: list[str], theirs: list[str]) -> None:
         return
     here, there = ([name for name in names if name not in others] for names, others in ((ours, theirs), (theirs, ours)))
     raise GEHValueError(
-        f"other: the results have different units: only this one has {_list(here)}, only the other one {_list(there)}; "
-        "explain both with the same units and names."
+        f"other: the results have different units: only this one has {list_names(here)}, only the other one "
+        f"{list_names(there)}; explain both with the same units and names."
     )
 
 
@@ -173,10 +168,10 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _list(names: list[str]) -> str:
+def list_names(names: list[str]) -> str:
     """Return names, the first few of them, for a message.
 
-    >>> _list(["a", "b"]), _list([])
+    >>> list_names(["a", "b"]), list_names([])
     ("'a', 'b'", 'none')
     """
     if not names:

@@ -13,9 +13,18 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.groups.alignment import GroupAlignment, align_all, align_labels, align_names
 from geh_explain.results.comparability import CommonPairs, check_comparable, find_common_pairs, same_draws, same_points
 from geh_explain.results.comparison import Comparison, GroupDifferences
+from geh_explain.results.level_matching import CommonContrasts, match_contrasts
 from geh_explain.results.rules import SOURCES, score_distances
 from geh_explain.scores.draws import MEASURES
-from geh_explain.scores.group_unions import DrawnResult, merged_draws, merged_means, merged_scores, pair_draws
+from geh_explain.scores.group_unions import (
+    DrawnMeans,
+    DrawnResult,
+    merged_draws,
+    merged_means,
+    merged_scores,
+    pair_draws,
+)
+from geh_explain.scores.level_means import LevelMeans
 from geh_explain.scores.point_uncertainty import known_errors
 from geh_explain.scores.protocol import PairResult
 from geh_explain.statistics.differences import MeanDifference, interval_p_value
@@ -59,13 +68,18 @@ def compare_results(a: DrawnResult, b: DrawnResult, request: ComparisonRequest) 
     skipped = len(a.pairs) + len(b.pairs) - 2 * len(common.pairs)
     if skipped:
         notes.append(f"{len(common.pairs):,} pairs were computed in both results; only these are compared.")
+    contrasts = match_contrasts(a, b, common)
+    if contrasts is not None and not contrasts.equal_shares:
+        notes.append("Levels have other shares of the points in both results; they weigh the mean of both shares.")
     if request.measure in MEASURES:
+        if contrasts is not None and not contrasts.equal_shares:
+            raise _other_weights(request.measure)
         return _compare_scores(a, b, common, request, notes)
     everything = align_all(len(a.group_names), len(b.group_names))
     alignment = everything if request.measure == "mean" else align_groups(a, b, notes)
     measure = request.measure or ("mean" if len(alignment.names) == 1 else "groups")
     alignment = everything if measure == "mean" else alignment
-    return _compare_groups(a, b, common, _GroupRequest(request, measure, alignment), notes)
+    return _compare_groups(a, b, common, _GroupRequest(request, measure, alignment, contrasts), notes)
 
 
 def align_groups(a: PairResult, b: PairResult, notes: list[str]) -> GroupAlignment:
@@ -108,11 +122,27 @@ def _weighted(alignment: GroupAlignment, first: Floats, second: Floats) -> Group
 
 @dataclass(frozen=True)
 class _GroupRequest:
-    """What is compared in which groups: ``measure`` is ``"groups"`` or ``"mean"``."""
+    """What is compared in which groups: ``measure`` is ``"groups"`` or ``"mean"``; ``contrasts`` are of categories."""
 
     request: ComparisonRequest
     measure: str
     alignment: GroupAlignment
+    contrasts: CommonContrasts | None = None
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Places (P,) in two results of what is compared, and signs (P,) by which the second one is multiplied."""
+
+    first: Ints
+    second: Ints
+    signs: Floats
+
+    def blocks(self, step: int) -> Iterator[_Places]:
+        """Yield ``step`` of them at a time."""
+        for start in range(0, len(self.first), step):
+            part = slice(start, start + step)
+            yield _Places(self.first[part], self.second[part], self.signs[part])
 
 
 @dataclass
@@ -128,36 +158,86 @@ class _Columns:
     def __getitem__(self, name: str) -> Floats:
         return np.concatenate(self.blocks[name], axis=-1)
 
+    def with_categories(self, of_levels: _Columns, common: CommonContrasts, measure: str) -> _Columns:
+        """Return the arrays with the pairs that have a category replaced, from those of their contrasts.
+
+        Differences and their intervals are weighted means, p-values are combined by Simes' rule. If a pair has several
+        contrasts, they have no common sign: differences are absolute ones, and the means of groups are sums of the
+        contrasts, each with the sign of its mean over all points in both results.
+        """
+        contrasts, joined = common.contrasts, _Columns()
+        arrays = {name: of_levels[name] for name in of_levels.blocks}
+        several = ~contrasts.single
+        # Ends of intervals below 0 count in means: contrasts vary in both directions.
+        sizes = several if measure == "mean" else np.ones_like(several)
+        for name, size in (("difference", "size"), ("low", "size_low"), ("high", "size_high")):
+            arrays[name] = np.where(sizes, arrays[size], arrays[name])
+        for name in ("score_a", "score_b"):
+            arrays[name] = np.where(several, np.abs(arrays[name]), arrays[name])
+        signs = np.where(several & (arrays["total"] < 0), -1.0, 1.0)
+        for name, values in arrays.items():
+            if name in ("p_value", "group_p"):
+                of_pairs = common.p_values(values)
+            else:
+                of_pairs = contrasts.average(values * signs if name in ("mean_a", "mean_b") else values)
+            if name == "low":
+                of_pairs = np.where(sizes[contrasts.starts], np.maximum(of_pairs, 0.0), of_pairs)
+            whole = self[name].copy()
+            whole[..., contrasts.category_pairs] = of_pairs
+            joined.add(**{name: whole})
+        return joined
+
+
+def _difference_columns(
+    a: DrawnMeans, b: DrawnMeans, places: _Places, asked: _GroupRequest, source: str, paired: bool
+) -> _Columns:
+    """Return means, differences, intervals and p-values of the pairs, or of the contrasts, of two results.
+
+    ``paired``: draw k of both results is the same function.
+    """
+    columns, alignment, level = _Columns(), asked.alignment, asked.request.level
+    groups = max(len(alignment.first), len(alignment.second))
+    draws = max(result.scores("geh").n_draws for result in (a, b))
+    for part in places.blocks(max(1, _MAX_NUMBERS // (groups * max(groups, draws)))):
+        first = merged_means(a, alignment.first, part.first, source)
+        second = merged_means(b, alignment.second, part.second, source)
+        second = replace(second, mean=second.mean * part.signs)
+        if paired:
+            of_a = merged_draws(a, alignment.first, part.first)
+            of_b = merged_draws(b, alignment.second, part.second) * part.signs
+            first, second = pair_draws((first, second), of_a, of_b)
+        difference = MeanDifference(first, second, alignment.weights)
+        half, (down, up) = difference.half_widths(level), difference.size_distances(level)
+        low, high = difference.size - down, difference.size + up
+        columns.add(size=difference.size, size_low=low, size_high=high)
+        if asked.measure == "mean":
+            columns.add(score_a=first.mean[0], score_b=second.mean[0], difference=difference.delta[0])
+            columns.add(low=(difference.delta - half)[0], high=(difference.delta + half)[0])
+        else:
+            columns.add(score_a=_scores(a, alignment.first, part.first))
+            columns.add(score_b=_scores(b, alignment.second, part.second))
+            columns.add(difference=difference.size, low=np.maximum(low, 0.0), high=high)
+        columns.add(p_value=difference.p_value, half=half, group_p=difference.group_p_values)
+        columns.add(mean_a=first.mean, mean_b=second.mean, total=alignment.weights @ (first.mean + second.mean))
+    return columns
+
 
 def _compare_groups(
     a: DrawnResult, b: DrawnResult, common: CommonPairs, asked: _GroupRequest, notes: list[str]
 ) -> Comparison:
     """Return the comparison of group means, or of the means over all points."""
     request, alignment = asked.request, asked.alignment
-    columns, source = _Columns(), _known_source(a, b, request.source, notes)
-    sides = ((a, alignment.first), (b, alignment.second))
+    source = _known_source(a, b, request.source, notes)
+    places = _Places(common.first, common.second, np.ones(len(common.pairs)))
     paired = source != "points" and same_draws(a, b)
     if paired:
         notes.append("Draws of both results are of the same functions, and are paired.")
-    for block in _blocks(a, b, common):
-        estimates = [
-            merged_means(result, groups, pairs, source) for (result, groups), pairs in zip(sides, block, strict=True)
-        ]
-        if paired:
-            first, second = (merged_draws(*side, pairs) for side, pairs in zip(sides, block, strict=True))
-            estimates = pair_draws(estimates, first, second)
-        difference = MeanDifference(estimates[0], estimates[1], alignment.weights)
-        half = difference.half_widths(request.level)
-        if asked.measure == "mean":
-            score_a, score_b = (estimate.mean[0] for estimate in estimates)
-            value, low, high = (difference.delta + step for step in (0, -half, half))
-            columns.add(difference=value[0], low=low[0], high=high[0])
-        else:
-            score_a, score_b = (_scores(*side, pairs) for side, pairs in zip(sides, block, strict=True))
-            low, high = difference.size_interval(request.level)
-            columns.add(difference=difference.size, low=low, high=high)
-        columns.add(score_a=score_a, score_b=score_b, p_value=difference.p_value, half=half)
-        columns.add(mean_a=estimates[0].mean, mean_b=estimates[1].mean, group_p=difference.group_p_values)
+    columns = _difference_columns(a, b, places, asked, source, paired)
+    means = LevelMeans.of(a), LevelMeans.of(b)
+    if asked.contrasts is not None and means[0] is not None and means[1] is not None:
+        places = _Places(asked.contrasts.first, asked.contrasts.second, asked.contrasts.signs)
+        of_levels = _difference_columns(means[0], means[1], places, asked, source, paired)
+        columns = columns.with_categories(of_levels, asked.contrasts, asked.measure)
     groups = GroupDifferences(
         alignment.names,
         alignment.weights,
@@ -217,6 +297,15 @@ def _check_same_groups(a: PairResult, b: PairResult) -> None:
     )
 
 
+def _other_weights(measure: str) -> GEHValueError:
+    """Return the error for scores of categories whose levels have other weights."""
+    return GEHValueError(
+        f"measure={measure!r}: levels of categories have other shares of the points in both results. Scores are "
+        "weighted by them, so that equal networks have different ones; use measure='groups' or 'mean', which weigh "
+        "both alike."
+    )
+
+
 def _finish(
     results: tuple[DrawnResult, DrawnResult],
     common: CommonPairs,
@@ -250,16 +339,7 @@ def _finish(
     )
 
 
-def _blocks(a: DrawnResult, b: DrawnResult, common: CommonPairs) -> Iterator[tuple[Ints, Ints]]:
-    """Yield the places of the common pairs in both results, as many pairs at a time as arrays may hold."""
-    groups = max(len(a.group_names), len(b.group_names))
-    draws = max(result.scores("geh").n_draws for result in (a, b))
-    step = max(1, _MAX_NUMBERS // (groups * max(groups, draws)))
-    for start in range(0, len(common.pairs), step):
-        yield common.first[start : start + step], common.second[start : start + step]
-
-
-def _scores(result: DrawnResult, groups: Ints, pairs: Ints) -> Floats:
+def _scores(result: DrawnMeans, groups: Ints, pairs: Ints) -> Floats:
     """Return the mean GEH (p,) of some pairs over the common groups; that of the result if these are its groups."""
     kept = groups[groups >= 0]
     if len(np.unique(kept)) == len(kept):

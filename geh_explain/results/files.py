@@ -72,8 +72,7 @@ _FORMAT = "geh_explain.Interactions/1"
 _PARTIAL_FORMAT = "geh_explain.Interactions/2"
 #: Format of files with case weights; versions without weights refuse it.
 _WEIGHTED_FORMAT = "geh_explain.Interactions/3"
-_WEIGHT_ARRAYS = ("sample_weight", "weight_moments")
-#: Format of files of results with categories, of all pairs or some of them.
+#: Format of files of results with categories, of all pairs or some of them, with case weights or without.
 _LEVEL_FORMAT = "geh_explain.Interactions/4"
 _FORMATS = (_FORMAT, _PARTIAL_FORMAT, _WEIGHTED_FORMAT, _LEVEL_FORMAT)
 #: Arrays of a file that does not have all pairs.
@@ -84,6 +83,8 @@ _DRAW_ARRAYS = ("signed", "absolute", "noise", "slopes")
 _MOMENT_PARTS = ("mean", "squares")
 _MOMENT_ARRAYS = ("count", *(f"{name}_{part}" for name in (*MEASURES, "signed") for part in _MOMENT_PARTS))
 _SLOPE_MOMENTS = tuple(f"slopes_{part}" for part in _MOMENT_PARTS)
+#: Arrays of errors over points, the second one where they have case weights.
+_ERROR_ARRAYS = ("point_errors", "weight_moments")
 #: Arrays of errors over clusters of points.
 _CLUSTER_ARRAYS = ("cluster_covariance", "cluster_counts", "cluster_total")
 #: A file may unpack to this many bytes, or to this many times its own size, whichever is larger.
@@ -151,8 +152,7 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
         arrays |= dict(zip(_PAIR_ARRAYS, stored.partial_pairs.ends, strict=True))
     if stored.draws.levels is not None:
         arrays |= {PREFIX + name: array for name, array in _to_arrays(stored.draws.levels.draws).items()}
-    for name, of_weights in zip(_WEIGHT_ARRAYS, (stored.sample_weight, stored.draws.weight_moments), strict=True):
-        arrays |= {} if of_weights is None else {name: of_weights}
+    arrays |= {} if stored.sample_weight is None else {"sample_weight": stored.sample_weight}
     size = sum(array.nbytes for array in arrays.values())
     with write_whole(path, size) as file:
         np.savez_compressed(file, **arrays)
@@ -174,9 +174,9 @@ def read_result(path: str | os.PathLike[str]) -> StoredResult:
             if sizes.get("about.npy", 0) > _MAX_TEXT_BYTES:
                 raise ValueError("its settings are too long")
             with np.load(file, allow_pickle=False) as archive:
-                of_draws = ("point_errors", *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS, *_CLUSTER_ARRAYS)
+                of_draws = (*_ERROR_ARRAYS, *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS, *_CLUSTER_ARRAYS)
                 of_levels = (PREFIX + name for name in of_draws)
-                names = ("labels", "about", *of_draws, *_EVIDENCE, *_PAIR_ARRAYS, *_WEIGHT_ARRAYS, *of_levels)
+                names = ("labels", "about", "sample_weight", *of_draws, *_EVIDENCE, *_PAIR_ARRAYS, *of_levels)
                 arrays = {name: archive[name] for name in names if name in archive}
         about = json.loads(arrays.pop("about").tobytes().decode())
         return _parse(about, **arrays)
@@ -196,7 +196,7 @@ def _is_file(path: str | os.PathLike[str]) -> bool:
 
 def _to_arrays(draws: Draws | DrawMoments) -> dict[str, Any]:
     """Return the arrays that a file holds of draws or moments, by name."""
-    errors: dict[str, Any] = {} if draws.point_errors is None else {"point_errors": draws.point_errors}
+    errors: dict[str, Any] = {name: value for name in _ERROR_ARRAYS if (value := getattr(draws, name)) is not None}
     if (clusters := draws.cluster_errors) is not None:
         values = (clusters.covariance, clusters.counts, np.array(clusters.total))
         errors |= dict(zip(_CLUSTER_ARRAYS, values, strict=True))
@@ -221,8 +221,10 @@ def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
     settings = about["settings"]
     _check_settings(settings)
     of_pairs = [arrays.pop(name) for name in _PAIR_ARRAYS if name in arrays]
-    sample_weight, moments = (arrays.pop(name, None) for name in _WEIGHT_ARRAYS)
-    weighted = about["format"] == _WEIGHTED_FORMAT
+    sample_weight = arrays.pop("sample_weight", None)
+    weighted = sample_weight is not None
+    if weighted != (about["format"] == _WEIGHTED_FORMAT) and about["format"] != _LEVEL_FORMAT:
+        raise ValueError("its weights do not fit its format")
     if (about["format"] == _PARTIAL_FORMAT) != bool(of_pairs) and about["format"] in _FORMATS[:2]:
         raise ValueError("its pairs do not fit its format")
     pairs = _parse_pairs(of_pairs, len(names)) if of_pairs else PairSet.all(len(names))
@@ -242,36 +244,34 @@ def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
         raise ValueError("its labels are malformed")
     if labels.min() < (-1 if weighted else 0) or labels.max() >= len(group_names):
         raise ValueError("its labels name unknown groups")
-    if weighted != (sample_weight is not None) or (moments is not None and draws.point_errors is None):
+    if draws.weight_moments is not None and not weighted:
         raise ValueError("its weights do not fit its format")
     if weighted:
         check_weights(sample_weight, labels)
-        draws = replace(draws, weight_moments=moments)
-        if moments is not None and (moments.shape != (len(group_names), len(pairs)) or not is_finite(moments)):
-            raise ValueError("its errors of weighted points do not fit")
-    elif moments is not None:
-        raise ValueError("its weights do not fit its format")
     group_info = parse_group_info(about.get("group_info"), len(group_names), len(labels))
     return StoredResult(draws, labels, names, group_names, settings, evidence, pairs, group_info, sample_weight)
 
 
 def _parse_all_draws(groups: int, sizes: tuple[int, int], arrays: dict[str, Any]) -> Draws | DrawMoments:
     """Return draws or moments with their errors over points; ``sizes`` are the numbers of units and of pairs."""
-    point_errors = arrays.pop("point_errors", None)
+    point_errors, moments = (arrays.pop(name, None) for name in _ERROR_ARRAYS)
     of_clusters = [arrays.pop(name) for name in _CLUSTER_ARRAYS if name in arrays]
     parse_draws = _parse_draws if "signed" in arrays else _parse_moments
-    draws = replace(parse_draws(groups, sizes, **arrays), point_errors=point_errors)
+    draws = replace(parse_draws(groups, sizes, **arrays), point_errors=point_errors, weight_moments=moments)
     shape = groups, sizes[1]
     if point_errors is not None:
         check_point_errors(point_errors, shape)
+    if moments is not None and (point_errors is None or moments.shape != shape or not is_finite(moments)):
+        raise ValueError("its errors of weighted points do not fit")
     if of_clusters:
         draws = replace(draws, cluster_errors=parse_clusters(of_clusters, point_errors, shape))
     return draws
 
 
-def _summary(draws: Draws | DrawMoments) -> tuple[bool, int]:
-    """Return whether all draws were kept, and their number."""
-    return isinstance(draws, Draws), len(draws.signed) if isinstance(draws, Draws) else draws.geh.count
+def _summary(draws: Draws | DrawMoments) -> tuple[bool, int, bool]:
+    """Return whether all draws were kept, their number, and whether errors are those of weighted points."""
+    n_draws = len(draws.signed) if isinstance(draws, Draws) else draws.geh.count
+    return isinstance(draws, Draws), n_draws, draws.weight_moments is not None
 
 
 def _check_names(names: Any, group_names: Any) -> None:

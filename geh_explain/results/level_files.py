@@ -21,7 +21,7 @@ from geh_explain.units.pair_set import PairSet
 #: Before the names of arrays.
 PREFIX = "level_"
 #: Arrays of a file that have the differences as their last dimension, without the prefix.
-_OVER_CONTRASTS = ("signed", "absolute", "point_errors", "signed_mean", "geh_mean")
+_OVER_CONTRASTS = ("signed", "absolute", "point_errors", "weight_moments", "signed_mean", "geh_mean")
 #: Largest error of shares that sum to 1.
 _ROUNDING = 1e-6
 

@@ -49,13 +49,20 @@ def level_table(result: PairResult, i: int | str, j: int | str, level: float) ->
 
 def _overall(means: LevelMeans, level: float) -> tuple[Floats, Floats, Floats]:
     """Return mean and std over draws (Q,) of each difference over all points, and half the width of its interval."""
-    shares, draws = means.sizes / means.sizes.sum(), means.levels.draws
+    shares, draws = means.shares, means.levels.draws
     mean, std = (shares @ values for values in means.signed_means)
     if isinstance(draws, Draws) and len(draws.signed) > 1:
         std = np.einsum("kmq,m->kq", draws.signed, shares).std(axis=0, ddof=1)
     # Else the weighted standard deviations are an upper bound, as covariances between groups are unknown.
     points = find_point_uncertainty(means, "aeh")
     errors = None if points is None else np.sqrt(np.maximum(points.variance, 0))[None]
-    count = len(means.labels) if means.cluster_errors is None else means.cluster_errors.total
-    half_width = mean_half_width(std[None], means.scores().n_draws, errors, np.array([count]), level)
+    half_width = mean_half_width(std[None], means.scores().n_draws, errors, np.array([_count(means)]), level)
     return mean, std, half_width[0]
+
+
+def _count(means: LevelMeans) -> float:
+    """Return the effective number of all points, or of their clusters."""
+    if means.cluster_errors is not None:
+        return means.cluster_errors.total
+    weights = means.sample_weight
+    return len(means.labels) if weights is None else float(weights.sum() ** 2 / (weights**2).sum())

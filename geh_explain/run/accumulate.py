@@ -15,7 +15,7 @@ from geh_explain.groups.number import GroupChoice, choose_group_number, scores_b
 from geh_explain.run.plan import RunPlan
 from geh_explain.scores.cluster_spread import ClusterSpread
 from geh_explain.scores.draws import DrawMoments, Draws, LevelDraws
-from geh_explain.scores.level_draws import PairReduction, with_errors
+from geh_explain.scores.level_draws import PairReduction
 from geh_explain.scores.measures import geh
 from geh_explain.scores.point_spread import PointSpread
 from geh_explain.scores.weighted_spread import WeightedPointSpread
@@ -199,8 +199,8 @@ class DrawAccumulator:
             of_clusters = self._cluster_spread.cluster_errors()
             of_clusters = replace(of_clusters, covariance=of_clusters.covariance * factors**2)
             of_points = self._cluster_spread.errors() * factors
-            if self._contrasts is not None:
-                return with_errors(draws, of_points, of_clusters)
+            if self._reduction is not None:
+                return self._reduction.with_errors(draws, of_points, of_clusters)
             return replace(draws, point_errors=of_points, cluster_errors=of_clusters)
         spread, moments = self._point_spread, None
         if isinstance(spread, WeightedPointSpread):
@@ -211,8 +211,8 @@ class DrawAccumulator:
             errors *= factors
         if moments is not None:
             moments = moments * self._pair_factors()
-        if self._contrasts is not None:
-            return with_errors(draws, errors, None)
+        if self._reduction is not None:
+            return self._reduction.with_errors(draws, errors, weight_moments=moments)
         return replace(draws, point_errors=errors, weight_moments=moments)
 
     def is_settled(self) -> bool:
@@ -277,7 +277,8 @@ class DrawAccumulator:
         slopes = _take_out(self._slopes, count) / sizes if self._slopes else None
         if self._contrasts is not None and self._reduction is None:
             # Where only moments are kept, the first draw decides on the signs.
-            self._reduction = PairReduction(self._contrasts, Draws(signed, absolute, None, slopes), self.grouping.sizes)
+            first = Draws(signed, absolute, None, slopes)
+            self._reduction = PairReduction(self._contrasts, first, self.grouping.weight_sums)
         if slopes is not None and self._reduction is not None:
             slopes = self._reduction.main_effects(slopes)
         if slopes is not None:

@@ -33,8 +33,10 @@ def count_calls(plan: RunPlan, rows: Rows, n_points: int) -> tuple[int, int] | N
     size = min(n_points, engine.chunk_rows(rows))
     whole, rest = divmod(n_points, size)
     of_whole, of_rest = ((n and engine.calls_and_rows(n)) or (0, 0) for n in (size, rest))
-    of_levels = (0, 0) if plan.levels is None else plan.levels.calls_and_rows(rows, n_points)
-    return whole * of_whole[0] + of_rest[0] + of_levels[0], whole * of_whole[1] + of_rest[1] + of_levels[1]
+    levels = [] if plan.levels is None else plan.levels.by_target()
+    counts = [of_target.calls_and_rows(rows, n_points) for of_target, _ in levels]
+    calls, n_rows = (whole * of_whole[k] + of_rest[k] + sum(count[k] for count in counts) for k in (0, 1))
+    return calls, n_rows
 
 
 def seconds_of_draw(plan: RunPlan, rows: Rows) -> float:

@@ -23,10 +23,11 @@ def levels_warning(plan: RunPlan) -> str | None:
     messages = []
     for category in plan.cut.units.observed if isinstance(plan.cut.units, Categorical) else ():
         name, share = category.where.name, category.levels.shares.sum()
+        counted = "points" if plan.grouping.weights is None else "case weights"
         if len(category) < category.n_observed:
             messages.append(
                 f"category {name!r} has {category.n_observed:,} levels, and differences are between the "
-                f"{len(category)} most frequent ones, which hold {share:.0%} of the points "
+                f"{len(category)} most frequent ones, which hold {share:.0%} of the {counted} "
                 f"(Categorical(..., max_levels={category.n_observed}) takes all)"
             )
         if category.missing:

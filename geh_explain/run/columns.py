@@ -43,8 +43,8 @@ class Columns:
     @property
     def n_slopes(self) -> int:
         """Number of first derivatives: one per unit, and with categories the outputs at each of their levels."""
-        levels = [] if self.units is None else [len(category) for category in self.units.observed]
-        return self.pairs.n_units + sum(levels)
+        levels = () if self.contrasts is None else self.contrasts.levels.values()
+        return self.pairs.n_units + sum(map(len, levels))
 
     def limited(self, limits: Limits) -> Limits:
         """Return the limits of the engine; with categories absolute interactions are measured at all points."""
@@ -73,6 +73,4 @@ def plan_columns(cut: Cut, pairs: PairSet, options: RunOptions) -> Columns:
         return Columns(pairs)
     if options.request.automatic:
         refuse_categories(cut.units, "rows='auto'", "Give units by name or index, rows=['ocean', 'income'].")
-    if options.sample_weight is not None:
-        refuse_categories(cut.units, "sample_weight", "Leave it out, or repeat rows by their weights.")
     return Columns(pairs, cut.units, cut.units.contrasts(pairs))

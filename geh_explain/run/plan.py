@@ -16,7 +16,7 @@ from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
 from geh_explain.engines.difference import DifferenceRun
 from geh_explain.engines.exact import ExactRun
-from geh_explain.engines.level_contrasts import LevelContrasts
+from geh_explain.engines.level_contrasts import LevelContrasts, LevelContrastsOfTargets
 from geh_explain.engines.selection import choose_engine, needs_smoothing
 from geh_explain.engines.smoothing.change import SmoothingChange
 from geh_explain.engines.smoothing.missed_kinks import MissedKinks, custom_function_names, find_missed_kinks
@@ -125,7 +125,7 @@ class RunPlan:
     dropout_places: DropoutPlaces
     engine: EngineRun
     engine_reason: str
-    levels: LevelContrasts | None
+    levels: LevelContrasts | LevelContrastsOfTargets | None
     view: View
     member_view: Callable[[], View] | None
     grouping: Grouping
@@ -165,6 +165,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     points, cut = setup.read(inputs, options.target, options.additional_forward_args, memory)
     weights = read_weights(options.sample_weight, points)
     points, options = weights.points(points), options.counted(weights)
+    cut = setup.weighted_cut(cut, points, weights)
     names = cut.unit_names(options.names)
     pairs = options.request.resolve(cut.units, names, points.columns)
     columns = plan_columns(cut, pairs, options)

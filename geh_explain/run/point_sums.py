@@ -35,8 +35,8 @@ def sum_points(plan: RunPlan, grouping: Grouping, part: slice, numbers: range, b
         sums.visit_sample()
     of_levels = LevelSums(plan.levels, sums)
     for rows in plan.points.batches():
-        shared = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)]
-        for chunk in shared.weighted(grouping.weights).split(max(1, plan.engine.chunk_rows(rows) // draws)):
+        shared = rows[max(0, part.start - rows.start) : max(0, part.stop - rows.start)].weighted(grouping.weights)
+        for chunk in shared.split(max(1, plan.engine.chunk_rows(rows) // draws)):
             labels = point_labels[chunk.start : chunk.start + len(chunk)]
             sums.weights = chunk.weights
             finished = bar.n + len(chunk) * draws * of_levels.share

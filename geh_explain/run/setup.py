@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from geh_explain.data.case_weights import CaseWeights
 from geh_explain.data.points import Points
 from geh_explain.data.reader import Reader
 from geh_explain.data.targets import Target
@@ -77,6 +78,12 @@ class ModelSetup:
             units = self.units.observe(points, self._columns(points, None))
             return points, replace(self, units=units).cut(points)
         return points, self.cut(points)
+
+    def weighted_cut(self, cut: Cut, points: Points, weights: CaseWeights) -> Cut:
+        """Return the cut for the ``points`` that count: shares of levels are shares of their weights."""
+        if not isinstance(cut.units, Categorical) or weights.sample_weight is None:
+            return cut
+        return replace(self, units=cut.units.weighted(points, weights.values)).cut(points)
 
     def _columns(self, points: Points, columns: list[str] | None) -> list[str] | None:
         """Return the names of the columns of ``points``; ``columns`` are those of points that have none."""

@@ -18,6 +18,7 @@ from geh_explain._types import Floats
 from geh_explain.data.target_choice import SingleTarget, TargetedPoints
 from geh_explain.engines.base import EngineRun, Limits
 from geh_explain.engines.exact import Exact
+from geh_explain.engines.level_contrasts import LevelContrasts, LevelContrastsOfTargets
 from geh_explain.engines.selection import choose_engine
 from geh_explain.engines.several_targets import SeveralTargetsRun
 from geh_explain.engines.smoothing.change import SmoothingChange
@@ -31,9 +32,9 @@ from geh_explain.run.options import RunOptions
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.cluster_spread import ClusterErrors
-from geh_explain.scores.draws import MEASURES, DrawMoments, Draws
+from geh_explain.scores.draws import MEASURES, DrawMoments, Draws, LevelDraws
 from geh_explain.scores.moments import Moments
-from geh_explain.units.categorical import refuse_categories
+from geh_explain.units.contrasts import Contrasts
 from geh_explain.units.pair_set import PairSet
 
 
@@ -61,9 +62,6 @@ def check_several(options: RunOptions) -> None:
 
 def plan_targets(setup: ModelSetup, plan: RunPlan, targets: Sequence[SingleTarget]) -> TargetPlans:
     """Return the plans of all ``targets``; ``plan`` is that of the first one."""
-    refuse_categories(
-        plan.cut.units, "targets", "Explain the targets in calls of their own, with the same groups=labels."
-    )
     runs, smoothed = _start_engines(setup, plan, targets), _measure_smoothing(plan, targets)
     single: list[RunPlan] = []
     for run, target, change in zip(runs, targets, smoothed, strict=True):
@@ -72,20 +70,39 @@ def plan_targets(setup: ModelSetup, plan: RunPlan, targets: Sequence[SingleTarge
             outputs = repeatable_outputs(plan.cut, points.first)
             missed = plan.find_missed_kinks(points) if single else plan.missed_kinks
         own = replace(plan, points=points, options=replace(plan.options, target=target), engine=run)
-        single.append(replace(own, smoothed=change, missed_kinks=missed, first_outputs=outputs))
+        own = replace(own, smoothed=change, missed_kinks=missed, first_outputs=outputs)
+        single.append(replace(own, levels=plan.columns.start(run)))
     n_units, count = plan.cut.n_units, len(targets)
     first, second = plan.pairs.ends
     # Unit i of target c has the number c D + i.
     starts = np.repeat(np.arange(count) * n_units, len(plan.pairs))
     ends = np.tile(first, count) + starts, np.tile(second, count) + starts
+    pairs = PairSet(count * n_units, ends)
     joint = replace(
         single[0],
         options=replace(plan.options, target=tuple(targets)),  # type: ignore[arg-type]
         engine=SeveralTargetsRun(runs, targets),
-        pairs=PairSet(count * n_units, ends),
+        levels=_levels_of_targets(single, targets, pairs),
+        pairs=pairs,
         factors=np.tile(plan.factors, count),
     )
     return TargetPlans(_within_memory(joint, count), single)
+
+
+def _levels_of_targets(
+    single: Sequence[RunPlan], targets: Sequence[SingleTarget], pairs: PairSet
+) -> LevelContrastsOfTargets | None:
+    """Return the differences between levels of all targets, None without categories; ``pairs`` are those of all."""
+    parts = [plan.levels for plan in single if isinstance(plan.levels, LevelContrasts)]
+    if not parts:
+        return None
+    n_units = pairs.n_units // len(targets)
+    levels = {
+        number * n_units + unit: of_unit
+        for number, part in enumerate(parts)
+        for unit, of_unit in part.contrasts.levels.items()
+    }
+    return LevelContrastsOfTargets(parts, targets, Contrasts(pairs, levels))
 
 
 def _within_memory(plan: RunPlan, count: int) -> RunPlan:
@@ -96,11 +113,11 @@ def _within_memory(plan: RunPlan, count: int) -> RunPlan:
     GEHValueError
         If not even the means of a few groups do.
     """
-    n_pairs, n_groups, budget = len(plan.pairs), len(plan.grouping.names), plan.budget
+    n_pairs, n_groups, budget = len(plan.columns), len(plan.grouping.names), plan.budget
     if 8 * n_pairs * MIN_COPIES > budget:
         raise GEHValueError(
-            f"targets: {count} targets with {n_pairs // count:,} pairs each do not fit into memory ({budget / 1e9:.1f} "
-            "GB). Explain fewer targets at a time, or fewer units."
+            f"targets: {count} targets with {n_pairs // count:,} pairs, or differences between levels, each do not "
+            f"fit into memory ({budget / 1e9:.1f} GB). Explain fewer targets at a time, or fewer units."
         )
     pilot = max(1, min(plan.pilot_draws, budget // (4 * 8 * n_pairs * n_groups)))
     squared = point_draws(budget, n_pairs, n_groups, plan.options.groups_are_chosen)
@@ -158,9 +175,16 @@ def _measure_smoothing(plan: RunPlan, targets: Sequence[SingleTarget]) -> list[d
     return [change.summary(plan.view) for change in changes]
 
 
-def split_draws(draws: Draws | DrawMoments, count: int) -> list[Draws | DrawMoments]:
-    """Return the draws of each of ``count`` targets out of those of all."""
-    return [_part_of(draws, number, count) for number in range(count)]
+def split_draws(draws: Draws | DrawMoments, plans: Sequence[RunPlan]) -> list[Draws | DrawMoments]:
+    """Return the draws of the targets with these plans out of those of all."""
+    count, parts = len(plans), []
+    for number, plan in enumerate(plans):
+        part = _part_of(draws, number, count)
+        if draws.levels is not None and plan.levels is not None:
+            of_levels = _part_of(draws.levels.draws, number, count)
+            part = replace(part, levels=LevelDraws(plan.levels.contrasts, of_levels))
+        parts.append(part)
+    return parts
 
 
 def _part_of(draws: Draws | DrawMoments, number: int, count: int) -> Draws | DrawMoments:

@@ -67,7 +67,7 @@ def collect_warnings(
         _refuted_engine(done),
         _doubtful_derivatives(plan),
         _jumping_units(plan),
-        fixed_columns_warning(plan) if setup.units is None else None,
+        fixed_columns_warning(plan) if setup.units is None or plan.cut.units.has_levels else None,
         recurrent_dropout_warning(plan, default_posterior),
         dropout_left_out_warning(plan),
         only_head_random_warning(plan) if default_posterior else None,

@@ -13,12 +13,12 @@ from geh_explain.errors import GEHValueError
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.measures import geh
 from geh_explain.scores.point_uncertainty import known_errors
-from geh_explain.scores.protocol import PairResult
+from geh_explain.scores.protocol import GroupMeans, PairResult
 from geh_explain.statistics.differences import EstimatedMeans
 
 
-class DrawnResult(PairResult, Protocol):
-    """A result whose draws are read; see :class:`geh_explain.Interactions`."""
+class DrawnMeans(GroupMeans, Protocol):
+    """Means over groups whose draws are read: those of a result's pairs, or of its differences between levels."""
 
     @property
     def signed(self) -> Floats:
@@ -29,7 +29,11 @@ class DrawnResult(PairResult, Protocol):
         """Standard errors (K, M, P) of ``signed`` where the engine estimates it with noise, else None."""
 
 
-def merged_means(result: DrawnResult, groups: Ints, pairs: Ints, source: str) -> EstimatedMeans:
+class DrawnResult(DrawnMeans, PairResult, Protocol):
+    """A result whose draws are read; see :class:`geh_explain.Interactions`."""
+
+
+def merged_means(result: DrawnMeans, groups: Ints, pairs: Ints, source: str) -> EstimatedMeans:
     """Return the means of some pairs in unions of groups, with the errors that count.
 
     Over draws the covariance is that of one more draw about the mean of K, cov (1 + 1 / K), as in the sign rule. The
@@ -66,7 +70,7 @@ def merged_means(result: DrawnResult, groups: Ints, pairs: Ints, source: str) ->
     return EstimatedMeans(shares @ means, of_draws, max(draws - 1.0, 1.0), of_points, freedom)
 
 
-def merged_draws(result: DrawnResult, groups: Ints, pairs: Ints) -> Floats:
+def merged_draws(result: DrawnMeans, groups: Ints, pairs: Ints) -> Floats:
     """Return the draws (K, unions, p) of the means of some pairs in unions of groups; raises if draws were not kept."""
     return np.asarray(np.matmul(union_shares(result.shares, groups), result.signed[:, :, pairs]))
 
@@ -93,7 +97,7 @@ def pair_draws(estimates: Sequence[EstimatedMeans], first: Floats, second: Float
     return [replace(a, of_draws=next_draw_covariance(first - second)), replace(b, of_draws=None)]
 
 
-def merged_scores(result: DrawnResult, groups: Ints, pairs: Ints) -> Floats:
+def merged_scores(result: DrawnMeans, groups: Ints, pairs: Ints) -> Floats:
     """Return the mean GEH (p,) over draws of some pairs, with unions of groups in place of the groups.
 
     If draws were not kept, it is that of the mean over draws.
@@ -120,7 +124,7 @@ def union_shares(sizes: Floats | Ints, groups: Ints) -> Floats:
     return np.asarray(indicator / indicator.sum(axis=1, keepdims=True))
 
 
-def kept_draws(result: DrawnResult) -> Floats | None:
+def kept_draws(result: DrawnMeans) -> Floats | None:
     """Return the draws (K, M, P) of the group means, None if only their moments were kept."""
     try:
         return result.signed
@@ -128,7 +132,7 @@ def kept_draws(result: DrawnResult) -> Floats | None:
         return None
 
 
-def _point_variances(result: DrawnResult, groups: Ints, shares: Floats, pairs: Ints) -> tuple[Floats | None, Floats]:
+def _point_variances(result: DrawnMeans, groups: Ints, shares: Floats, pairs: Ints) -> tuple[Floats | None, Floats]:
     """Return the variances (unions, p) of the means over the choice of points, and their degrees of freedom.
 
     For clusters of points, which may have points in several unions, it is the covariance (unions, unions, p).
@@ -153,7 +157,7 @@ def _point_variances(result: DrawnResult, groups: Ints, shares: Floats, pairs: I
     return np.asarray(variance), np.asarray(np.maximum(merged - 1, 0.5))
 
 
-def _weighted_variances(result: DrawnResult, shares: Floats, means: Floats, errors: Floats) -> tuple[Floats, Floats]:
+def _weighted_variances(result: DrawnMeans, shares: Floats, means: Floats, errors: Floats) -> tuple[Floats, Floats]:
     """Return the variances (unions, p) of means of points with case weights, and their degrees of freedom.
 
     With the shares s_m of the groups in the weights of a union and Kish's effective number n of its points ::

@@ -42,10 +42,10 @@ class PairReduction:
         Draws of all columns, ``slopes`` (K, M, D + levels) with the mean output at each level at the end. Their means
         decide on the signs.
     sizes
-        Number of points of each group (M,).
+        Number of points of each group (M,), or the sum of their case weights.
     """
 
-    def __init__(self, contrasts: Contrasts, columns: Draws, sizes: Ints) -> None:
+    def __init__(self, contrasts: Contrasts, columns: Draws, sizes: Floats | Ints) -> None:
         self._contrasts = contrasts
         shares = sizes / sizes.sum()
         total = shares @ contrasts.split(columns.signed)[1].mean(axis=0)
@@ -59,8 +59,8 @@ class PairReduction:
         """
         n_units = self._contrasts.pairs.n_units
         matrix = np.zeros((len(means), n_units))
-        n_categories = len(self._contrasts.levels)
-        matrix[np.arange(n_categories, n_units), np.arange(n_categories, n_units)] = 1
+        numeric = np.setdiff1d(np.arange(n_units), list(self._contrasts.levels))
+        matrix[numeric, numeric] = 1
         start = n_units
         for unit, levels in self._contrasts.levels.items():
             low, high = (start + ends for ends in levels.ends)
@@ -91,24 +91,34 @@ class PairReduction:
             levels=LevelDraws(contrasts, Draws(signed, absolute)),
         )
 
+    def with_errors(
+        self,
+        draws: Draws | DrawMoments,
+        point_errors: Floats | None,
+        cluster_errors: ClusterErrors | None = None,
+        weight_moments: Floats | None = None,
+    ) -> Draws | DrawMoments:
+        """Return the draws of pairs with what is known of errors over points.
 
-def with_errors(
-    draws: Draws | DrawMoments, point_errors: Floats | None, cluster_errors: ClusterErrors | None
-) -> Draws | DrawMoments:
-    """Return the draws of pairs with standard errors, which are given for columns: (M, columns), (M, M, columns)."""
-    levels = draws.levels
-    assert levels is not None
-    contrasts = levels.contrasts
-    if point_errors is not None:
-        of_levels = replace(levels.draws, point_errors=contrasts.split(point_errors)[1])
-        levels = replace(levels, draws=of_levels)
-        draws = replace(draws, point_errors=contrasts.by_pair(point_errors))
-    if cluster_errors is not None:
-        numeric, covariance = contrasts.split(cluster_errors.covariance)
-        levels = replace(
-            levels, draws=replace(levels.draws, cluster_errors=replace(cluster_errors, covariance=covariance))
-        )
-        std = contrasts.average(np.sqrt(np.maximum(np.einsum("mmq->mq", covariance), 0)))
-        bound = contrasts.join(numeric, std[:, None] * std[None])
-        draws = replace(draws, cluster_errors=replace(cluster_errors, covariance=bound))
-    return replace(draws, levels=levels)
+        It is given for columns: standard errors (M, columns), the covariance (M, M, columns) of clusters, and for
+        weighted points the sums E (M, columns) of :class:`~geh_explain.scores.weighted_spread.WeightedPointSpread`.
+        """
+        levels, contrasts = draws.levels, self._contrasts
+        assert levels is not None
+        of_levels = levels.draws
+        if point_errors is not None:
+            of_levels = replace(of_levels, point_errors=contrasts.split(point_errors)[1])
+            draws = replace(draws, point_errors=contrasts.by_pair(point_errors))
+        if weight_moments is not None:
+            numeric, moments = contrasts.split(weight_moments)
+            of_levels = replace(of_levels, weight_moments=moments)
+            # E is linear in the local interactions, as ``signed`` is.
+            of_pairs = contrasts.join(numeric, contrasts.average(moments * self._signs))
+            draws = replace(draws, weight_moments=of_pairs)
+        if cluster_errors is not None:
+            numeric, covariance = contrasts.split(cluster_errors.covariance)
+            of_levels = replace(of_levels, cluster_errors=replace(cluster_errors, covariance=covariance))
+            std = contrasts.average(np.sqrt(np.maximum(np.einsum("mmq->mq", covariance), 0)))
+            bound = contrasts.join(numeric, std[:, None] * std[None])
+            draws = replace(draws, cluster_errors=replace(cluster_errors, covariance=bound))
+        return replace(draws, levels=replace(levels, draws=of_levels))

@@ -18,7 +18,8 @@ import numpy as np
 from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
 from geh_explain.scores.cluster_spread import ClusterErrors
-from geh_explain.scores.draws import Draws, LevelDraws
+from geh_explain.scores.draws import DrawMoments, Draws, LevelDraws
+from geh_explain.scores.moments import draws_not_kept
 from geh_explain.scores.pair_scores import Scores
 from geh_explain.scores.point_uncertainty import PointUncertainty, find_point_uncertainty, known_errors
 from geh_explain.scores.protocol import PairResult, RunDescription
@@ -30,23 +31,65 @@ class LevelMeans:
     """The Q differences between levels of a result, with what is read of a result's pairs."""
 
     levels: LevelDraws
-    labels: Ints
-    sizes: Ints
-    record: RunDescription
-    #: Categories have no case weights.
-    sample_weight: Floats | None = None
-    weight_moments: Floats | None = None
+    result: PairResult
 
     @classmethod
     def of(cls, result: PairResult) -> LevelMeans | None:
         """Return the differences between levels of a result, None without categories."""
         levels = result.level_draws
-        return None if levels is None else cls(levels, result.labels, result.sizes, result.record)
+        return None if levels is None else cls(levels, result)
+
+    # Points and groups are those of the result.
+
+    @property
+    def labels(self) -> Ints:
+        """Group of each point (N,); -1 for points of weight 0."""
+        return self.result.labels
+
+    @property
+    def sizes(self) -> Ints:
+        """Number of points of each group (M,)."""
+        return self.result.sizes
+
+    @property
+    def shares(self) -> Floats:
+        """Share of each group (M,) in the case weights, or in the points."""
+        return self.result.shares
+
+    @property
+    def sample_weight(self) -> Floats | None:
+        """Case weights (N,); None where all points count alike."""
+        return self.result.sample_weight
+
+    @property
+    def effective_counts(self) -> Floats | Ints:
+        """Effective number of points (M,), or of clusters of points, that the error of each group's mean rests on."""
+        return self.result.effective_counts
+
+    @property
+    def record(self) -> RunDescription:
+        """The record of the run."""
+        return self.result.record
+
+    # Means and errors are those of the differences.
 
     @cached_property
     def signed_means(self) -> tuple[Floats, Floats]:
         """Mean and standard deviation over draws of each group's mean difference, both (M, Q)."""
         return self.levels.draws.signed_moments()
+
+    @property
+    def signed(self) -> Floats:
+        """Mean difference (K, M, Q) of each draw and group; raises if draws were not kept."""
+        draws = self.levels.draws
+        if isinstance(draws, DrawMoments):
+            raise draws_not_kept("signed", draws.geh.count, len(self.result.names))
+        return draws.signed
+
+    @property
+    def noise(self) -> Floats | None:
+        """Differences between levels are computed without noise."""
+        return None
 
     @property
     def point_errors(self) -> Floats | None:
@@ -59,19 +102,14 @@ class LevelMeans:
         return self.levels.draws.cluster_errors
 
     @property
-    def shares(self) -> Floats:
-        """Share of each group (M,) in the points."""
-        return np.asarray(self.sizes / self.sizes.sum())
-
-    @property
-    def effective_counts(self) -> Floats | Ints:
-        """Number of points of each group (M,), or effective number of clusters of points."""
-        return self.sizes if self.cluster_errors is None else self.cluster_errors.counts
+    def weight_moments(self) -> Floats | None:
+        """Sums (M, Q) beside ``point_errors`` where points have case weights, else None."""
+        return self.levels.draws.weight_moments
 
     def scores(self, measure: str = "geh") -> Scores:
         """Return the scores (Q,) of the differences; they have vectors, and no matrices."""
         draws = self.levels.draws
-        values = draws.scores(measure, self.sizes) if isinstance(draws, Draws) else getattr(draws, measure)
+        values = draws.scores(measure, self.result.weight_sums) if isinstance(draws, Draws) else getattr(draws, measure)
         return Scores(values, self.levels.contrasts.pairs.n_units)
 
     def sign_p_values(self) -> Floats:

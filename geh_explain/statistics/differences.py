@@ -129,6 +129,11 @@ class MeanDifference:
 
     def size_interval(self, level: float) -> tuple[Floats, Floats]:
         """Return the ends (P,) of the interval of :attr:`size`; NaN without a known error."""
+        down, up = self.size_distances(level)
+        return np.maximum(self.size - down, 0.0), self.size + up
+
+    def size_distances(self, level: float) -> tuple[Floats, Floats]:
+        """Return how far the ends of the interval of :attr:`size` lie below and above it, both (P,)."""
         size = self.size
         if not self.parts:
             return np.full_like(size, np.nan), np.full_like(size, np.nan)
@@ -136,8 +141,7 @@ class MeanDifference:
         # Sums over groups of the variances of the shares, by source.
         by_source = [((weights**2 * part).sum(axis=0), self._pooled(part, freedom)) for part, freedom in self.parts]
         covariance = GivenCovariance(self._covariance() * (weights @ weights.T)[:, :, None])
-        down, up = distances(weights * self.delta, covariance, size, welch_freedom(by_source), level)
-        return np.maximum(size - down, 0.0), size + up
+        return distances(weights * self.delta, covariance, size, welch_freedom(by_source), level)
 
     def _pooled(self, part: Floats, freedom: Floats | float) -> Floats | float:
         """Return the degrees of freedom (P,) of the sum over groups of the variances of one source."""

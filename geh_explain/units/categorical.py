@@ -45,8 +45,9 @@ class Categorical(Units):
 
     Each of these contrasts is treated as the second derivative of two numeric units: averaged over the points of a
     group, then its absolute value is taken. The score of a pair is the mean of those of its contrasts, weighted by
-    w_ab = p_a p_b / sum over a' < b' of p_a' p_b', with p_a the share of the points at level a (for two categories by
-    the products of both weights), so that AEH <= GEH <= EAH. ``result.levels(i, j)`` has the single contrasts.
+    w_ab = p_a p_b / sum over a' < b' of p_a' p_b', with p_a the share of the points, or of their case weights, at level
+    a (for two categories by the products of both weights), so that AEH <= GEH <= EAH. ``result.levels(i, j)`` has the
+    single contrasts.
 
     ``scale="std"`` multiplies a category by sqrt((1 - sum of p_a^2) / 2), which is sqrt(p (1 - p)) for two levels: the
     standard deviation of a column of 0 and 1.
@@ -107,7 +108,7 @@ class Categorical(Units):
     def detect(cls, frame: Any, *, max_levels: int | None = 20) -> Categorical | None:
         """Return the categories of a data frame as units, with all other columns as numeric units.
 
-        Categories are columns of pandas' dtype ``category``; columns of text with 2 to 20 different values; exclusive
+        Categories are columns of pandas' dtype ``category``; columns of text with 2 to 20 different values, some repeated; exclusive
         0/1 or boolean columns with a common prefix such as ``ocean_``, as ``pandas.get_dummies`` makes them; and single
         0/1 or boolean columns. None if there are none.
 
@@ -141,7 +142,8 @@ class Categorical(Units):
         first = points.first
         shape = (sum(_width(x) for x in first.inputs),)
         known = _flat_names(first, points.columns or columns)
-        bound = self.bind(shape, None, known)
+        # A copy, as units that are bound already are returned as they are.
+        bound = copy.copy(self.bind(shape, None, known))
         code_names = points.code_names
         names = Neurons().names(shape, "x", known)
         if first.frame is not None:
@@ -154,6 +156,14 @@ class Categorical(Units):
         )
         return bound
 
+    def weighted(self, points: Points, weights: Floats | None) -> Categorical:
+        """Return these units, observed before, with the levels and shares of ``points`` that have case weights (N,)."""
+        weighted = copy.copy(self)
+        weighted.observed = tuple(
+            category.where.observe(points, self.max_levels, weights) for category in self.observed
+        )
+        return weighted
+
     def _check_numeric(self, rows: Rows) -> None:
         """Raise if a numeric unit is a column of integers, which have no derivatives."""
         owners = np.repeat(np.arange(len(rows.inputs)), [_width(x) for x in rows.inputs])
@@ -165,6 +175,17 @@ class Categorical(Units):
                 f'category; give each as a category, Categorical({{..., "x{wrong[0]}": {wrong[0]}}}), pass them as '
                 "floating-point numbers, or leave them fixed by rest=False."
             )
+
+    def check_one_hot(self, inputs: Tensor, argument: str) -> None:
+        """Raise if inputs (n, ...) have rows with several ones in a block of columns; scaled ones are not checked."""
+        flat = inputs.flatten(1)
+        for name, members in zip(self.categories, self._members, strict=True):
+            block = flat[:, members]
+            if len(members) > 1 and bool(((block == 0) | (block == 1)).all()) and bool((block.sum(dim=1) > 1).any()):
+                raise GEHValueError(
+                    f"{argument}: a row has several ones in the columns of category {name!r}, which is no level; give "
+                    "rows in which at most one of them is 1."
+                )
 
     @property
     def category_columns(self) -> set[int]:

@@ -52,8 +52,10 @@ class CategoryColumns:
         x = rows.inputs[self.tensor]
         return np.asarray(x.detach().reshape(len(x), -1)[:, list(self.columns)].double().cpu().numpy())
 
-    def observe(self, points: Points, max_levels: int | None) -> ObservedCategory:
+    def observe(self, points: Points, max_levels: int | None, weights: Floats | None = None) -> ObservedCategory:
         """Return the category with the levels that occur among all points, by one pass over them.
+
+        Shares of levels are those of the points' case ``weights`` (N,), None for 1.
 
         Raises
         ------
@@ -64,7 +66,9 @@ class CategoryColumns:
         distinct: Floats = np.zeros((0, len(self.columns)))
         counts: Floats = np.zeros(0)
         for rows in points.batches():
-            found, number = np.unique(self.values(rows), axis=0, return_counts=True)
+            found, place = np.unique(self.values(rows), axis=0, return_inverse=True)
+            of_rows = None if weights is None else weights[rows.start : rows.start + len(rows)]
+            number = np.bincount(place.ravel(), of_rows, len(found))
             distinct, index = np.unique(np.concatenate([distinct, found]), axis=0, return_inverse=True)
             counts = np.bincount(index.ravel(), np.concatenate([counts, number]), len(distinct)).astype(np.float64)
             if len(distinct) > most:
@@ -154,8 +158,8 @@ class ObservedCategory:
     values
         Values (L, k) of the columns at each of these levels.
     std
-        sqrt((1 - sum of p_a^2) / 2) over all levels a, with their shares p_a of the points: the standard deviation of
-        a category. For two levels coded 0 and 1 it is sqrt(p (1 - p)).
+        sqrt((1 - sum of p_a^2) / 2) over all levels a, with their shares p_a of the points or of their case weights:
+        the standard deviation of a category. For two levels coded 0 and 1 it is sqrt(p (1 - p)).
     n_observed
         Number of levels that occur, of which ``levels`` are the most frequent ones.
     missing

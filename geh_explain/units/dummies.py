@@ -22,10 +22,10 @@ def find_categories(frame: Any) -> dict[str, list[str]]:
 
     See :meth:`geh_explain.units.Categorical.detect`, which calls this.
     """
-    if not is_frame(frame):
+    if not is_frame(frame) or not hasattr(frame, "iloc"):
         raise GEHTypeError(
-            f"frame is a {type(frame).__name__}; detect() takes a DataFrame. For arrays give the columns yourself: "
-            'Categorical({"ocean": [3, 4, 5]}).'
+            f"frame is a {type(frame).__name__}; detect() takes a DataFrame of pandas. For arrays give the columns "
+            'yourself: Categorical({"ocean": [3, 4, 5]}).'
         )
     found: dict[str, list[str]] = {}
     binary: dict[str, NDArray[np.bool_]] = {}
@@ -45,11 +45,12 @@ def find_categories(frame: Any) -> dict[str, list[str]]:
 
 
 def _is_text_category(column: Any) -> bool:
-    """Return whether a column is text with a few different values."""
+    """Return whether a column is text with a few different values, of which one occurs twice."""
     if getattr(column.dtype, "kind", "O") not in "OUT":
         return False
     values = column.dropna().unique()
-    return 2 <= len(values) <= _MAX_TEXTS and all(isinstance(value, str) for value in values)
+    few = 2 <= len(values) <= _MAX_TEXTS and len(values) < column.notna().sum()
+    return few and all(isinstance(value, str) for value in values)
 
 
 def _binary_values(column: Any) -> NDArray[np.bool_] | None:

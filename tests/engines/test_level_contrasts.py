@@ -185,6 +185,20 @@ def test_a_black_box_of_categories_alone():
     assert result.settings["engine"] == "levels"
 
 
+def test_scaled_contrasts_have_the_standard_deviation_of_the_joint_effect_as_their_root_mean_square():
+    """Levels with other shares; the joint effect is what is left of the effects after both means are subtracted."""
+    ids = torch.stack([torch.arange(N) % 7 // 3, torch.arange(N) % 5 // 2], dim=1)
+    effects = np.random.default_rng(0).normal(size=(3, 3))
+    result = explain_point(
+        lambda ids: effects[tuple(ids.numpy().T)], ids, units=Categorical({"a": 0, "b": 1}), scale="std"
+    )
+    p, q = (np.bincount(column) / N for column in ids.T)
+    joint = effects - effects @ q[:, None] - p @ effects + p @ effects @ q
+    table = result.levels("a", "b")
+    assert (table["weight"] * table["mean"] ** 2).sum() == pytest.approx(p @ joint**2 @ q)
+    assert result.geh.mean[0, 1] ** 2 < p @ joint**2 @ q
+
+
 def test_a_black_box_with_numbers_takes_differences():
     x = two_categories()
     with pytest.warns(geh.GEHWarning, match="mixed differences"):

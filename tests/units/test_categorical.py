@@ -144,6 +144,7 @@ def test_inputs_in_a_dict_are_named_and_ids_may_have_one_dimension():
         ({"is_a": [1, 1, 0, 0], "is_b": [1, 0, 1, 0]}, {"is_a": ["is_a"], "is_b": ["is_b"]}),
         ({"flag": [True, False, True, True], "one": [1, 1, 1, 1], "n": [0, 1, 2, 0]}, {"flag": ["flag"]}),
         ({"n": [0.1, 0.2, 0.3, 0.4]}, None),
+        ({"city": ["Rome", "Oslo"] * 2, "name": ["Ada", "Bo", "Cy", "Di"], "gap": ["a", None] * 2}, {"city": ["city"]}),
     ],
 )
 def test_categories_of_a_frame_are_recognised(columns, expected):
@@ -155,6 +156,26 @@ def test_units_that_get_dummies_made_are_recognised():
     frame = pd.DataFrame({"sea": ["near", "far", "on"] * 20, "age": np.linspace(0, 1, ROWS)})
     dummies = pd.get_dummies(frame, columns=["sea"])
     assert Categorical.detect(dummies).categories == {"sea": ["sea_far", "sea_near", "sea_on"]}
+
+
+def test_text_in_no_category_stays_fixed_with_a_warning_unless_rest_is_false():
+    """The slope of age is 2 in Oslo; the city is in no category."""
+    frame = pd.DataFrame({"kind": pd.Categorical(["a", "b"] * 30), "age": np.linspace(0, 1, ROWS)})
+    frame["city"] = np.array(["Oslo", "Rome", "Bonn"])[codes(3)]
+
+    def model(frame):
+        return (frame["age"] * (frame["kind"] == "a") * (frame["city"] == "Oslo")).to_numpy(dtype=float)
+
+    units = Categorical({"kind": "kind"})
+    with pytest.warns(
+        geh.GEHWarning, match=r"'city'\] are not numeric and stay as they are.*takes them as categories\.$"
+    ):
+        result = explain_point(model, frame, units=units, engine="difference")
+    assert result.geh.mean[0, 1] == pytest.approx(1 / 3)
+    both = explain_point(
+        model, frame, units=Categorical({"kind": "kind", "city": "city"}, rest=False), engine="difference"
+    )
+    assert both.names == ["kind", "city"]
 
 
 def test_other_columns_stay_fixed_without_rest():
@@ -259,6 +280,11 @@ def frame(**columns):
             lambda: explain_point(smooth, table(one_hot(3)), units=Categorical({"c": [0, 1, 2]}), rows="auto"),
             *(ValueError, "rows='auto'", "rows=["),
         ),
+        "a category that is called discrete": (
+            lambda: explain_point(smooth, table(one_hot(3)), units=Categorical({"c": [0, 1, 2]}),
+                                  engine=geh.engines.Difference(discrete=["c"])),
+            *(ValueError, "discrete", "'c'", "a category", "leave it out"),
+        ),
         "detect without a frame": (lambda: Categorical.detect(one_hot(3)), TypeError, "Tensor", "DataFrame"),
     }
 )  # fmt: skip
@@ -282,6 +308,21 @@ def test_an_account_of_one_prediction_switches_categories():
     np.testing.assert_allclose(local.main["mean"], 0, atol=1e-12)
     with refused(ValueError, "baseline", "no level of a category", "give a row"):
         explainer.explain_row(row, data=torch.stack([row, baseline]), progress=False)
+
+
+def test_rows_of_an_account_that_have_no_level_are_refused():
+    explainer = point_explainer(Applied(smooth), units=Categorical({"c": [0, 1, 2]}))
+    level, both = torch.tensor([[1.0, 0, 0, 5], [1.0, 0, 1, 5]]).double()
+    with refused(ValueError, "x_row", "several ones", "'c'"):
+        explainer.explain_row(both, baseline=level, progress=False)
+    with refused(ValueError, "baseline", "several ones", "'c'"):
+        explainer.explain_row(level, baseline=both, progress=False)
+    frame = pd.DataFrame({"c": pd.Categorical(["a", "b"] * 3), "age": np.linspace(0, 1, 6)})
+    explainer = point_explainer(Applied(smooth), units=Categorical.detect(frame))
+    row = frame.iloc[[1]].assign(c=frame["c"].iloc[[1]].cat.remove_unused_categories())
+    with refused(ValueError, "baseline", "'c'", "['a', 'b']", "['b']", "set_categories"):
+        explainer.explain_row(row, baseline=frame.iloc[[0]], progress=False)
+    assert explainer.explain_row(frame.iloc[[1]], baseline=frame.iloc[[0]], progress=False).pairs["mean"].iloc[0] != 0
 
 
 @pytest.mark.parametrize("with_batch", [True, False])
@@ -308,17 +349,11 @@ def test_analyses_and_tests_that_take_no_categories_say_so():
         lambda: explainer.screen(x, progress=False),
         lambda: explainer.check(result, x, progress=False),
         lambda: explainer.surface(x, pair=("c", "x3"), progress=False),
-        lambda: explainer.explain(x, sample_weight=np.arange(ROWS) + 1.0, progress=False),
-        lambda: point_explainer(nn.Linear(5, 3).double(), units=explainer._setup.units).explain(
-            x, targets=[0, 1], groups=1, progress=False
-        ),
         lambda: result.share(progress=False),
         lambda: result.triples(progress=False),
     ):
         with refused(ValueError, "Categorical", "does not take"):
             call()
-    with refused(ValueError, "categories cannot be compared", "levels(i, j)"):
-        result.compare(result)
 
 
 def test_columns_of_0_and_1_that_are_differentiated_are_named_in_one_warning():
