@@ -15,7 +15,7 @@ from geh_explain.data.points import InMemoryPoints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Limits
 from geh_explain.engines.difference import Difference
-from geh_explain.engines.exact import Exact, NoSecondDerivative
+from geh_explain.engines.exact import Exact, ExactRun, NoSecondDerivative
 from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.engines.twice_differentiable import DoubleBackwardView
 from geh_explain.errors import GEHValueError
@@ -118,6 +118,11 @@ class LocalRun:
         return self.shared_smoothing[0]
 
     @cached_property
+    def engine(self) -> ExactRun:
+        """The engine of second derivatives, which measures the memory of a row once for all rows and draws."""
+        return Exact().start(self.cut, Limits(1, self.options.batch_size))
+
+    @cached_property
     def members(self) -> Members:
         """The numbers of the layer that belong to each unit."""
         return Members.of(self.cut.units, self.cut.shape, self.cut.device)
@@ -214,14 +219,15 @@ class RowAccount:
         if run.own_kinks:
             self._view = view_of_path(run.smoothing(self.row), path)
         assert self._view is not None
+        engine = path.engine() if run.own_kinks else run.engine
         with cut.viewed(self._view.view):
             if self.moments.n_draws == 0:
-                account = integrate_path(path, run.points)
+                account = integrate_path(path, run.points, engine)
                 self._points, self._error = account.points, account.error
                 # Where the rule was chosen, one with half the points agreed with it to many digits.
                 self._later_points = account.points // (1 if run.points is not None or self._view.smooths else 2)
             else:
-                account = PathAccount(*apply_rule(path, self._later_points, path.engine()), self._later_points)
+                account = PathAccount(*apply_rule(path, self._later_points, engine), self._later_points)
         if self._view.smooths:
             # Second derivatives are those of the smoothed network, gradients those of the network itself.
             with cut.viewed(DoubleBackwardView()):

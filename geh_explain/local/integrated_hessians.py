@@ -69,7 +69,7 @@ class PathAccount:
         return float(means.max(initial=0.0))
 
 
-def integrate_path(path: UnitPath, points: int | None) -> PathAccount:
+def integrate_path(path: UnitPath, points: int | None, engine: ExactRun) -> PathAccount:
     """Return the account by integrated Hessians, see :class:`~geh_explain.local.explanation.LocalExplanation`.
 
     In the positions u of the units, which are s at all units along the path, F_ij its second and F_i its first
@@ -85,8 +85,9 @@ def integrate_path(path: UnitPath, points: int | None) -> PathAccount:
         The output as a function of the units' positions, with the view under which it is differentiated.
     points
         Nodes of the rule; None doubles them from 8 on until two rules agree, or there are 2,048.
+    engine
+        That of the path.
     """
-    engine = path.engine()
     smoothed = isinstance(path.cut.view, Smoothing)
     if points is not None:
         coarse = apply_rule(path, max(1, points // 2), engine)
@@ -160,7 +161,7 @@ def _compared(fine: tuple[Floats, Floats], coarse: tuple[Floats, Floats], points
 def apply_rule(path: UnitPath, points: int, engine: ExactRun) -> tuple[Floats, Floats]:
     """Return main effects (R, D) and effects of pairs (R, P) by the rule with so many nodes.
 
-    ``engine`` is that of the path. It measures the memory of a row once.
+    ``engine`` is that of the path, or of another row or draw: it measures the memory of a row once.
     """
     nodes, weights = (torch.as_tensor(part.copy()) for part in log_rule(points))
     n_baselines, n_units = len(path.baselines), path.members.n_units
@@ -169,16 +170,18 @@ def apply_rule(path: UnitPath, points: int, engine: ExactRun) -> tuple[Floats, F
     baseline = torch.arange(n_baselines).repeat_interleave(points)
     place, weight = nodes.repeat(n_baselines), weights.repeat(n_baselines)
     directions = torch.eye(n_units, device=path.cut.device, dtype=path.cut.dtype)
+    engine.cut, _ = path.at(torch.zeros(1, dtype=torch.long), torch.ones(1, 1))
     size = min(engine.chunk_rows(path.row), _MAX_CHUNK)
     for some, s, w in zip(*(torch.split(part, size) for part in (baseline, place, weight)), strict=True):
         cut, rows = path.at(some.to(path.cut.device), s[:, None])
-        slopes.index_add_(0, some, w[:, None] * torch.as_tensor(slopes_of(cut, rows)))
         # The same run for all chunks, as it has measured its memory.
         engine.cut = cut
         start = 0
         for block in torch.split(directions, max(1, _CHUNK_NUMBERS // (len(rows) * n_units))):
-            hessian_rows = engine.products(rows, block).transpose(0, 1).double().cpu()
-            weighted = (w * s)[:, None, None] * hessian_rows
+            gradients, products = engine.slopes_and_products(rows, block)
+            if start == 0:
+                slopes.index_add_(0, some, w[:, None] * gradients.double().cpu())
+            weighted = (w * s)[:, None, None] * products.transpose(0, 1).double().cpu()
             curvature[:, start : start + len(block)].index_add_(0, some, weighted)
             start += len(block)
     if not bool(torch.isfinite(curvature).all() and torch.isfinite(slopes).all()):
