@@ -11,7 +11,7 @@ from geh_explain._validation import check_int
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHValueError, warn
 from geh_explain.explainer.base import ExplainerBase
-from geh_explain.local.baselines import ReferenceData, as_rows, columns_of, read_baseline, row_shapes
+from geh_explain.local.baselines import ReferenceData, as_rows, columns_of, in_order_of, read_baseline, row_shapes
 from geh_explain.local.computation import LocalRun
 from geh_explain.local.explanation import LocalExplanation, LocalExplanations
 from geh_explain.local.integrated_hessians import MAX_POINTS
@@ -94,7 +94,8 @@ class RowExplaining(ExplainerBase):
         options = AnalysisOptions(draws, batch_size, seed, progress)
         if points is not None and check_int("points", points, 1) > MAX_POINTS:
             raise GEHValueError(f"points={points} must be at most {MAX_POINTS}.")
-        known = data if data is not None else self._last_inputs
+        known = in_order_of(x_row, data if data is not None else self._last_inputs, "data")
+        baseline = in_order_of(x_row, baseline, "baseline")
         with preserved(self.model):
             given = as_rows(x_row, row_shapes(known))
             rows = self._setup.read_points(given, target, additional_forward_args, None, "x_row")

@@ -27,6 +27,7 @@ from geh_explain.local.integrated_hessians import PathAccount, apply_rule, integ
 from geh_explain.local.smoothing import LocalView, smoothing_from_data, view_of_path
 from geh_explain.local.unit_path import Members, UnitPath
 from geh_explain.model.cut import Cut
+from geh_explain.model.estimators import EstimatorModel
 from geh_explain.model.kept_points import keep_below, output_of_row
 from geh_explain.model.row_independence import check_row_independence
 from geh_explain.posterior import Posterior
@@ -201,8 +202,9 @@ class RowAccount:
 
     def _choose_method(self, path: UnitPath) -> tuple[str, str | None]:
         """Return the account to make, and why differences replace derivatives that were asked for, if they do."""
-        engine = self.run.setup.engine
-        if engine == "difference" or isinstance(engine, Difference) or self.run.cut.units.has_levels:
+        engine, cut = self.run.setup.engine, self.run.cut
+        chosen = engine == "difference" or isinstance(engine, Difference) or isinstance(cut.model, EstimatorModel)
+        if chosen or cut.units.has_levels:
             return DIFFERENCES, None
         coded = set() if self.row.frame is None else set(self.row.frame.coded)
         if coded & set(path.members.numbers.tolist()):

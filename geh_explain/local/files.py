@@ -59,7 +59,7 @@ def write_accounts(accounts: Sequence[Any], path: str | os.PathLike[str]) -> Pat
         for account in accounts
     ]
     about = json.dumps({"format": _FORMAT, "names": names, "accounts": entries})
-    arrays = {
+    arrays: dict[str, Any] = {
         name: np.array([getattr(account, name) for account in accounts]) for name in (*_NUMBERS, *_COUNTS, *_VALUES)
     }
     for kind in _KINDS:
@@ -103,7 +103,7 @@ def _parse(about: Any, arrays: dict[str, Any]) -> list[dict[str, Any]]:
     entries = about["accounts"]
     n_units = len(names)
     sizes = {"main": n_units, "pair": n_units * (n_units - 1) // 2}
-    shapes = {name: (len(entries),) for name in (*_NUMBERS, *_COUNTS)}
+    shapes: dict[str, tuple[int, ...]] = {name: (len(entries),) for name in (*_NUMBERS, *_COUNTS)}
     shapes |= {name: (len(entries), n_units) for name in _VALUES}
     shapes |= {f"{kind}_{part}": (len(entries), sizes[kind]) for kind in _KINDS for part in ("mean", "std", "error")}
     optional = {f"{kind}_error" for kind in _KINDS}

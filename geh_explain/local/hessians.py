@@ -57,7 +57,8 @@ def row_hessians(
         points, cut = setup.read(inputs, target, additional_forward_args)
         with torch.no_grad():
             check_row_independence(cut, points.first, cut.outputs(points.first[:1]))
-        data = ReferenceData(setup, reference)
+        data = ReferenceData(setup, reference, "reference", "inputs")
+        data.check(points.first, None)
         computed = _RowHessians(setup, cut, data)
         if not computed.has_kinks(points.first):
             parts = [computed.hessians(rows) for rows in points.batches()]
