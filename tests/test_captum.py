@@ -328,7 +328,5 @@ def test_layers_can_be_explained_at_their_input():
 
 @pytest.mark.parametrize("kind", [InputHessian, IntegratedHessian])
 def test_a_reference_has_rows_like_the_inputs(kind):
-    with pytest.raises(
-        geh.GEHError, match=r"reference: one row has shape \(3,\), and one of inputs \(4,\); give the same"
-    ):
+    with pytest.raises(geh.GEHError, match=r"reference: one row has shape \(3,\), and one of inputs \(4,\)"):
         kind(relu_net(), reference=random_points(5, 3)).attribute(four_features())

@@ -49,7 +49,7 @@ class RowExplaining(ExplainerBase):
         ----------
         x_row
             The row, with or without a batch dimension: a tensor, array, Series or data frame, or a tuple of tensors.
-            Several rows are explained one by one.
+            Several rows are explained each by itself.
         target, additional_forward_args
             As in :meth:`explain`; those of the row are used for baselines and data, too.
         baseline
@@ -117,7 +117,8 @@ class RowExplaining(ExplainerBase):
             )
             total = len(rows) * min(draws, n_available(run.posterior, draws))
             with tqdm(total=total, desc="explaining", unit="draw", disable=not progress, leave=False) as bar:
-                accounts = [run.explain(row, bar.update) for row in rows.split(1)]
+                chunks = rows.split(run.rows_at_once(rows.first))
+                accounts = [account for chunk in chunks for account in run.explain(chunk, bar.update)]
         for message in dict.fromkeys(message for account in accounts for message in account.warnings):
             warn(message)
         return accounts[0] if len(accounts) == 1 else LocalExplanations(accounts)

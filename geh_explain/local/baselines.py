@@ -79,8 +79,8 @@ class ReferenceData:
         given, expected = ([tuple(x.shape[1:]) for x in rows.inputs] for rows in (self.points.first, row))
         if len(given) != len(expected) or (given != expected and self.setup.layer_ref.module is None):
             raise GEHValueError(
-                f"{self.argument}: one row has shape {_words(given)}, and one of {self.of_rows} {_words(expected)}; give "
-                "the same."
+                f"{self.argument}: one row has shape {_words(given)}, and one of {self.of_rows} {_words(expected)}; "
+                "give the same."
             )
         check_columns(self.argument, self.points.columns, columns)
 

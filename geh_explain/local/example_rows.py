@@ -67,7 +67,7 @@ def integrated_rows(
             own = replace(run, baseline=Baseline("rows", points=InMemoryPoints(start)))
             if reference is None:
                 own = replace(own, data=ReferenceData(setup, _places(start, row)), shared_smoothing=[])
-            accounts.append(own.explain(row, lambda: None))
+            accounts += own.explain(row, lambda count: None)
     for message in dict.fromkeys(message for account in accounts for message in account.warnings):
         warn(message)
     return np.stack([account.matrix for account in accounts])
