@@ -125,8 +125,8 @@ class LocalRun:
         self.cut.below = None
         if self.cut.layer is None or not keeps_below(self.posterior):
             return row
-        kept = keep_below(self.cut, InMemoryPoints(row.repeat(_COPIES)), None).first[:1]
-        return replace(kept, repeats=row.repeats)
+        kept = keep_below(self.cut, InMemoryPoints(replace(row, start=0).repeat(_COPIES)), None).first[:1]
+        return replace(kept, repeats=row.repeats, start=row.start)
 
     @property
     def own_kinks(self) -> bool:
