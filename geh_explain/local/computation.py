@@ -155,10 +155,15 @@ class LocalRun:
 class RowAccounts:
     """The accounts of N rows while draws are added to them.
 
-    Attributes
+    All rows have the same network in a draw, and the same smoothing. Their paths are computed together; the number of
+    nodes on a path is that which the row needs by itself.
+
+    Parameters
     ----------
-    n_draws
-        Number of draws so far.
+    run
+        What the accounts of all rows of one call share.
+    rows
+        The rows, as many as :meth:`LocalRun.rows_at_once` allows.
     """
 
     def __init__(self, run: LocalRun, rows: Rows) -> None:
@@ -176,6 +181,7 @@ class RowAccounts:
 
     @property
     def n_draws(self) -> int:
+        """Number of draws so far."""
         return self._moments[0].n_draws
 
     def prepare(self) -> None:
@@ -277,6 +283,7 @@ class RowAccounts:
         return [self._result(row) for row in range(len(self.rows))]
 
     def _result(self, row: int) -> LocalExplanation:
+        """Return the account of one row by its number."""
         assert self._method is not None
         assert self._values is not None
         run, moments = self.run, self._moments[row]

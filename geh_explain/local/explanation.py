@@ -313,7 +313,14 @@ class LocalExplanations(Sequence[LocalExplanation]):
         return pd.concat(tables, ignore_index=True)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the accounts to one ``.npz`` file of arrays and JSON, and return its path."""
+        """Write the accounts to one ``.npz`` file of arrays and JSON, and return its path.
+
+        >>> import tempfile, torch, geh_explain as geh
+        >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+        >>> accounts = explainer.explain_row(torch.ones(3, 2), baseline=0, progress=False)
+        >>> len(geh.LocalExplanations.load(accounts.save(f"{tempfile.mkdtemp()}/rows.npz")))
+        3
+        """
         return write_accounts(self, path)
 
     @classmethod
