@@ -298,6 +298,10 @@ def test_baselines_have_the_forms_of_captum():
         method.attribute(x, x[:2])
     with pytest.raises(geh.GEHError, match="baselines: a str is not supported"):
         method.attribute(x, "zeros")
+    with pytest.raises(geh.GEHError, match="baselines=nan must be finite"):
+        method.attribute(x, float("nan"))
+    with pytest.raises(geh.GEHError, match="baselines has NaN or infinite values"):
+        method.attribute(x, x / 0)
     with pytest.raises(geh.GEHError, match="n_steps=0"):
         method.attribute(x, n_steps=0)
 
@@ -320,3 +324,9 @@ def test_layers_can_be_explained_at_their_input():
     at_output = LayerHessian(model, model[1]).attribute(four_features(), target=1)
     torch.testing.assert_close(at_input, at_output)
     assert model_state(model) == before
+
+
+@pytest.mark.parametrize("kind", [InputHessian, IntegratedHessian])
+def test_a_reference_has_rows_like_the_inputs(kind):
+    with pytest.raises(geh.GEHError, match=r"reference: one row has shape \(3,\), and one of inputs \(4,\)"):
+        kind(relu_net(), reference=random_points(5, 3)).attribute(four_features())

@@ -79,7 +79,7 @@ def test_the_tour_of_pictures_runs_as_printed_and_every_picture_shows_something(
     import pictures
 
     made = pictures.draw(tmp_path)
-    assert len(made) == 13
+    assert len(made) == 15
     for path in made:
         shown, kept = (
             matplotlib.image.imread(folder / path.relative_to(tmp_path)) for folder in (tmp_path, ROOT / "docs")

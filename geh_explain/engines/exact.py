@@ -180,11 +180,15 @@ class ExactRun(EngineRun):
 
     def products(self, rows: Rows, directions: Tensor) -> Tensor:
         """Return the products H v (k, n, D) of the local Hessians of n rows with k directions (k, D), for all rows."""
-        t, _, gradient, _ = _first_derivatives(self.cut, rows)
+        return self.slopes_and_products(rows, directions)[1]
+
+    def slopes_and_products(self, rows: Rows, directions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients (n, D) of n rows, and their :meth:`products` (k, n, D) with k directions (k, D)."""
+        t, _, gradient, slopes = _first_derivatives(self.cut, rows)
         if gradient is None:
-            return t.new_zeros(len(directions), *t.shape)
+            return slopes, t.new_zeros(len(directions), *t.shape)
         step = self._directions_at_once(len(rows))
-        return torch.cat([self._products(gradient, t, part) for part in torch.split(directions, step)])
+        return slopes, torch.cat([self._products(gradient, t, part) for part in torch.split(directions, step)])
 
     def _hessian_rows(self, gradient: Tensor, t: Tensor, units: list[int]) -> Tensor:
         """Return the rows (len(units), n, D) of the local Hessians that belong to ``units``."""

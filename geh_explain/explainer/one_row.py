@@ -11,7 +11,15 @@ from geh_explain._validation import check_int
 from geh_explain.data.targets import Target
 from geh_explain.errors import GEHValueError, warn
 from geh_explain.explainer.base import ExplainerBase
-from geh_explain.local.baselines import ReferenceData, as_rows, check_columns, columns_of, read_baseline, row_shapes
+from geh_explain.local.baselines import (
+    ReferenceData,
+    as_rows,
+    check_columns,
+    columns_of,
+    in_order_of,
+    read_baseline,
+    row_shapes,
+)
 from geh_explain.local.computation import LocalRun
 from geh_explain.local.explanation import LocalExplanation, LocalExplanations
 from geh_explain.local.integrated_hessians import MAX_POINTS
@@ -49,7 +57,7 @@ class RowExplaining(ExplainerBase):
         ----------
         x_row
             The row, with or without a batch dimension: a tensor, array, Series or data frame, or a tuple of tensors.
-            Several rows are explained one by one.
+            Several rows are explained each by itself.
         target, additional_forward_args
             As in :meth:`explain`; those of the row are used for baselines and data, too.
         baseline
@@ -94,7 +102,8 @@ class RowExplaining(ExplainerBase):
         options = AnalysisOptions(draws, batch_size, seed, progress)
         if points is not None and check_int("points", points, 1) > MAX_POINTS:
             raise GEHValueError(f"points={points} must be at most {MAX_POINTS}.")
-        known = data if data is not None else self._last_inputs
+        known = in_order_of(x_row, data if data is not None else self._last_inputs, "data")
+        baseline = in_order_of(x_row, baseline, "baseline")
         with preserved(self.model):
             given = as_rows(x_row, row_shapes(known))
             rows = self._setup.read_points(given, target, additional_forward_args, None, "x_row")
@@ -118,7 +127,8 @@ class RowExplaining(ExplainerBase):
             )
             total = len(rows) * min(draws, n_available(run.posterior, draws))
             with tqdm(total=total, desc="explaining", unit="draw", disable=not progress, leave=False) as bar:
-                accounts = [run.explain(row, bar.update) for row in rows.split(1)]
+                chunks = rows.split(run.rows_at_once(rows.first))
+                accounts = [account for chunk in chunks for account in run.explain(chunk, bar.update)]
         for message in dict.fromkeys(message for account in accounts for message in account.warnings):
             warn(message)
         return accounts[0] if len(accounts) == 1 else LocalExplanations(accounts)

@@ -16,8 +16,8 @@
     Mean and spread of an account over draws and baselines.
 ``computation``
     One row from start to end: smoothing, draws, warnings.
-``explanation``, ``plotting``
-    What users hold: tables, text and plots.
-``hessians``, ``example_rows``
+``explanation``, ``plotting``, ``files``
+    What users hold: tables, text and plots, saved and loaded.
+``hessians``, ``row_sharpness``, ``example_rows``
     For Captum: local Hessians that do not depend on the other rows of a batch, and accounts of a batch of examples.
 """

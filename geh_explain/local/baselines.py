@@ -58,17 +58,20 @@ class ReferenceData:
     """The rows from which the mean baseline and the sharpness of smoothing are taken.
 
     ``values`` are what the user passed as ``data``, or to the last ``explain()``; None if there are neither.
+    ``argument`` and ``of_rows`` are the arguments by which the user passed them, and the rows that are explained.
     """
 
     setup: ModelSetup
     values: Any
+    argument: str = "data"
+    of_rows: str = "x_row"
 
     @cached_property
     def points(self) -> Points | None:
         """The rows, read once; None where there are none."""
         if self.values is None:
             return None
-        return self.setup.read_points(self.values, None, None, None, "data")
+        return self.setup.read_points(self.values, None, None, None, self.argument)
 
     def check(self, row: Rows, columns: list[str] | None) -> None:
         """Raise if the rows have other shapes or columns than ``row``, which has these ``columns``."""
@@ -77,9 +80,10 @@ class ReferenceData:
         given, expected = ([tuple(x.shape[1:]) for x in rows.inputs] for rows in (self.points.first, row))
         if len(given) != len(expected) or (given != expected and self.setup.layer_ref.module is None):
             raise GEHValueError(
-                f"data: one row has shape {_words(given)}, and x_row has {_words(expected)}; give the same."
+                f"{self.argument}: one row has shape {_words(given)}, and one of {self.of_rows} {_words(expected)}; "
+                "give the same."
             )
-        check_columns("data", self.points.columns, columns)
+        check_columns(self.argument, self.points.columns, columns)
 
     def with_arguments_of(self, row: Rows) -> Points | None:
         """Return the points with the target and the further arguments of ``row``; None where there are none."""
@@ -248,6 +252,17 @@ def as_rows(value: Any, shapes: list[tuple[int, ...]] | None) -> Any:
         single = value.ndim <= 1 if shape != () else value.ndim == 0
         return value[None] if single or tuple(value.shape) == shape else value
     return value
+
+
+def in_order_of(x_row: Any, value: Any, argument: str) -> Any:
+    """Return a dict of inputs in the order of the dict ``x_row``, which has the same keys; anything else as it is."""
+    if not isinstance(x_row, Mapping) or not isinstance(value, Mapping):
+        return value
+    if value.keys() != x_row.keys():
+        raise GEHValueError(
+            f"{argument}: its inputs are {list(value)}, and those of x_row {list(x_row)}; give the same."
+        )
+    return {name: value[name] for name in x_row}
 
 
 def row_shapes(data: Any) -> list[tuple[int, ...]] | None:

@@ -1,11 +1,13 @@
-"""The account of one row from start to end: smoothing, draws, warnings."""
+"""The accounts of rows from start to end: smoothing, draws, warnings."""
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +17,8 @@ from geh_explain.data.points import InMemoryPoints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Limits
 from geh_explain.engines.difference import Difference
-from geh_explain.engines.exact import Exact, NoSecondDerivative
+from geh_explain.engines.exact import Exact, ExactRun, NoSecondDerivative
+from geh_explain.engines.smoothing.sharpness import Sharpened
 from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.engines.twice_differentiable import DoubleBackwardView
 from geh_explain.errors import GEHValueError
@@ -23,8 +26,8 @@ from geh_explain.local.account import AccountMoments
 from geh_explain.local.baselines import Baseline, ReferenceData
 from geh_explain.local.differences import switch_units
 from geh_explain.local.explanation import DIFFERENCES, INTEGRATED, LocalExplanation
-from geh_explain.local.integrated_hessians import PathAccount, apply_rule, integrate_path, with_own_gradients
-from geh_explain.local.smoothing import LocalView, smoothing_from_data, view_of_path
+from geh_explain.local.integrated_hessians import PathAccount, integrate_path, integrate_rows, with_own_gradients
+from geh_explain.local.smoothing import LocalView, smoothing_from_data, views_of_rows
 from geh_explain.local.unit_path import Members, UnitPath
 from geh_explain.model.cut import Cut
 from geh_explain.model.estimators import EstimatorModel
@@ -43,6 +46,9 @@ _ROUNDING = 1e-6
 _MAX_CHANGE = 0.25
 #: Copies of a row from which dimensions of rows are recognised.
 _COPIES = 3
+#: Paths that are computed together, and numbers in their Hessians, at most.
+_MAX_PATHS = 128
+_MAX_NUMBERS = 2**23
 
 
 @dataclass(frozen=True)
@@ -73,37 +79,54 @@ class LocalRun:
     points: int | None
     shared_smoothing: list[Smoothing | None] = field(default_factory=list)
 
-    def explain(self, row: Rows, advance: Callable[[], Any]) -> LocalExplanation:
-        """Return the account of one row; ``advance`` is called after each draw."""
+    def rows_at_once(self, rows: Rows) -> int:
+        """Return how many rows like ``rows`` are computed together; 1 where each has a network or smoothing of its own.
+
+        The account of a row depends on those beside it by rounding only.
+        """
+        cut, smooth = self.cut, self.setup.smooth
+        base = smooth.smooth if isinstance(smooth, Sharpened) else smooth
+        # A sharpness without data smooths the kinks that the row meets.
+        smoothed_alone = self.data.values is None and isinstance(base, numbers.Real)
+        if cut.layer is not None or cut.frame is not None or any(rows.forward_args.per_row[1:]) or smoothed_alone:
+            return 1
+        n_baselines = 1 if self.baseline.points is None else len(self.baseline.points)
+        return max(1, min(_MAX_PATHS, _MAX_NUMBERS // cut.n_units**2) // n_baselines)
+
+    def explain(self, rows: Rows, advance: Callable[[int], Any]) -> list[LocalExplanation]:
+        """Return the accounts of rows; ``advance`` is called after each draw with their number.
+
+        There may be several where :meth:`rows_at_once` allows it.
+        """
         cut, options = self.cut, self.options
-        row = self.baseline.prepared_row(row)
+        rows = self.baseline.prepared_row(rows)
         with fixed(self.posterior, cut.model, options.seed):
-            row = self._with_kept_values(row)
-            account = RowAccount(self, row)
-            account.prepare()
+            rows = self._with_kept_values(rows)
+            accounts = RowAccounts(self, rows)
+            accounts.prepare()
         first: list[Tensor] = []
         below = cut.below
 
         def first_forward() -> None:
-            first[:] = [output_of_row(cut, row, below)]
+            first[:] = [output_of_row(cut, rows[:1], below)]
 
         with enter_draws(self.posterior, cut.model, options.draws, options.seed, first_forward) as draws:
             for number in draws:
                 if number == 0:
-                    check_row_independence(cut, account.compared_rows(), first[0])
-                account.add_draw()
-                advance()
-        if not account.moments.n_draws:
+                    check_row_independence(cut, accounts.compared_rows(), first[0])
+                accounts.add_draw()
+                advance(len(rows))
+        if not accounts.n_draws:
             raise GEHValueError(f"posterior={self.posterior!r} gave no draws.")
-        return account.result()
+        return accounts.results()
 
     def _with_kept_values(self, row: Rows) -> Rows:
         """Return the row with what the part below the layer passes on, where that is possible."""
         self.cut.below = None
         if self.cut.layer is None or not keeps_below(self.posterior):
             return row
-        kept = keep_below(self.cut, InMemoryPoints(row.repeat(_COPIES)), None).first[:1]
-        return replace(kept, repeats=row.repeats)
+        kept = keep_below(self.cut, InMemoryPoints(replace(row, start=0).repeat(_COPIES)), None).first[:1]
+        return replace(kept, repeats=row.repeats, start=row.start)
 
     @property
     def own_kinks(self) -> bool:
@@ -112,11 +135,16 @@ class LocalRun:
 
     def smoothing(self, row: Rows) -> Smoothing | None:
         """Return the view that smooths the current network; the same for all rows, unless they have own arguments."""
-        if self.own_kinks or any(row.forward_args.per_row[1:]):
+        if self.own_kinks or any(row.forward_args.per_row[1:]) or self.data.values is None:
             return smoothing_from_data(self.setup, self.cut, row, self.data)
         if not self.shared_smoothing:
             self.shared_smoothing.append(smoothing_from_data(self.setup, self.cut, row, self.data))
         return self.shared_smoothing[0]
+
+    @cached_property
+    def engine(self) -> ExactRun:
+        """The engine of second derivatives, which measures the memory of a row once for all rows and draws."""
+        return Exact().start(self.cut, Limits(1, self.options.batch_size))
 
     @cached_property
     def members(self) -> Members:
@@ -124,116 +152,141 @@ class LocalRun:
         return Members.of(self.cut.units, self.cut.shape, self.cut.device)
 
 
-class RowAccount:
-    """The account of one row while draws are added to it.
+class RowAccounts:
+    """The accounts of N rows while draws are added to them.
 
-    Attributes
+    All rows have the same network in a draw, and the same smoothing. Their paths are computed together; the number of
+    nodes on a path is that which the row needs by itself.
+
+    Parameters
     ----------
-    moments
-        Mean and spread of the account over the draws so far.
+    run
+        What the accounts of all rows of one call share.
+    rows
+        The rows, as many as :meth:`LocalRun.rows_at_once` allows.
     """
 
-    def __init__(self, run: LocalRun, row: Rows) -> None:
+    def __init__(self, run: LocalRun, rows: Rows) -> None:
         self.run = run
-        self.row = row
-        self.moments = AccountMoments(run.members.n_units)
+        self.rows = rows
+        self._moments = [AccountMoments(run.members.n_units) for _ in range(len(rows))]
         self._baselines: Tensor | None = None
+        #: Values of the units at the rows (N, D), and at the baselines (D,).
         self._values: tuple[Floats, Floats] | None = None
-        self._view: LocalView | None = None
+        self._views: list[LocalView] = []
         self._method: str | None = None
         self._reason: str | None = None
-        #: Nodes of the rule of the first draw, and of the others.
-        self._points = 0
-        self._later_points = 0
-        self._error = 0.0
+        #: Accounts of the first draw, whose rules the others take.
+        self._first: list[PathAccount] = []
+
+    @property
+    def n_draws(self) -> int:
+        """Number of draws so far."""
+        return self._moments[0].n_draws
 
     def prepare(self) -> None:
         """Choose account and smoothing by the network outside of draws."""
         path = self._path()
         self._method, self._reason = self._choose_method(path)
         if self._method == INTEGRATED and not self.run.own_kinks:
-            self._view = view_of_path(self.run.smoothing(self.row), path)
+            self._views = views_of_rows(self.run.smoothing(self.rows), path)
         if self.run.cut.layer is not None and self.run.cut.below is None:
             # Draws may change the values of the layer.
             self._baselines = None
 
     def compared_rows(self) -> Rows:
-        """Return the row with other rows behind it, which must not change its output."""
+        """Return the first row with other rows behind it, which must not change its output."""
         path = self._path()
         if self.run.cut.layer is None and path.members.are_disjoint:
             return path.switched(torch.zeros(_COPIES, dtype=torch.long), torch.tensor([[1.0], [0.0], [1.0]]))
-        others = self.run.data.with_arguments_of(self.row)
-        shapes = [x.shape[1:] for x in self.row.inputs]
+        row = self.rows[:1]
+        others = self.run.data.with_arguments_of(row)
+        shapes = [x.shape[1:] for x in row.inputs]
         if others is None or [x.shape[1:] for x in others.first.inputs] != shapes:
-            return self.row.repeat(_COPIES)
-        pairs = zip(self.row.inputs, others.first.inputs, strict=True)
-        batch = replace(self.row, inputs=tuple(torch.cat([own, other]) for own, other in pairs), below=())
-        return replace(batch, forward_args=self.row.forward_args.take([0] * len(batch)))
+            return row.repeat(_COPIES)
+        pairs = zip(row.inputs, others.first.inputs, strict=True)
+        batch = replace(row, inputs=tuple(torch.cat([own, other]) for own, other in pairs), below=())
+        return replace(batch, forward_args=row.forward_args.take([0] * len(batch)))
 
     def add_draw(self) -> None:
-        """Add the account of the draw that is entered."""
+        """Add the accounts of the draw that is entered."""
         path = self._path()
-        n_baselines = len(path.baselines)
-        each = torch.arange(n_baselines)
-        prediction = path.outputs(each, torch.ones(n_baselines, 1)).numpy()
-        reference = path.outputs(each, torch.zeros(n_baselines, 1)).numpy()
-        difference = float((prediction - reference).mean())
-        account = switch_units(path) if self._method == DIFFERENCES else self._integrated(path, difference)
-        self.moments.add(account, prediction, reference)
+        n_paths = len(path.baselines)
+        each = torch.arange(n_paths)
+        prediction = path.outputs(each, torch.ones(n_paths, 1)).numpy()
+        reference = path.outputs(each, torch.zeros(n_paths, 1)).numpy()
+        if self._method == DIFFERENCES:
+            switched = switch_units(path)
+            of_rows = map(path.of_row, range(path.n_rows))
+            accounts = [PathAccount(switched.main[of_row], switched.pairs[of_row]) for of_row in of_rows]
+        else:
+            accounts = self._integrated(path, (prediction - reference).reshape(path.n_rows, -1).mean(axis=1))
+        self._first = self._first or accounts
+        for row, (moments, account) in enumerate(zip(self._moments, accounts, strict=True)):
+            moments.add(account, prediction[path.of_row(row)], reference[path.of_row(row)])
 
     def _path(self) -> UnitPath:
-        """Return the path in the current draw; the baselines are computed again where draws change them."""
+        """Return the paths in the current draw; the baselines are computed again where draws change them."""
         run, cut = self.run, self.run.cut
         with torch.no_grad():
-            own = cut.activations(self.row).flatten(1)
+            own = cut.activations(self.rows).flatten(1)
         if self._baselines is None or not (cut.layer is None or cut.below is not None):
-            self._baselines = run.baseline.values(cut, self.row, run.data)
-        path = UnitPath(cut, self.row, run.members, own, self._baselines, run.options.batch_size)
+            self._baselines = run.baseline.values(cut, self.rows, run.data)
         if self._values is None:
-            means = (run.members.means(values.double()).mean(dim=0) for values in (own, self._baselines))
-            row_values, baseline_values = (mean.cpu().numpy() for mean in means)
-            self._values = row_values, baseline_values
-        return path
+            of_rows, of_baselines = (run.members.means(values.double()) for values in (own, self._baselines))
+            self._values = of_rows.cpu().numpy(), of_baselines.mean(dim=0).cpu().numpy()
+        return UnitPath.of_rows(cut, self.rows, run.members, own, self._baselines, run.options.batch_size)
 
     def _choose_method(self, path: UnitPath) -> tuple[str, str | None]:
         """Return the account to make, and why differences replace derivatives that were asked for, if they do."""
-        engine = self.run.setup.engine
-        if engine == "difference" or isinstance(engine, Difference) or self.run.cut.units.has_levels:
+        engine, cut = self.run.setup.engine, self.run.cut
+        chosen = engine == "difference" or isinstance(engine, Difference) or isinstance(cut.model, EstimatorModel)
+        if chosen or cut.units.has_levels:
             return DIFFERENCES, None
-        coded = set() if self.row.frame is None else set(self.row.frame.coded)
+        coded = set() if self.rows.frame is None else set(self.rows.frame.coded)
         if coded & set(path.members.numbers.tolist()):
             return DIFFERENCES, None  # columns of text have no values between those of row and baseline
         reason = why_not_differentiable(path)
         return (INTEGRATED, None) if reason is None else (DIFFERENCES, reason)
 
-    def _integrated(self, path: UnitPath, difference: float) -> PathAccount:
-        """Return the account of F(1) - F(0), the ``difference``, by integrated Hessians.
+    def _integrated(self, path: UnitPath, differences: Floats) -> list[PathAccount]:
+        """Return the accounts of F(1) - F(0), the ``differences`` (N,), by integrated Hessians.
 
-        The first draw chooses the rule for the others.
+        The first draw chooses the rules for the others.
         """
         run, cut = self.run, self.run.cut
         if run.own_kinks:
-            self._view = view_of_path(run.smoothing(self.row), path)
-        assert self._view is not None
-        with cut.viewed(self._view.view):
-            if self.moments.n_draws == 0:
-                account = integrate_path(path, run.points)
-                self._points, self._error = account.points, account.error
-                # Where the rule was chosen, one with half the points agreed with it to many digits.
-                self._later_points = account.points // (1 if run.points is not None or self._view.smooths else 2)
-            else:
-                account = PathAccount(*apply_rule(path, self._later_points, path.engine()), self._later_points)
-        if self._view.smooths:
+            self._views = views_of_rows(run.smoothing(self.rows), path)
+        engine = path.engine() if run.own_kinks else run.engine
+        with cut.viewed(self._views[0].view):
+            accounts = self._later_draw(path, engine) if self._first else integrate_path(path, run.points, engine)
+        if self._views[0].smooths:
             # Second derivatives are those of the smoothed network, gradients those of the network itself.
             with cut.viewed(DoubleBackwardView()):
-                return with_own_gradients(path, account, difference)
-        return account
+                return with_own_gradients(path, accounts, differences, engine.chunk_rows(self.rows))
+        return accounts
 
-    def result(self) -> LocalExplanation:
-        """Return the account over all draws, and its warnings."""
+    def _later_draw(self, path: UnitPath, engine: ExactRun) -> list[PathAccount]:
+        """Return the accounts by the rules of the first draw."""
+        # Where the rule was chosen, one with half the points agreed with it to many digits.
+        divisor = 1 if self.run.points is not None or self._views[0].smooths else 2
+        points = np.array([account.points // divisor for account in self._first])
+        accounts = list(self._first)
+        for count in np.unique(points):
+            rows = np.flatnonzero(points == count).tolist()
+            for row, account in zip(rows, integrate_rows(path.part(rows), int(count), engine), strict=True):
+                accounts[row] = account
+        return accounts
+
+    def results(self) -> list[LocalExplanation]:
+        """Return the accounts over all draws, and their warnings."""
+        return [self._result(row) for row in range(len(self.rows))]
+
+    def _result(self, row: int) -> LocalExplanation:
+        """Return the account of one row by its number."""
         assert self._method is not None
         assert self._values is not None
-        run, moments = self.run, self.moments
+        run, moments = self.run, self._moments[row]
         prediction, reference, remainder = moments.ends
         local = LocalExplanation(
             names=run.names,
@@ -242,16 +295,16 @@ class RowAccount:
             remainder=remainder,
             main_effects=moments.main,
             pair_effects=moments.pairs,
-            row_values=self._values[0],
+            row_values=self._values[0][row],
             baseline_values=self._values[1],
             method=self._method,
             baseline=run.baseline.description,
             place=run.cut.place,
-            points=self._points,
-            error=self._error,
+            points=self._first[row].points,
+            error=self._first[row].error,
         )
-        if self._view is not None:
-            local = replace(local, smoothed=self._view.describe(local.scale))
+        if self._views:
+            local = replace(local, smoothed=self._views[row].describe(local.scale))
         return replace(local, warnings=tuple(self._warnings(local)))
 
     def _warnings(self, local: LocalExplanation) -> list[str]:

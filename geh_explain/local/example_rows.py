@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -48,13 +49,15 @@ def integrated_rows(
         check_int("n_steps", points, 1)
     with preserved(setup.model):
         examples, cut = setup.read(inputs, *arguments)
+        data = ReferenceData(setup, reference, "reference", "inputs")
+        data.check(examples.first, None)
         run = LocalRun(
             setup=setup,
             cut=cut,
             posterior=PointEstimate(),
             names=cut.unit_names(),
             baseline=Baseline("number"),
-            data=ReferenceData(setup, reference),
+            data=data,
             options=AnalysisOptions(),
             points=points,
         )
@@ -64,7 +67,7 @@ def integrated_rows(
             own = replace(run, baseline=Baseline("rows", points=InMemoryPoints(start)))
             if reference is None:
                 own = replace(own, data=ReferenceData(setup, _places(start, row)), shared_smoothing=[])
-            accounts.append(own.explain(row, lambda: None))
+            accounts += own.explain(row, lambda count: None)
     for message in dict.fromkeys(message for account in accounts for message in account.warnings):
         warn(message)
     return np.stack([account.matrix for account in accounts])
@@ -88,11 +91,15 @@ def _baseline(value: Any, x: Tensor, number: int, n_examples: int) -> Tensor:
     if value is None:
         return torch.zeros_like(x)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise GEHValueError(f"baselines={value!r} must be finite.")
         return torch.full_like(x, value)
     if not isinstance(value, Tensor):
         raise GEHTypeError(
             f"baselines: a {type(value).__name__} is not supported; give None, a number, or a tensor, as in Captum."
         )
+    if not bool(torch.isfinite(value).all()):
+        raise GEHValueError("baselines has NaN or infinite values; give finite ones.")
     value = value[None] if tuple(value.shape) == tuple(x.shape[1:]) else value
     if tuple(value.shape[1:]) != tuple(x.shape[1:]) or len(value) not in (1, n_examples):
         raise GEHValueError(

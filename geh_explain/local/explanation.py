@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from geh_explain._types import Floats
 from geh_explain._validation import check_level
+from geh_explain.errors import GEHValueError
 from geh_explain.local.account import Contributions
+from geh_explain.local.files import read_accounts, write_accounts
 from geh_explain.local.plotting import LocalPlots
 from geh_explain.scores.pair_names import join_names
 
@@ -187,6 +191,27 @@ class LocalExplanation:
         order = np.argsort(-table["mean"].abs().to_numpy(), kind="stable")
         return table.iloc[order].reset_index(drop=True)
 
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the account to a ``.npz`` file of arrays and JSON, and return its path.
+
+        >>> import tempfile, torch, geh_explain as geh
+        >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+        >>> local = explainer.explain_row(torch.tensor([1.0, 2.0]), baseline=0, progress=False)
+        >>> geh.LocalExplanation.load(local.save(f"{tempfile.mkdtemp()}/local.npz")).table().equals(local.table())
+        True
+        """
+        return write_accounts([self], path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> LocalExplanation:
+        """Read a file written by :meth:`save`. Nothing in it is executed; a damaged file raises ``GEHValueError``."""
+        accounts = read_accounts(path)
+        if len(accounts) > 1:
+            raise GEHValueError(
+                f"path={str(path)!r} holds {len(accounts)} accounts; read it by LocalExplanations.load(path)."
+            )
+        return cls(**accounts[0])
+
     def _main_table(self, level: float) -> pd.DataFrame:
         table = _table({"unit": self.names}, self.main_effects, level)
         order = np.argsort(-np.abs(self.main_effects.mean), kind="stable")
@@ -286,6 +311,22 @@ class LocalExplanations(Sequence[LocalExplanation]):
 
         tables = [account.table(level).assign(row=number) for number, account in enumerate(self)]
         return pd.concat(tables, ignore_index=True)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the accounts to one ``.npz`` file of arrays and JSON, and return its path.
+
+        >>> import tempfile, torch, geh_explain as geh
+        >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+        >>> accounts = explainer.explain_row(torch.ones(3, 2), baseline=0, progress=False)
+        >>> len(geh.LocalExplanations.load(accounts.save(f"{tempfile.mkdtemp()}/rows.npz")))
+        3
+        """
+        return write_accounts(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> LocalExplanations:
+        """Read a file written by :meth:`save`, or by that of a single account."""
+        return cls([LocalExplanation(**account) for account in read_accounts(path)])
 
     def __repr__(self) -> str:
         lines = [f"row {number}: {repr(account).splitlines()[0]}" for number, account in enumerate(self[:_SHOWN])]

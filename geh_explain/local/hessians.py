@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from geh_explain.data.points import InMemoryPoints, Points
 from geh_explain.data.rows import Rows
 from geh_explain.data.targets import Target
-from geh_explain.engines.base import EngineRun, Limits
+from geh_explain.engines.base import EngineRun, Limits, check_finite
 from geh_explain.engines.difference import DifferenceRun
+from geh_explain.engines.exact import Exact, ExactRun
 from geh_explain.engines.selection import REQUESTED, choose_engine, needs_smoothing
 from geh_explain.engines.smoothing.sharpness import Step
 from geh_explain.engines.smoothing.survey import smoothing_for, survey_kinks
 from geh_explain.engines.smoothing.view import Smoothing
+from geh_explain.engines.structured.engine import StructuredRun
 from geh_explain.engines.sums import GroupSums
 from geh_explain.engines.twice_differentiable import DoubleBackwardView
 from geh_explain.engines.zero import explain_zero
 from geh_explain.errors import GEHValueError, warn
 from geh_explain.local.baselines import ReferenceData, SharedArguments
+from geh_explain.local.row_sharpness import row_smoothings
+from geh_explain.model.autograd_graph import custom_functions
 from geh_explain.model.cut import Cut
 from geh_explain.model.preserve import preserved
 from geh_explain.model.row_independence import check_row_independence
 from geh_explain.run.setup import ModelSetup
 from geh_explain.units.pair_set import PairSet
+
+#: Numbers in the Hessians of one chunk of rows, at most.
+_CHUNK_NUMBERS = 2**23
 
 
 def row_hessians(
@@ -49,11 +57,18 @@ def row_hessians(
         points, cut = setup.read(inputs, target, additional_forward_args)
         with torch.no_grad():
             check_row_independence(cut, points.first, cut.outputs(points.first[:1]))
-        data = ReferenceData(setup, reference)
+        data = ReferenceData(setup, reference, "reference", "inputs")
+        data.check(points.first, None)
         computed = _RowHessians(setup, cut, data)
-        alone = computed.has_kinks(points.first) and (data.points is None or any(points.first.forward_args.per_row[1:]))
-        parts = points.split(1) if alone else points.batches()
-        found = torch.cat([computed.hessians(rows) for rows in parts])
+        if not computed.has_kinks(points.first):
+            parts = [computed.hessians(rows) for rows in points.batches()]
+        elif data.points is None:
+            parts = [computed.hessians_alone(rows) for rows in points.batches()]
+        else:
+            # Arguments of a row are those of the reference, too.
+            own = any(points.first.forward_args.per_row[1:])
+            parts = [computed.hessians(rows) for rows in (points.split(1) if own else points.batches())]
+        found = torch.cat(parts)
         if cut.n_units > 1 and not bool(found.any()):
             warn(explain_zero(cut, points.first, PairSet.all(cut.n_units), computed.smoothed))
         computed.warn()
@@ -75,6 +90,8 @@ class _RowHessians:
         self._data = data
         self._reason = REQUESTED
         self._doubtful = False
+        #: Rows of which double backward fits into memory; 0 where it is not used.
+        self._chunk_rows = 0
         self.smoothed = False
 
     def has_kinks(self, rows: Rows) -> bool:
@@ -99,9 +116,50 @@ class _RowHessians:
             if run.refuted:
                 run.fall_back()
                 found = _sums(run, rows)
+            exact = run.exact if isinstance(run, StructuredRun) else run
+            self._chunk_rows = exact.chunk_rows(rows[:4]) if isinstance(exact, ExactRun) else 0
         self._doubtful |= run.doubtful
         self._reason = self._reason if isinstance(run, DifferenceRun) else REQUESTED
         return found
+
+    def hessians_alone(self, rows: Rows) -> Tensor:
+        """Return the interactions (n, P) of all pairs at each row, smoothed as the row by itself would be.
+
+        The first row chooses and checks the engine. Where that is double backward, or one that agrees with it, the
+        others are computed together.
+        """
+        parts = [self.hessians(rows[:1])]
+        together = (
+            len(rows) > 2 and self._chunk_rows > 1 and not self._doubtful and not self._has_custom_functions(rows)
+        )
+        size = min(self._chunk_rows, max(2, _CHUNK_NUMBERS // self._cut.n_units**2)) if together else 1
+        for chunk in rows[1:].split(size):
+            found = None if len(chunk) == 1 else self._hessians_together(chunk)
+            parts += [self.hessians(row) for row in chunk.split(1)] if found is None else [found]
+        return torch.cat(parts)
+
+    def _hessians_together(self, rows: Rows) -> Tensor | None:
+        """Return the same for two rows or more at once; None where that is not possible."""
+        cut = self._cut
+        smoothings = row_smoothings(cut, rows, self._setup.smooth)
+        if smoothings is None:
+            return None
+        first, second = np.triu_indices(cut.n_units, 1)
+        found = torch.zeros(len(rows), len(first), dtype=torch.double)
+        directions = torch.eye(cut.n_units, device=cut.device, dtype=cut.dtype)
+        for members, view in smoothings:
+            some = rows.take(members)
+            with cut.viewed(view):
+                products = Exact().start(cut, Limits(len(some))).products(some, directions)
+            found[members] = products[first, :, second].mT.double().cpu()
+        check_finite(found, rows)
+        return found
+
+    def _has_custom_functions(self, rows: Rows) -> bool:
+        """Return whether the model has functions with a backward pass of their own, which are examined row by row."""
+        t = self._cut.zeros(rows[:1]).requires_grad_()
+        with self._cut.viewed(DoubleBackwardView()):
+            return bool(custom_functions(self._cut.outputs(rows[:1], t), t))
 
     def _smoothing(self, rows: Rows, points: Points | None) -> Smoothing | None:
         """Return the smoothing of rows that share it: by the reference, else by the only row itself."""

@@ -30,15 +30,15 @@ _MIN_PANELS = 8
 _MAX_PANELS = 512
 _MAX_ERROR = 0.003
 #: Rows per call for gradients.
-_GRADIENT_ROWS = 256
+_GRADIENT_ROWS = 1024
 #: Nodes in one chunk, and numbers in the rows of their Hessians that are held at once, at most.
-_MAX_CHUNK = 256
+_MAX_CHUNK = 512
 _CHUNK_NUMBERS = 2**23
 
 
 @dataclass(frozen=True)
 class PathAccount:
-    """Contributions to F_r(1) - F_r(0) for each of R baselines.
+    """Contributions to F_r(1) - F_r(0) on each of R paths.
 
     Attributes
     ----------
@@ -69,8 +69,8 @@ class PathAccount:
         return float(means.max(initial=0.0))
 
 
-def integrate_path(path: UnitPath, points: int | None) -> PathAccount:
-    """Return the account by integrated Hessians, see :class:`~geh_explain.local.explanation.LocalExplanation`.
+def integrate_path(path: UnitPath, points: int | None, engine: ExactRun) -> list[PathAccount]:
+    """Return the account of each row by integrated Hessians, see :class:`~geh_explain.local.LocalExplanation`.
 
     In the positions u of the units, which are s at all units along the path, F_ij its second and F_i its first
     derivatives, and the Gauss rule (s_k, w_k) of the weight -ln s ::
@@ -84,40 +84,65 @@ def integrate_path(path: UnitPath, points: int | None) -> PathAccount:
     path
         The output as a function of the units' positions, with the view under which it is differentiated.
     points
-        Nodes of the rule; None doubles them from 8 on until two rules agree, or there are 2,048.
+        Nodes of the rule; None doubles them from 8 on until two rules agree for the row, or there are 2,048.
+    engine
+        That of the path.
     """
-    engine = path.engine()
     smoothed = isinstance(path.cut.view, Smoothing)
     if points is not None:
-        coarse = apply_rule(path, max(1, points // 2), engine)
-        return _compared(apply_rule(path, points, engine), coarse, points, smoothed)
+        rules = (integrate_rows(path, count, engine) for count in (points, max(1, points // 2)))
+        return [_compared(fine, coarse, smoothed) for fine, coarse in zip(*rules, strict=True)]
     tolerance = _SMOOTHED_TOLERANCE if smoothed else _TOLERANCE.get(path.cut.dtype, _SINGLE_TOLERANCE)
+    accounts = integrate_rows(path, MIN_POINTS, engine)
+    unfinished = list(range(path.n_rows))
     points = MIN_POINTS
-    account = PathAccount(*apply_rule(path, points, engine), points, np.inf)
-    while points < MAX_POINTS and account.error > tolerance * account.largest:
+    while points < MAX_POINTS and unfinished:
         points *= 2
-        account = _compared(apply_rule(path, points, engine), (account.main, account.pairs), points, smoothed)
-    return account
+        for row, fine in zip(unfinished, integrate_rows(path.part(unfinished), points, engine), strict=True):
+            accounts[row] = _compared(fine, accounts[row], smoothed)
+        unfinished = [row for row in unfinished if accounts[row].error > tolerance * accounts[row].largest]
+    return accounts
 
 
-def with_own_gradients(path: UnitPath, account: PathAccount, difference: float) -> PathAccount:
-    """Return the account with main effects by the gradients of the network itself, for networks with kinks.
+def integrate_rows(path: UnitPath, points: int, engine: ExactRun) -> list[PathAccount]:
+    """Return the account of each row by the rule with so many nodes."""
+    main, pairs = _apply_rule(path, points, engine)
+    of_rows = map(path.of_row, range(path.n_rows))
+    return [PathAccount(main[of_row], pairs[of_row], points, np.inf) for of_row in of_rows]
+
+
+def with_own_gradients(
+    path: UnitPath, accounts: list[PathAccount], differences: Floats, max_rows: int
+) -> list[PathAccount]:
+    """Return the accounts with main effects by the gradients of the network itself, for networks with kinks.
 
     Row sums of Gamma are integrated gradients, int F_i(s) ds, so that Gamma_ii is these minus Gamma_ij of all j. Pairs
     stay those of the smoothed network. The contributions then sum to F(1) - F(0) of the network itself, up to the
-    integration of gradients that jump. ``difference`` is this one, the mean over baselines.
+    integration of gradients that jump. ``differences`` (N,) are these, the means over baselines; ``max_rows`` is the
+    number of rows whose graph fits into memory.
     """
-    n_units = path.members.n_units
-    panels = _MIN_PANELS
-    gradients = _integrated_gradients(path, panels)
-    # Integrated gradients sum to the difference of the outputs, so that their error is known.
-    while panels < _MAX_PANELS and _error_share(gradients, difference) > _MAX_ERROR:
+    found: list[Floats] = [np.zeros(0)] * path.n_rows
+    unfinished, panels = list(range(path.n_rows)), _MIN_PANELS
+    while unfinished:
+        part = path.part(unfinished)
+        gradients = _integrated_gradients(part, panels, max_rows)
+        for number, row in enumerate(unfinished):
+            found[row] = gradients[part.of_row(number)]
+        # Integrated gradients sum to the difference of the outputs, so that their error is known.
+        unfinished = [row for row in unfinished if _error_share(found[row], differences[row]) > _MAX_ERROR]
         panels *= 2
-        gradients = _integrated_gradients(path, panels)
+        if panels > _MAX_PANELS:
+            break
+    return [
+        replace(account, main=gradients - _sums_of_pairs(account.pairs / 2, path.members.n_units))
+        for account, gradients in zip(accounts, found, strict=True)
+    ]
+
+
+def _sums_of_pairs(pairs: Floats, n_units: int) -> Floats:
+    """Return for each unit the sum (R, D) over the pairs (R, P) that it is in."""
     ends = np.concatenate(np.triu_indices(n_units, 1))
-    halves = np.concatenate([account.pairs, account.pairs], axis=1) / 2
-    of_pairs = np.stack([np.bincount(ends, row, n_units) for row in halves])
-    return replace(account, main=gradients - of_pairs)
+    return np.stack([np.bincount(ends, np.concatenate([row, row]), n_units) for row in pairs])
 
 
 def _error_share(gradients: Floats, difference: float) -> float:
@@ -127,14 +152,14 @@ def _error_share(gradients: Floats, difference: float) -> float:
     return abs(difference - float(of_units.sum())) / scale if scale > 0 else 0.0
 
 
-def _integrated_gradients(path: UnitPath, panels: int) -> Floats:
+def _integrated_gradients(path: UnitPath, panels: int, max_rows: int) -> Floats:
     """Return int F_i(s) ds (R, D) by a rule on so many panels."""
     n_baselines = len(path.baselines)
     nodes, weights = _panel_rule(panels)
     places, weight = nodes.repeat(n_baselines), weights.repeat(n_baselines)
     baseline = torch.arange(n_baselines).repeat_interleave(len(nodes))
     gradients = torch.zeros(n_baselines, path.members.n_units, dtype=torch.double)
-    size = min(path.call_rows, _GRADIENT_ROWS)
+    size = min(path.call_rows, max_rows, _GRADIENT_ROWS)
     for some, s, w in zip(*(torch.split(part, size) for part in (baseline, places, weight)), strict=True):
         slopes = torch.as_tensor(slopes_of(*path.at(some.to(path.cut.device), s[:, None])))
         gradients.index_add_(0, some, w[:, None] * slopes)
@@ -148,19 +173,20 @@ def _panel_rule(panels: int) -> tuple[Tensor, Tensor]:
     return torch.as_tensor(places.ravel()), torch.as_tensor(np.tile(weights / 2, panels) / panels)
 
 
-def _compared(fine: tuple[Floats, Floats], coarse: tuple[Floats, Floats], points: int, smoothed: bool) -> PathAccount:
+def _compared(fine: PathAccount, coarse: PathAccount, smoothed: bool) -> PathAccount:
     """Return the account by the finer of two rules; its error is the largest difference of the two.
 
     Of smoothed networks only pairs count, as main effects follow from :func:`with_own_gradients`.
     """
-    errors = [np.abs((a - b).mean(axis=0)).max(initial=0.0) for a, b in zip(fine, coarse, strict=True)]
-    return PathAccount(*fine, points, float(errors[1] if smoothed else max(errors)))
+    of_main, of_pairs = fine.main - coarse.main, fine.pairs - coarse.pairs
+    errors = [float(np.abs(part.mean(axis=0)).max(initial=0.0)) for part in (of_main, of_pairs)]
+    return replace(fine, error=errors[1] if smoothed else max(errors))
 
 
-def apply_rule(path: UnitPath, points: int, engine: ExactRun) -> tuple[Floats, Floats]:
+def _apply_rule(path: UnitPath, points: int, engine: ExactRun) -> tuple[Floats, Floats]:
     """Return main effects (R, D) and effects of pairs (R, P) by the rule with so many nodes.
 
-    ``engine`` is that of the path. It measures the memory of a row once.
+    ``engine`` is that of the path, or of another row or draw: it measures the memory of a row once.
     """
     nodes, weights = (torch.as_tensor(part.copy()) for part in log_rule(points))
     n_baselines, n_units = len(path.baselines), path.members.n_units
@@ -169,16 +195,18 @@ def apply_rule(path: UnitPath, points: int, engine: ExactRun) -> tuple[Floats, F
     baseline = torch.arange(n_baselines).repeat_interleave(points)
     place, weight = nodes.repeat(n_baselines), weights.repeat(n_baselines)
     directions = torch.eye(n_units, device=path.cut.device, dtype=path.cut.dtype)
-    size = min(engine.chunk_rows(path.row), _MAX_CHUNK)
+    engine.cut, row = path.at(torch.zeros(1, dtype=torch.long), torch.ones(1, 1))
+    size = min(engine.chunk_rows(row), _MAX_CHUNK)
     for some, s, w in zip(*(torch.split(part, size) for part in (baseline, place, weight)), strict=True):
         cut, rows = path.at(some.to(path.cut.device), s[:, None])
-        slopes.index_add_(0, some, w[:, None] * torch.as_tensor(slopes_of(cut, rows)))
         # The same run for all chunks, as it has measured its memory.
         engine.cut = cut
         start = 0
         for block in torch.split(directions, max(1, _CHUNK_NUMBERS // (len(rows) * n_units))):
-            hessian_rows = engine.products(rows, block).transpose(0, 1).double().cpu()
-            weighted = (w * s)[:, None, None] * hessian_rows
+            gradients, products = engine.slopes_and_products(rows, block)
+            if start == 0:
+                slopes.index_add_(0, some, w[:, None] * gradients.double().cpu())
+            weighted = (w * s)[:, None, None] * products.transpose(0, 1).double().cpu()
             curvature[:, start : start + len(block)].index_add_(0, some, weighted)
             start += len(block)
     if not bool(torch.isfinite(curvature).all() and torch.isfinite(slopes).all()):

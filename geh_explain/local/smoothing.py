@@ -83,17 +83,17 @@ def smoothing_from_data(setup: ModelSetup, cut: Cut, row: Rows, data: ReferenceD
     return smoothing_for(cut, points, smooth, None)
 
 
-def view_of_path(smoothing: Smoothing | None, path: UnitPath) -> LocalView:
-    """Return the view for one path, with the change of F(1) - F(0) by smoothing."""
+def views_of_rows(smoothing: Smoothing | None, path: UnitPath) -> list[LocalView]:
+    """Return the view for each row, with the change of F(1) - F(0) by smoothing."""
     if smoothing is None:
-        return LocalView(DoubleBackwardView())
+        return [LocalView(DoubleBackwardView())] * path.n_rows
     with path.cut.viewed(smoothing):
-        change = _difference(path, viewed=True) - _difference(path, viewed=False)
-    return LocalView(smoothing, abs(change))
+        changes = _differences(path, viewed=True) - _differences(path, viewed=False)
+    return [LocalView(smoothing, abs(float(change))) for change in changes]
 
 
-def _difference(path: UnitPath, viewed: bool) -> float:
-    """Return F(1) - F(0), the mean over baselines."""
+def _differences(path: UnitPath, viewed: bool) -> Tensor:
+    """Return F(1) - F(0) of each row (N,), the means over baselines."""
     each = torch.arange(len(path.baselines))
     reference, prediction = (path.outputs(each, torch.full((len(each), 1), u), viewed=viewed) for u in (0.0, 1.0))
-    return float((prediction - reference).mean())
+    return (prediction - reference).reshape(path.n_rows, -1).mean(dim=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -101,7 +102,7 @@ class Directions(Units):
 
 @dataclass(frozen=True)
 class UnitPath:
-    """The output as a function of the positions u of the units on the path from each of R baselines to one row.
+    """The output as a function of the positions u of the units on R paths, each from a baseline to a row.
 
     ::
 
@@ -115,13 +116,15 @@ class UnitPath:
     cut
         The model as a function of the units' shifts; its view is active where derivatives are taken.
     row
-        The row x.
+        The row x of all paths, or one row for each path.
     members
         The numbers of the layer that belong to each unit.
     own, baselines
-        Flat values of the layer at the row (1, size), and at the baselines (R, size).
+        Flat values of the layer at the row (1, size), or those of all paths (R, size), and at the baselines (R, size).
     batch_size
         Rows per call of the model; None for a default.
+    n_rows
+        Number of distinct rows N. Paths r = 0, ..., R / N - 1 belong to the first row, and so on.
     """
 
     cut: Cut
@@ -130,6 +133,31 @@ class UnitPath:
     own: Tensor
     baselines: Tensor
     batch_size: int | None
+    n_rows: int = 1
+
+    @classmethod
+    def of_rows(
+        cls, cut: Cut, rows: Rows, members: Members, own: Tensor, baselines: Tensor, batch_size: int | None
+    ) -> UnitPath:
+        """Return the paths from each of R baselines (R, size) to each of N rows with the values ``own`` (N, size)."""
+        if len(rows) == 1:
+            return cls(cut, rows, members, own, baselines, batch_size)
+        each = [row for row in range(len(rows)) for _ in range(len(baselines))]
+        ends = own[each], baselines.repeat(len(rows), 1)
+        return cls(cut, rows.take(each), members, *ends, batch_size, len(rows))
+
+    def of_row(self, number: int) -> slice:
+        """Return the paths of one row."""
+        count = len(self.baselines) // self.n_rows
+        return slice(number * count, (number + 1) * count)
+
+    def part(self, numbers: Sequence[int]) -> UnitPath:
+        """Return the paths of some rows."""
+        if self.n_rows == 1:
+            return self
+        paths = [path for number in numbers for path in range(len(self.baselines))[self.of_row(number)]]
+        ends = self.own[paths], self.baselines[paths]
+        return replace(self, row=self.row.take(paths), own=ends[0], baselines=ends[1], n_rows=len(numbers))
 
     @property
     def differences(self) -> Tensor:
@@ -140,7 +168,7 @@ class UnitPath:
     @property
     def call_rows(self) -> int:
         """Rows per call of the model."""
-        row_bytes = sum(x.nbytes for x in (*self.row.inputs, self.own))
+        row_bytes = sum(x[:1].nbytes for x in (*self.row.inputs, self.own))
         return self.batch_size or max(1, min(_CALL_ROWS, _CALL_BYTES // row_bytes))
 
     def at(self, baseline: Tensor, positions: Tensor) -> tuple[Cut, Rows]:
@@ -150,7 +178,11 @@ class UnitPath:
         differences = self.differences.to(self.cut.dtype)[baseline]
         moved.units = Directions(self.members, differences, offset)
         moved.n_units = self.members.n_units
-        return moved, self.row.repeat(len(positions))
+        return moved, self._rows(baseline)
+
+    def _rows(self, baseline: Tensor) -> Rows:
+        """Return the rows of paths by their index (n,)."""
+        return self.row.repeat(len(baseline)) if len(self.row) == 1 else self.row.take(baseline.tolist())
 
     def engine(self) -> ExactRun:
         """Return the engine of second derivatives at the baselines of the path."""
@@ -178,13 +210,13 @@ class UnitPath:
     def switched(self, baseline: Tensor, positions: Tensor) -> Rows:
         """Return rows of inputs with the values of the baseline, to the last bit, where positions are 0."""
         on = positions.expand(-1, self.members.n_units)[:, self.members.owners].to(self.own.device) > 0
-        values = self.own.repeat(len(positions), 1)
+        values = self.own.expand(len(self.baselines), -1)[baseline]
         numbers = self.members.numbers
-        values[:, numbers] = torch.where(on, self.own[:, numbers], self.baselines[baseline][:, numbers])
+        values[:, numbers] = torch.where(on, values[:, numbers], self.baselines[baseline][:, numbers])
         inputs = self.row.inputs
         parts = torch.split(values, [x[0].numel() for x in inputs], dim=1)
         filled = tuple(part.reshape(-1, *x.shape[1:]).to(x) for part, x in zip(parts, inputs, strict=True))
-        return replace(self.row.repeat(len(positions)), inputs=filled)
+        return replace(self._rows(baseline), inputs=filled)
 
 
 def _is_binary(positions: Tensor) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError
 from geh_explain.report.text import describe_scope
 from geh_explain.results.interactions import Interactions
+from geh_explain.results.target_files import read_targets, write_targets
 from geh_explain.scores.pair_names import join_names
 
 if TYPE_CHECKING:
@@ -106,6 +109,22 @@ class InteractionsByTarget(Mapping[Any, Interactions]):
             score = float(decisions.strength[strongest])
             rows.append({"strongest pair": join_names(first, second), name: score, decisions.column: accepted})
         return pd.DataFrame(rows, index=pd.Index(list(self), name="target", tupleize_cols=False))
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write all results to a folder, one file per target, and return its path.
+
+        >>> import tempfile, torch, geh_explain as geh
+        >>> explainer = geh.GEHExplainer(lambda x: x * x.flip(1), posterior=geh.posterior.PointEstimate())
+        >>> results = explainer.explain(torch.rand(20, 2), target="all", groups=1, progress=False)
+        >>> geh.InteractionsByTarget.load(results.save(tempfile.mkdtemp())).table().equals(results.table())
+        True
+        """
+        return write_targets(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> InteractionsByTarget:
+        """Read a folder written by :meth:`save`. Nothing in it is executed; damaged files raise ``GEHValueError``."""
+        return cls(read_targets(folder))
 
     def __repr__(self) -> str:
         some = next(iter(self._results.values()))

@@ -108,9 +108,9 @@ class Categorical(Units):
     def detect(cls, frame: Any, *, max_levels: int | None = 20) -> Categorical | None:
         """Return the categories of a data frame as units, with all other columns as numeric units.
 
-        Categories are columns of pandas' dtype ``category``; columns of text with 2 to 20 different values, some repeated; exclusive
-        0/1 or boolean columns with a common prefix such as ``ocean_``, as ``pandas.get_dummies`` makes them; and single
-        0/1 or boolean columns. None if there are none.
+        Categories are columns of pandas' dtype ``category``; columns of text with 2 to 20 different values, some of
+        them repeated; exclusive 0/1 or boolean columns with a common prefix such as ``ocean_``, as
+        ``pandas.get_dummies`` makes them; and single 0/1 or boolean columns. None if there are none.
 
         >>> import pandas as pd, geh_explain as geh
         >>> frame = pd.DataFrame({"place": ["sea", "hill", "sea"], "member": [True, False, True], "age": [3.0, 1.0, 2]})

@@ -126,3 +126,43 @@ def test_targets_and_arguments_of_each_row():
         torch.tensor([[1.0, 2.0], [3.0, 4.0]]), [0, 1], torch.tensor([5.0, 7.0]), baseline=0, progress=False
     )
     assert [local.prediction for local in accounts] == [5, 16]
+
+
+@pytest.mark.parametrize("kind", [nn.Tanh, nn.ReLU])
+@pytest.mark.parametrize("baseline", ["mean", "sample"])
+@pytest.mark.filterwarnings("ignore:smooth.*changes the difference")  # the network is not trained
+def test_rows_that_are_computed_together_are_those_of_single_calls(kind, baseline):
+    net, data = dropout_net(kind), random_points(40, 4, seed=1)
+    rows = random_points(6, 4) * torch.tensor([[1.0], [8.0], [0.01], [1.0], [3.0], [1.0]])
+    start = "mean" if baseline == "mean" else data[:3]
+    explainer = geh.GEHExplainer(net)
+    options = {"data": data, "baseline": start, "draws": 4, "progress": False}
+    together = explainer.explain_row(rows, **options)
+    assert len({local.points for local in together}) > 1  # rules are chosen row by row
+    for row, local in zip(rows, together, strict=True):
+        alone = explainer.explain_row(row, **options)
+        assert (local.points, local.n_baselines) == (alone.points, alone.n_baselines)
+        scale = alone.scale
+        np.testing.assert_allclose(local.matrix, alone.matrix, rtol=0, atol=1e-12 * scale)
+        np.testing.assert_allclose(local.table()["std"], alone.table()["std"], rtol=0, atol=1e-12 * scale)
+        np.testing.assert_allclose(local.row_values, row.numpy())
+        assert (local.prediction, local.reference) == pytest.approx((alone.prediction, alone.reference))
+        assert local.error == pytest.approx(alone.error, abs=1e-12 * scale)
+
+
+def test_rows_of_one_call_take_few_forward_passes():
+    passes = []
+
+    class Counted(nn.Sequential):
+        def forward(self, x):
+            passes.append(len(x))
+            return super().forward(x)
+
+    torch.manual_seed(0)
+    net = Counted(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).double()
+    counts = []
+    for rows in (1, 50):
+        passes.clear()
+        point_explainer(net).explain_row(random_points(rows, 4), baseline=0, progress=False)
+        counts.append(len(passes))
+    assert counts[1] <= counts[0] + 10

@@ -93,6 +93,16 @@ def test_a_hidden_layer_goes_from_its_activations_at_the_baseline_to_those_at_th
     assert of_zeros.reference == pytest.approx(upper(torch.zeros(8).double()).item())
 
 
+def test_several_rows_at_a_hidden_layer_are_explained_each_by_itself():
+    net, rows = smooth_net(), random_points(3, 4)
+    together = point_explainer(net, "1").explain_row(rows, baseline=0, progress=False)
+    for row, local in zip(rows, together, strict=True):
+        upper, end = net[2:], net[:2](row[None])[0].detach()
+        expected = integrated_hessian(lambda h, upper=upper: upper(h)[:, 0], end, torch.zeros(8).double())
+        np.testing.assert_allclose(local.matrix, expected, rtol=0, atol=1e-8)
+        check_complete(local)
+
+
 def test_channels_move_along_the_differences_of_all_their_positions():
     torch.manual_seed(0)
     net = nn.Sequential(

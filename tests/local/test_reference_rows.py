@@ -138,7 +138,7 @@ def test_the_row_that_is_the_baseline_has_nothing_to_explain():
 
 
 def test_other_wrong_arguments():
-    with pytest.raises(geh.GEHError, match=r"data: one row has shape \(4,\), and x_row has \(3,\)"):
+    with pytest.raises(geh.GEHError, match=r"data: one row has shape \(4,\), and one of x_row \(3,\)"):
         explain(torch.ones(3), data=torch.ones(9, 4))
     with pytest.raises(geh.GEHError, match="points=0"):
         explain(torch.ones(3), baseline=0, points=0)
@@ -166,3 +166,16 @@ def test_columns_of_text_have_the_same_codes_in_row_and_baseline(dtype):
         assert local.main.set_index("unit")["mean"].to_dict() == {"size": 1, "kind": 18}
     sample = explainer.explain_row(frame.iloc[[2]], baseline=frame, progress=False)
     assert sample.reference == pytest.approx((10 + 2 + 30) / 3)
+
+
+def test_dicts_of_inputs_go_by_their_keys():
+    explainer = point_explainer(lambda a, b: 2 * a[:, 0] * b[:, 1] + a[:, 1])
+    a, b = random_points(2, 6, 2)
+    row = {"a": a[:1], "b": b[:1]}
+    local = explainer.explain_row(row, baseline={"b": b[1:2], "a": a[1:2]}, progress=False)
+    assert local.reference == pytest.approx(float(2 * a[1, 0] * b[1, 1] + a[1, 1]))
+    local = explainer.explain_row(row, data={"b": b, "a": a}, progress=False)
+    mean_a, mean_b = a.mean(0), b.mean(0)
+    assert local.reference == pytest.approx(float(2 * mean_a[0] * mean_b[1] + mean_a[1]))
+    with pytest.raises(geh.GEHError, match=r"baseline: its inputs are \['a', 'c'\], and those of x_row \['a', 'b'\]"):
+        explainer.explain_row(row, baseline={"a": a[:1], "c": b[:1]}, progress=False)

@@ -95,6 +95,11 @@ MODELS = {
     "three layers": (lambda: table(nn.Tanh(), nn.Softplus(beta=10), nn.Sigmoid()), (5,), {}),
     "smoothed kinks": (lambda: table(nn.ReLU(), nn.LeakyReLU(), nn.Hardswish()), (5,), {}),
     "more kinks": (lambda: table(nn.PReLU(), nn.ELU(alpha=2), nn.Hardtanh(inplace=True)), (5,), {}),
+    "in place after a function": (
+        lambda: nn.Sequential(nn.Linear(5, 6), nn.GELU(), nn.ReLU(inplace=True), nn.Linear(6, 3)),
+        (5,),
+        {},
+    ),
     "probability": (lambda: table(nn.GELU(), nn.Mish()), (5,), {"output": "probability"}),
     "logarithm": (lambda: table(nn.GELU(), nn.Mish()), (5,), {"output": lambda out: out.log_softmax(1)}),
     "sigmoid": (

@@ -145,11 +145,7 @@ class KinkSurvey(KinkedCallView):
         out = func(*args, **kwargs)
         self._compare(call, entering)
         call.add(entering)
-        if name == "elu":
-            alpha = args[1] if len(args) > 1 else kwargs.get("alpha", 1.0)
-            call.meets_kink = alpha != 1  # with alpha = 1 the slope does not jump
-        else:
-            call.meets_kink |= name not in _CLAMPS or not torch.equal(plain_values(out), entering)
+        call.meets_kink |= bool(kink_acts(name, args, kwargs, out, entering).any())
         return out
 
     def _compare(self, call: KinkedCall, entering: Tensor) -> None:
@@ -216,6 +212,16 @@ class KinkSurvey(KinkedCallView):
         return beta.to(movements.dtypes[number]) if beta.ndim else float(beta)
 
 
+def kink_acts(name: str, args: Sequence[Any], kwargs: dict[str, Any], out: Any, entering: Tensor) -> Tensor:
+    """Return whether the kink of a call acts: for each entry of clamps, which may never clamp, else one value."""
+    if name in _CLAMPS:
+        return plain_values(out) != entering
+    if name == "elu":
+        alpha = args[1] if len(args) > 1 else kwargs.get("alpha", 1.0)
+        return torch.tensor(alpha != 1)  # with alpha = 1 the slope does not jump
+    return torch.tensor(True)
+
+
 def survey_kinks(cut: Cut, rows: Rows) -> KinkSurvey | None:
     """Return a survey of the kinked calls above ``cut``, from a few rows; None where nothing has a kink.
 
@@ -228,13 +234,13 @@ def survey_kinks(cut: Cut, rows: Rows) -> KinkSurvey | None:
         if not survey.calls and not survey.decides:
             return None
         # Kinks of what does not depend on the units, such as a bias by position, stay as they are.
-        cut.outputs(rows, _test_shift(cut, rows))
+        cut.outputs(rows, detecting_shift(cut, rows))
     survey.start_statistics()
     return survey
 
 
 @torch.no_grad()
-def _test_shift(cut: Cut, rows: Rows) -> Tensor:
+def detecting_shift(cut: Cut, rows: Rows) -> Tensor:
     """Return shifts (n, D) of the units that no rounding absorbs, and that no difference of units cancels."""
     sizes = cut.units.values(cut.activations(rows).abs()).abs().to(cut.dtype).clamp_min(1)
     factors = 0.5 + torch.rand(cut.n_units, generator=torch.Generator().manual_seed(0))

@@ -27,13 +27,15 @@ _CLIPPED_RAMPS = {"relu": (0.0, math.inf), "relu6": (0.0, 6.0), "hardtanh": (-1.
 class _KnownDerivative(torch.autograd.Function):
     """Connects a value that was computed elsewhere to its input z: the backward pass multiplies by a known slope.
 
-    z, value and slope have the same shape. No second derivative is needed, as the Hessian term holds it.
+    z, value and slope have the same shape. No second derivative is needed, as the Hessian term holds it. ``values`` is
+    a list with the value: autograd would take a tensor that is passed and returned for a view, which no later call may
+    change in place.
     """
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, value: Tensor, slope: Tensor) -> Tensor:
+    def forward(ctx: Any, z: Tensor, values: list[Tensor], slope: Tensor) -> Tensor:
         ctx.save_for_backward(slope)
-        return value.view_as(value)
+        return values[0]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
@@ -51,7 +53,7 @@ def elementwise(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any
     value, slope, second = _closed_form(recorder, func, x.detach(), args, kwargs) or _derivatives(
         recorder, func, x.detach(), args, kwargs
     )
-    out: Tensor = _KnownDerivative.apply(x, value, slope)  # type: ignore[no-untyped-call]
+    out: Tensor = _KnownDerivative.apply(x, [value], slope)  # type: ignore[no-untyped-call]
     # The model goes on with the tensor that it passed, which now holds the result.
     if is_in_place(func, kwargs):
         out = x.copy_(out)
