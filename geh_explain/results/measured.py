@@ -15,6 +15,7 @@ from geh_explain.analyses.share import InteractionShare
 from geh_explain.analyses.share_design import ShareDesign, ShareRequest
 from geh_explain.analyses.share_measurement import measure_conditional, measure_permuted
 from geh_explain.analyses.triples import TripleRequest, compute_triples
+from geh_explain.data.case_weights import read_weights
 from geh_explain.errors import GEHRuntimeError, GEHValueError, warn
 from geh_explain.groups.clusters import read_clusters
 from geh_explain.model.preserve import preserved
@@ -184,12 +185,6 @@ class MeasuredResult(ResultOutput):
 def measure_share(result: MeasurablePairs, source: ResultSource, arguments: ShareArguments) -> InteractionShare:
     """Measure the share of interactions in the network of ``source``; the result keeps it for its findings."""
     record = result.record
-    _refuse_categories(result, "share")
-    if result.sample_weight is not None:
-        raise GEHValueError(
-            "share: the points of this result have case weights, and the share of interactions takes none; explain "
-            "without sample_weight, for instance rows that were drawn with these weights."
-        )
     # The first draws do not depend on how many follow.
     n_draws = min(arguments.draws, max(1, record.draws))
     options = AnalysisOptions(n_draws, source.batch_size, record.seed, arguments.progress)
@@ -198,8 +193,9 @@ def measure_share(result: MeasurablePairs, source: ResultSource, arguments: Shar
     with preserved(source.setup.model):
         points, cut = source.read()
         check_unit_count(result, cut.n_units)
+        weights = read_weights(result.sample_weight, points, "inputs: result has case weights, and sample_weight")
         posterior = source.setup.posterior_for(cut, points)
-        design = ShareDesign(cut, points, posterior, read_clusters(source.clusters, points), options)
+        design = ShareDesign(cut, points, posterior, read_clusters(source.clusters, points), weights, options)
         result._share = BACKGROUNDS[arguments.background](design, request)
     return result._share
 

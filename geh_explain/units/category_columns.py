@@ -52,6 +52,14 @@ class CategoryColumns:
         x = rows.inputs[self.tensor]
         return np.asarray(x.detach().reshape(len(x), -1)[:, list(self.columns)].double().cpu().numpy())
 
+    def replace_in(self, rows: Rows, values: Floats) -> Rows:
+        """Return ``rows`` with other ``values`` (n, k) of the columns; what is kept below a layer is left out."""
+        inputs = list(rows.inputs)
+        x = inputs[self.tensor].clone(memory_format=torch.contiguous_format)
+        x.view(len(x), -1)[:, list(self.columns)] = torch.as_tensor(values).to(x)
+        inputs[self.tensor] = x
+        return replace(rows, inputs=tuple(inputs), below=())
+
     def observe(self, points: Points, max_levels: int | None) -> ObservedCategory:
         """Return the category with the levels that occur among all points, by one pass over them.
 
