@@ -184,6 +184,12 @@ class ObservedCategory:
         """Return ``rows`` once for each of k ``levels``, at that level: all rows at the first one, and so on."""
         return set_levels(rows, [(self, np.asarray(levels))])
 
+    def find_levels(self, rows: Rows) -> Ints:
+        """Return the index (n,) of the level of each row; -1 for levels that are left out."""
+        distinct, own = np.unique(self.where.values(rows), axis=0, return_inverse=True)
+        matches = (distinct[:, None] == self.values).all(axis=2)
+        return np.where(matches.any(axis=1), matches.argmax(axis=1), -1)[own.reshape(-1)]
+
     @cached_property
     def _sorted(self) -> tuple[Floats, Ints]:
         """Values of a column of codes in ascending order, and their levels."""
