@@ -150,8 +150,9 @@ def _joint_effects(cut: Cut, rows: Rows, baseline: Floats, first: Ints, second: 
     if isinstance(cut.units, Categorical):
         for unit, category in enumerate(cut.units.observed):
             steps[:, unit] = torch.as_tensor(category.find_levels(rows) != _usual_level(category)).to(steps)
+        pairs = list(zip(first.tolist(), second.tolist(), strict=True))
         alone = _outputs_after_switches(cut, cut.units, rows, steps, [(unit,) for unit in units.tolist()])
-        both = _outputs_after_switches(cut, cut.units, rows, steps, list(zip(first.tolist(), second.tolist())))
+        both = _outputs_after_switches(cut, cut.units, rows, steps, pairs)
     else:
         alone = outputs_after_moves(cut, rows, steps, single, single)
         both = outputs_after_moves(cut, rows, steps, i, j)

@@ -24,7 +24,8 @@ from geh_explain.statistics.variance_shares import PickFreezePoints, draw_points
 
 #: Comparisons of the first round, at least and at most, and rows of a small network that all of its draws evaluate if
 #: that allows them; and rows that are evaluated in all rounds at most, where the user does not choose.
-_FIRST_ROUND = (128, 1024)
+MIN_COMPARISONS = 128
+_MAX_COMPARISONS = 1024
 _FIRST_EVALUATIONS = 500_000
 _EVALUATIONS = 2_000_000
 #: Rounds end where twice the comparisons lower the error by less than this factor: the rows themselves are too few.
@@ -97,9 +98,9 @@ class _Rounds:
         """Return the number of comparisons per block of the next round; 0 if none is needed."""
         n_blocks = len(self._design.blocks)
         if not self._per_block:
-            smallest, largest = _FIRST_ROUND
-            affordable = int(_FIRST_EVALUATIONS / (self._cost * self._design.row_cost))
-            return -(-max(smallest, min(largest, affordable)) // n_blocks)
+            wanted = min(self._request.evaluations or _FIRST_EVALUATIONS, _FIRST_EVALUATIONS)
+            affordable = int(wanted / (self._cost * self._design.row_cost))
+            return -(-max(MIN_COMPARISONS, min(_MAX_COMPARISONS, affordable)) // n_blocks)
         limit = self._request.evaluations or _EVALUATIONS / self._design.row_cost
         return 0 if self._done or 2 * self.evaluations > limit else self._per_block
 
@@ -193,9 +194,7 @@ class _MainEffects:
         return outputs[: len(first)], outputs[len(first) :]
 
 
-def _allowed_degrees(
-    ladder: tuple[AdditiveDegrees, ...], n_rows: int, design: ShareDesign
-) -> list[AdditiveDegrees]:
+def _allowed_degrees(ladder: tuple[AdditiveDegrees, ...], n_rows: int, design: ShareDesign) -> list[AdditiveDegrees]:
     """Return the additive functions of ``ladder`` that can be fitted to this number of rows."""
     n_numeric = design.n_units - len(design.categories)
     most = _MAX_COLUMNS * n_rows - 1 - sum(min(count, MAX_INDICATORS) for count in design.categories.n_levels)

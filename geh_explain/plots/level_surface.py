@@ -78,9 +78,7 @@ def draw_level_grid(surface: LevelEffect, *, ax: Any = None) -> Any:
     """Draw the joint effect of two categories as a grid of their levels, with its numbers where there are few."""
     ax = axes_or_new(ax, (5.2, 4.2))
     largest = float(np.abs(surface.values).max()) or 1.0
-    image = ax.imshow(
-        surface.values.T, cmap=palette.SIGNED, vmin=-largest, vmax=largest, origin="lower", aspect="auto"
-    )
+    image = ax.imshow(surface.values.T, cmap=palette.SIGNED, vmin=-largest, vmax=largest, origin="lower", aspect="auto")
     ax.figure.colorbar(image, ax=ax, label="joint effect (main effects taken off)")
     rotation = 45 if len(surface.first) > 4 else 0
     for axis, levels, name in zip((ax.xaxis, ax.yaxis), surface.levels, surface.names, strict=True):

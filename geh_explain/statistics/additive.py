@@ -56,8 +56,8 @@ def additive_basis(
 ) -> Floats:
     """Return an orthonormal basis (n, c) of additive functions of units with ``values`` (n, D), constants included.
 
-    The first ``n_categories`` units are codes of levels. With case ``weights`` (n,) all rows of the basis are multiplied
-    by their roots: fits of targets that are multiplied so, too, are weighted least squares.
+    The first ``n_categories`` units are codes of levels. With case ``weights`` (n,) all rows of the basis are
+    multiplied by their roots: fits of targets that are multiplied so, too, are weighted least squares.
 
     >>> values = np.random.default_rng(0).normal(size=(200, 3))
     >>> basis = additive_basis(values, AdditiveDegrees(ranks=3, values=2))

@@ -157,7 +157,7 @@ def test_more_evaluations_narrow_the_interval_until_it_is_precise_enough():
     coarse, fine = (share_of(model, x, evaluations=evaluations) for evaluations in (1, 300_000))
     assert fine.high - fine.low < (coarse.high - coarse.low) * 0.8
     enough = share_of(model, x, precision=0.2)
-    assert enough.evaluations == coarse.evaluations
+    assert coarse.evaluations < enough.evaluations < 20_000
 
 
 def test_clusters_are_not_divided_between_blocks():
@@ -228,7 +228,7 @@ def test_the_network_comes_back_as_it_was():
 
 def test_an_interrupt_leaves_the_rounds_before_it(monkeypatch):
     result = point_explainer(lambda x: x[:, 0] * x[:, 1]).explain(random_points(300, 2), groups=1, progress=False)
-    first = result.share(evaluations=1, progress=False)
+    first = result.share(precision=10, progress=False)
     evaluate, n_calls = ShareDesign.exchanged_outputs, 0
 
     def interrupted(*args: Any) -> Any:
