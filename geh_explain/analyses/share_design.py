@@ -28,6 +28,7 @@ from geh_explain.posterior import Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed, keeps_below
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.statistics.variance_shares import PickFreezeOutputs, PickFreezePoints, choose_block_count
+from geh_explain.units.categorical import Categorical
 
 #: Rows whose values are used, at most and at least, and bytes that they may take.
 _MAX_ROWS = 10_000
@@ -124,6 +125,15 @@ class ShareDesign:
     def n_units(self) -> int:
         """Number of units D. What rows hold beside them is factor number D."""
         return self.cut.n_units
+
+    @property
+    def units_hold_rows(self) -> bool:
+        """Whether the units are all numbers of a row, so that an output is a function of their values."""
+        units = self.cut.units
+        held = (
+            len(units.category_columns) + len(units.single_columns) if isinstance(units, Categorical) else self.n_units
+        )
+        return held == math.prod(self.cut.shape) and not any(self.rows.forward_args.per_row)
 
     @property
     def block_labels(self) -> Ints:
@@ -299,8 +309,8 @@ def leave_out_constant(constant: list[bool]) -> list[int]:
         return varying
     if not varying:
         warn(
-            "share: the output of the network does not vary over these rows, so that its variance has no shares; they "
-            "are NaN. Check inputs= and target=."
+            "share: the output of the network does not vary over these rows, beyond rounding, so that its variance has "
+            "no shares; they are NaN. Check inputs= and target=, or explain in double precision."
         )
         return list(range(len(constant)))
     warn(f"share: the output is constant in {len(constant) - len(varying)} of {len(constant)} draws; left out.")

@@ -166,32 +166,36 @@ class _Rounds:
 class _MainEffects:
     """Additive functions fitted to the outputs at the points A and B, to subtract them from these.
 
-    They are fitted by folds of blocks, so that they do not depend on the outputs from which they are subtracted.
+    They are fitted by folds of blocks, so that they do not depend on the outputs from which they are subtracted. How
+    flexible they are is chosen by their errors in the first draw: few points allow rigid ones only.
     """
 
     def __init__(self, points: PickFreezePoints, design: ShareDesign) -> None:
         self._rows = np.concatenate([points.first, points.second])[:, : design.n_units]
         self._folds = np.tile(points.blocks % _FOLDS, 2)
         self._n_categories = len(design.categories)
-        allowed = _allowed_degrees(LADDER[:-2], len(self._rows), design)
-        #: The most flexible polynomials that the rows allow; None if there are too few rows for any.
-        self._degrees = allowed[-1] if allowed else None
+        self._allowed = _allowed_degrees(LADDER[:-2], len(self._rows), design)
         self._values: Tensor | None = None
-        self._basis: Floats = np.zeros((0, 0))
+        self._basis: Floats | None = None
 
     def residuals(self, values: Tensor, first: Floats, second: Floats) -> tuple[Floats, Floats]:
         """Return the outputs (n,) at A and at B minus the additive function; ``values`` (N, D) are those of rows."""
         outputs = np.concatenate([first, second])
-        if self._degrees is None:
-            outputs = outputs - outputs.mean()
-        else:
-            if self._values is None or not torch.equal(values, self._values):
-                numbers = values.double().cpu().numpy()
-                self._values = values
-                of_points = numbers[self._rows, np.arange(numbers.shape[1])]
-                self._basis = additive_basis(of_points, self._degrees, self._n_categories)
-            outputs = outputs - cross_fitted(self._basis, outputs[:, None], self._folds)[:, 0]
-        return outputs[: len(first)], outputs[len(first) :]
+        if self._values is None or not torch.equal(values, self._values):
+            numbers = values.double().cpu().numpy()
+            of_points = numbers[self._rows, np.arange(numbers.shape[1])]
+            bases = [additive_basis(of_points, degrees, self._n_categories) for degrees in self._allowed]
+            # A constant is always an additive function.
+            tried = [outputs - outputs.mean(), *(self._residuals(basis, outputs) for basis in bases)]
+            best = int(np.argmin([(residuals**2).mean() for residuals in tried]))
+            self._values, self._basis = values, bases[best - 1] if best else None
+            self._allowed = [self._allowed[best - 1]] if best else []
+        left = outputs - outputs.mean() if self._basis is None else self._residuals(self._basis, outputs)
+        return left[: len(first)], left[len(first) :]
+
+    def _residuals(self, basis: Floats, outputs: Floats) -> Floats:
+        """Return the outputs minus their predictions from other folds."""
+        return np.asarray(outputs - cross_fitted(basis, outputs[:, None], self._folds)[:, 0])
 
 
 def _allowed_degrees(ladder: tuple[AdditiveDegrees, ...], n_rows: int, design: ShareDesign) -> list[AdditiveDegrees]:
@@ -216,6 +220,12 @@ def measure_conditional(design: ShareDesign, request: ShareRequest) -> Interacti
     Additive functions of growing flexibility are fitted to the outputs of all folds of rows but one; the one with the
     smallest error in the first draw counts. The share of a pair is what products of its two units explain beside it.
     """
+    if not design.units_hold_rows:
+        warn(
+            "share: rows hold more than the units, such as other numbers of a patch or another argument of the model, "
+            "and background='conditional' counts all that the units do not explain as interaction. "
+            "background='permuted' keeps it apart."
+        )
     labels = design.block_labels
     used, blocks = np.flatnonzero(labels >= 0), labels[labels >= 0]
     fits: _ConditionalFits | None = None

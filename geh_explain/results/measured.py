@@ -31,8 +31,9 @@ from geh_explain.scores.protocol import PairResult
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Rows that a page evaluates for its sentence about the share, and the seconds that this may take.
-PAGE_EVALUATIONS = 100_000
+#: Rows that a page evaluates for its sentence about the share, in how many draws, and the seconds that this may take.
+PAGE_EVALUATIONS = 200_000
+_PAGE_DRAWS = 10
 _PAGE_SECONDS = 5.0
 #: Backgrounds of the share of interactions.
 BACKGROUNDS = {"permuted": measure_permuted, "conditional": measure_conditional}
@@ -189,8 +190,8 @@ class MeasuredResult(ResultOutput):
             raise GEHTypeError(f"share={share!r} must be True, False, or None to measure it where that is fast.")
         if share is False or self._share is not None:
             return
-        evaluations = None if share else PAGE_EVALUATIONS
-        arguments = ShareArguments(5, "permuted", SHARE_DRAWS, PRECISION, evaluations, progress=bool(share))
+        draws, evaluations = (SHARE_DRAWS, None) if share else (_PAGE_DRAWS, PAGE_EVALUATIONS)
+        arguments = ShareArguments(5, "permuted", draws, PRECISION, evaluations, progress=bool(share))
         if share:
             measure_share(self, known_source(self, "share"), arguments)
         elif self._source is not None and is_in_memory(self._source.inputs):
@@ -219,9 +220,9 @@ def measure_share(result: MeasurablePairs, source: ResultSource, arguments: Shar
     pairs = strongest_ends(result, arguments.pairs)
     request = ShareRequest(result.names, pairs, arguments.precision, arguments.evaluations)
     with preserved(source.setup.model):
-        points, cut = source.read()
+        points, cut = replace(source, sample_weight=result.sample_weight).read()
         check_unit_count(result, cut.n_units)
-        weights = read_weights(result.sample_weight, points, "inputs: result has case weights, and sample_weight")
+        weights = read_weights(result.sample_weight, points)
         posterior = source.setup.posterior_for(cut, points)
         design = ShareDesign(cut, points, posterior, read_clusters(source.clusters, points), weights, options)
         result._share = BACKGROUNDS[arguments.background](design, request)
@@ -232,8 +233,8 @@ def _refuse_categories(result: MeasurablePairs, question: str) -> None:
     """Raise if a result has categories, which have levels and no directions to move along."""
     if result.level_draws is not None:
         raise GEHValueError(
-            f"{question}: this result has categories, which it does not take. Explain without units=Categorical(...), "
-            "or see result.levels(i, j)."
+            f"{question}: this result has categories, which it does not take. Explain without units=Categorical(...); "
+            "with groups=[level of each row], result.regions(i, j) shows how a category changes pairs of numbers."
         )
 
 
@@ -248,7 +249,7 @@ def _measure_if_fast(result: MeasurablePairs, source: ResultSource, arguments: S
         try:
             known_source(result, "share")
             with preserved(source.setup.model):
-                points, cut = source.read()
+                points, cut = replace(source, sample_weight=result.sample_weight).read()
                 seconds = seconds_of_rows(cut, points.first, n_calls, n_rows)
             if seconds <= _PAGE_SECONDS:
                 measure_share(result, source, arguments)

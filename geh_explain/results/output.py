@@ -83,7 +83,7 @@ class ResultOutput:
             Result of :meth:`GEHExplainer.explain_row`, or a list of these: accounts of single predictions.
         share
             Whether to measure the share of interactions for the summary, if :meth:`Interactions.share` was not called
-            before. None measures it with at most about 100,000 evaluations if the result knows its network, the inputs
+            before. None measures it with at most about 200,000 evaluations if the result knows its network, the inputs
             are in memory, and some timed calls promise that it takes less than five seconds.
 
         Examples

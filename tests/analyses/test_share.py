@@ -244,3 +244,18 @@ def test_an_interrupt_leaves_the_rounds_before_it(monkeypatch):
     assert (share.overall, share.evaluations) == (first.overall, first.evaluations)
     with pytest.raises(KeyboardInterrupt):
         result.share(progress=False)
+
+
+def test_few_evaluations_keep_the_additive_part_rigid():
+    # 130 points do not determine polynomials of degree 6; an additive function that follows them would swamp the share.
+    share = share_of(lambda x: torch.sin(x[:, 0]) * x[:, 1], random_points(300, 4), evaluations=1)
+    assert share.evaluations < 5000
+    assert 0.4 < share.overall < 1.6
+    assert share.high - share.low < 1.5
+
+
+def test_rows_that_hold_more_than_the_units_are_named_for_the_conditional_background():
+    x = random_points(200, 4)
+    with pytest.warns(geh.GEHWarning, match="rows hold more than the units"):
+        share_of(lambda x: x[:, 0] * x[:, 1] + x[:, 3], x, units=geh.units.Subset([0, 1]), background="conditional")
+    share_of(lambda x: x[:, 0] * x[:, 1] + x[:, 3], x, background="conditional")  # warnings are errors

@@ -79,6 +79,13 @@ def test_both_rows_of_a_factor_are_drawn_in_proportion_to_the_product_of_their_w
 
 
 @pytest.mark.filterwarnings("ignore:.*hold:geh_explain.GEHWarning")
+def test_a_first_row_of_weight_zero_is_no_change_of_the_inputs():
+    x, weights = strata(200)
+    weights[0] = 0
+    assert share_of(x, weights, evaluations=1).n_rows == 199  # warnings are errors
+
+
+@pytest.mark.filterwarnings("ignore:.*hold:geh_explain.GEHWarning")
 def test_too_few_rows_that_count_are_refused():
     x, weights = strata(100)
     with refused(ValueError, "sample_weight", "as much as", "20"):
