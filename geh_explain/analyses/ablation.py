@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +168,7 @@ def _usual_level(category: ObservedCategory) -> int:
 
 
 def _outputs_after_switches(
-    cut: Cut, units: Categorical, rows: Rows, steps: Tensor, moves: list[tuple[int, ...]]
+    cut: Cut, units: Categorical, rows: Rows, steps: Tensor, moves: Sequence[tuple[int, ...]]
 ) -> Tensor:
     """Return the outputs (k, n) after k moves of some units each; categories move to their most frequent level."""
     outputs = []

@@ -23,6 +23,9 @@ from geh_explain.posterior import Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed
 from geh_explain.run.options import AnalysisOptions
 
+#: Joint effects of so many eps of the responses are rounding, and are 0.
+_ROUNDING = 4
+
 
 @dataclass(frozen=True, repr=False)
 class Surface:
@@ -129,7 +132,9 @@ def joint_effect(
                 ]
                 response[number] = np.sum(sums, axis=0) / n_background
                 bar.update()
-            surfaces.append(_without_main_effects(response, *weights))
+            rounding = _ROUNDING * torch.finfo(cut.dtype).eps * np.abs(response).max()
+            joint = _without_main_effects(response, *weights)
+            surfaces.append(np.where(np.abs(joint) <= rounding, 0.0, joint))
     if not surfaces:
         raise GEHValueError(f"posterior={posterior!r} gave no draws.")
     stacked = np.stack(surfaces)

@@ -68,7 +68,7 @@ def draw_level_lines(surface: LevelEffect, *, ax: Any = None) -> Any:
     ax.axhline(0, color=palette.LINE, linewidth=0.6, zorder=0)
     ax.set_xlabel(shorten(surface.names[1 - category], 40), parse_math=False)
     ax.set_ylabel("joint effect (main effects taken off)")
-    legend = ax.legend(title=_plain(surface.names[category]), frameon=False, fontsize="small")
+    legend = ax.legend(title=_plain(surface.names[category]), framealpha=0.85, edgecolor="none", fontsize="small")
     for text in (legend.get_title(), *legend.get_texts()):
         text.set_parse_math(False)
     return ax
