@@ -13,8 +13,11 @@ from geh_explain.data.conversion import is_frame
 from geh_explain.data.rows import Rows
 from geh_explain.model.cut import Cut
 
-#: Rows of the timed call; and seconds of one row above which it is not made.
+#: Rows of a timed call, and how many times as many have the next one if it takes less than so many seconds.
 _TIMED_ROWS = 256
+_REPEATS = 16
+_SHORT_CALL = 0.05
+#: Seconds of one row above which no further calls are timed.
 _SLOW_ROW = 0.25
 
 
@@ -40,6 +43,8 @@ def seconds_of_rows(cut: Cut, rows: Rows, n_calls: int, n_rows: int) -> float:
     if _seconds(cut, rows[:1]) > _SLOW_ROW:
         return np.inf
     batch = rows[:_TIMED_ROWS]
+    if _seconds(cut, batch) < _SHORT_CALL:
+        batch = batch.repeat(_REPEATS)
     # The first calls take longer.
     of_batch, of_row = (min(_seconds(cut, part) for _ in range(2)) for part in (batch, rows[:1]))
     per_row = max(0.0, of_batch - of_row) / max(1, len(batch) - 1)
