@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from geh_explain._types import Floats, Ints
@@ -17,7 +19,8 @@ from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
 from geh_explain.model.kept_points import keep_below
 from geh_explain.run.options import AnalysisOptions
-from geh_explain.units.categorical import refuse_categories
+from geh_explain.units.categorical import Categorical
+from geh_explain.units.category_columns import ObservedCategory
 from geh_explain.units.pair_set import PairSet
 
 if TYPE_CHECKING:
@@ -37,6 +40,9 @@ class AblationCheck:
 
         predicted = score_ij * mean over x of |x_i - b_i| |x_j - b_j|,
         observed  = mean over x of |f(x) - f(x/i) - f(x/j) + f(x/ij)|.
+
+    A category is switched off by its most frequent level b_i, and |x_i - b_i| is 1 at other levels. Scores with a scale
+    belong to steps that are divided by it.
 
     Attributes
     ----------
@@ -84,8 +90,8 @@ class AblationCheck:
 class AblationRequest:
     """Which scores are checked, and how.
 
-    ``scores`` (P,) are those of the computed ``pairs`` of the units ``names``; ``n_pairs`` of them are checked. A unit
-    that is switched off is moved to its entry of ``baseline`` (D,).
+    ``scores`` (P,) are those of the computed ``pairs`` of the units ``names``, whose scale is ``factors`` (D,);
+    ``n_pairs`` of them are checked. A unit that is switched off is moved to its entry of ``baseline`` (D,).
     """
 
     names: list[str]
@@ -93,6 +99,7 @@ class AblationRequest:
     scores: Floats
     n_pairs: int
     baseline: Floats
+    factors: Floats
 
 
 def check_pairs(cut: Cut, points: Points, request: AblationRequest, options: AnalysisOptions) -> AblationCheck:
@@ -100,7 +107,6 @@ def check_pairs(cut: Cut, points: Points, request: AblationRequest, options: Ana
 
     Half of the pairs are the strongest, the others are drawn from the rest.
     """
-    refuse_categories(cut.units, "check()", "result.levels(i, j) has the differences themselves.")
     chosen = _choose_pairs(request.scores, request.n_pairs, options.seed)
     scores = request.scores[chosen]
     first, second = (ends[chosen] for ends in request.pairs.ends)
@@ -110,6 +116,7 @@ def check_pairs(cut: Cut, points: Points, request: AblationRequest, options: Ana
     with tqdm(total=len(points), desc="checking", unit="row", disable=not options.progress, leave=False) as bar:
         for rows in points.split(options.batch_size):
             steps, joint = _joint_effects(cut, rows, request.baseline, first, second)
+            steps = np.divide(steps, request.factors, out=np.zeros_like(steps), where=request.factors > 0)
             areas.append(np.abs(steps[:, first] * steps[:, second]))
             effects.append(np.abs(joint))
             bar.update(len(rows))
@@ -132,17 +139,50 @@ def _choose_pairs(scores: Floats, n_pairs: int, seed: int) -> Ints:
 
 @torch.no_grad()
 def _joint_effects(cut: Cut, rows: Rows, baseline: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:
-    """Return how far units move to their baseline (n, D), and the joint effects (n, C) of moving pairs."""
+    """Return how far units move to their baseline (n, D), and the joint effects (n, C) of moving pairs.
+
+    A category at another level than its baseline moves by 1.
+    """
     values = cut.units.values(cut.activations(rows))
     steps = torch.as_tensor(baseline).to(values) - values
     units, places = np.unique(np.stack([first, second]), return_inverse=True)
     i, j, single = (torch.as_tensor(ends, device=steps.device) for ends in (first, second, units))
     plain = cut.outputs(rows, cut.zeros(rows)).double()
-    alone = outputs_after_moves(cut, rows, steps, single, single)
-    both = outputs_after_moves(cut, rows, steps, i, j)
+    if isinstance(cut.units, Categorical):
+        for unit, category in enumerate(cut.units.observed):
+            steps[:, unit] = torch.as_tensor(category.find_levels(rows) != _usual_level(category)).to(steps)
+        pairs = list(zip(first.tolist(), second.tolist(), strict=True))
+        alone = _outputs_after_switches(cut, cut.units, rows, steps, [(unit,) for unit in units.tolist()])
+        both = _outputs_after_switches(cut, cut.units, rows, steps, pairs)
+    else:
+        alone = outputs_after_moves(cut, rows, steps, single, single)
+        both = outputs_after_moves(cut, rows, steps, i, j)
     place_i, place_j = torch.as_tensor(places.reshape(2, -1), device=steps.device)
     joint = both - alone[place_i] - alone[place_j] + plain
     return steps.double().cpu().numpy(), joint.T.cpu().numpy()
+
+
+def _usual_level(category: ObservedCategory) -> int:
+    """Return the index of the most frequent level."""
+    return int(np.argmax(category.levels.shares))
+
+
+def _outputs_after_switches(
+    cut: Cut, units: Categorical, rows: Rows, steps: Tensor, moves: Sequence[tuple[int, ...]]
+) -> Tensor:
+    """Return the outputs (k, n) after k moves of some units each; categories move to their most frequent level."""
+    outputs = []
+    for move in moves:
+        moved, t = rows, cut.zeros(rows)
+        for unit in move:
+            if unit < len(units.observed):
+                category = units.observed[unit]
+                usual = category.values[[_usual_level(category)]]
+                moved = category.where.replace_in(moved, np.repeat(usual, len(rows), axis=0))
+            else:
+                t[:, unit] = steps[:, unit].to(t)
+        outputs.append(cut.outputs(moved, t).double())
+    return torch.stack(outputs)
 
 
 def _bootstrap_interval(scores: Floats, area: Floats, effect: Floats, seed: int) -> tuple[float, float]:

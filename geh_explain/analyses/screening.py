@@ -31,7 +31,7 @@ def screen_units(cut: Cut, points: Points, posterior: Posterior, scale: Any, opt
 
     It is the scaled mean absolute gradient, or one minus the dropout rate that the model has learned for the unit.
     """
-    refuse_categories(cut.units, "screen()", "All levels of a category cost as much as explain(unit=...) of it.")
+    refuse_categories(cut.units, "screen()", "Explain some of its pairs by unit= or pairs=.")
     rates = learned_rates(cut)
     if rates is not None:
         return 1 - rates

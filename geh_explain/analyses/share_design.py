@@ -15,6 +15,8 @@ from tqdm.auto import tqdm
 
 from geh_explain._process import safe_contextmanager
 from geh_explain._types import Floats, Ints
+from geh_explain.analyses.category_codes import CategoryCodes
+from geh_explain.data.case_weights import CaseWeights
 from geh_explain.data.points import InMemoryPoints, Points
 from geh_explain.data.rows import Rows
 from geh_explain.data.sampling import sample_rows
@@ -26,6 +28,7 @@ from geh_explain.posterior import Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed, keeps_below
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.statistics.variance_shares import PickFreezeOutputs, PickFreezePoints, choose_block_count
+from geh_explain.units.categorical import Categorical
 
 #: Rows whose values are used, at most and at least, and bytes that they may take.
 _MAX_ROWS = 10_000
@@ -73,6 +76,8 @@ class ShareDesign:
         The network, all rows, and where draws come from.
     clusters
         Cluster (N,) of each point, which are not divided between blocks; None for independent points.
+    case_weights
+        Weights of the points. Those of weight 0 are left out.
     options
         Number of draws, batch size, seed and progress bar.
 
@@ -80,18 +85,26 @@ class ShareDesign:
     ----------
     rows
         The rows that are used, all of them or a random part.
+    weights
+        Case weights (n,) of these rows; None where they count alike.
+    categories
+        The categories among the units, which come first. They take the levels of other rows as a whole.
     blocks
         Indices of the rows of each block.
     """
 
     def __init__(
-        self, cut: Cut, points: Points, posterior: Posterior, clusters: Ints | None, options: AnalysisOptions
+        self,
+        cut: Cut,
+        points: Points,
+        posterior: Posterior,
+        clusters: Ints | None,
+        case_weights: CaseWeights,
+        options: AnalysisOptions,
     ) -> None:
-        if len(points) < _MIN_ROWS:
-            raise GEHValueError(
-                f"inputs: there are {len(points)} rows; a share of variance needs at least {_MIN_ROWS}, and some "
-                "hundreds to be of use."
-            )
+        clusters = None if clusters is None else np.asarray(case_weights.select(clusters))
+        points = case_weights.points(points)
+        _check_row_count(len(points), case_weights)
         self.cut = cut
         self.options = options
         self.generator = np.random.default_rng(options.seed)
@@ -103,6 +116,8 @@ class ShareDesign:
             with fixed(posterior, cut.model, options.seed):
                 kept = keep_below(cut, kept, options.batch_size)
         self.rows = next(iter(kept.batches()))
+        self.weights = None if case_weights.values is None else case_weights.values[chosen]
+        self.categories = CategoryCodes(cut.units, self.rows)
         self._below = cut.below
         self.blocks = self._make_blocks(None if clusters is None else clusters[chosen])
 
@@ -110,6 +125,15 @@ class ShareDesign:
     def n_units(self) -> int:
         """Number of units D. What rows hold beside them is factor number D."""
         return self.cut.n_units
+
+    @property
+    def units_hold_rows(self) -> bool:
+        """Whether the units are all numbers of a row, so that an output is a function of their values."""
+        units = self.cut.units
+        held = (
+            len(units.category_columns) + len(units.single_columns) if isinstance(units, Categorical) else self.n_units
+        )
+        return held == math.prod(self.cut.shape) and not any(self.rows.forward_args.per_row)
 
     @property
     def block_labels(self) -> Ints:
@@ -121,7 +145,9 @@ class ShareDesign:
 
     def _make_blocks(self, clusters: Ints | None) -> list[Ints]:
         """Divide the rows into blocks at random, or whole clusters into blocks of about equal size."""
-        count = choose_block_count(len(self.rows), self.n_units + 1)
+        weights = self.weights
+        effective = len(self.rows) if weights is None else int(weights.sum() ** 2 / (weights**2).sum())
+        count = choose_block_count(effective, self.n_units + 1)
         if clusters is None:
             return [np.asarray(block) for block in np.array_split(self.generator.permutation(len(self.rows)), count)]
         numbers = np.unique(clusters, return_inverse=True)[1].reshape(-1)
@@ -131,6 +157,11 @@ class ShareDesign:
         if len(blocks) < 2:
             raise GEHValueError("clusters: rows of at least two clusters are needed, with two rows or more each.")
         return blocks
+
+    @property
+    def block_weights(self) -> Floats:
+        """How much each block (G,) counts: the sum of the weights of its rows, or their number."""
+        return np.array([len(block) if self.weights is None else self.weights[block].sum() for block in self.blocks])
 
     @safe_contextmanager
     def draws(self, bar: Any) -> Iterator[Iterator[int]]:
@@ -166,9 +197,14 @@ class ShareDesign:
 
     @torch.no_grad()
     def values(self) -> Tensor:
-        """Return the values (n, D) of the units in the current draw."""
+        """Return the values (n, D) of the units in the current draw; those of categories are codes of levels."""
         parts = self.rows.split(self._rows_per_call)
-        return torch.cat([self.cut.units.values(self.cut.activations(part)) for part in parts])
+        values = torch.cat([self.cut.units.values(self.cut.activations(part)) for part in parts])
+        if len(self.categories):
+            # In double precision, which holds all codes.
+            values = values.double()
+            values[:, : len(self.categories)] = torch.as_tensor(self.categories.codes).to(values)
+        return values
 
     @torch.no_grad()
     def row_outputs(self) -> Floats:
@@ -182,7 +218,7 @@ class ShareDesign:
         """Return the outputs at all points of a pick-freeze design in the current draw.
 
         A point has a base row, which is the value of the last factor, and its units are shifted to the values that
-        they have in other rows: t = other - own.
+        they have in other rows: t = other - own. Categories are set to the levels of other rows.
 
         Parameters
         ----------
@@ -221,8 +257,11 @@ class ShareDesign:
         if exchanged:
             units = units.clone()
             units[:, exchanged] = other.units[:, exchanged]
+        rows = base.rows
+        if len(self.categories):
+            rows = self.categories.set(rows, units[:, : len(self.categories)].long().cpu().numpy())
         try:
-            return _numbers(self.cut.outputs(base.rows, units - base.values))
+            return _numbers(self.cut.outputs(rows, (units - base.values).to(self.cut.dtype)))
         except GEHRuntimeError as error:
             raise GEHRuntimeError(
                 "background='permuted': the network fails at a combination of values that come from different rows "
@@ -237,6 +276,21 @@ class _Side:
     rows: Rows
     values: Tensor
     units: Tensor
+
+
+def _check_row_count(n_rows: int, case_weights: CaseWeights) -> None:
+    """Raise if there are too few rows for a variance, or if few of them carry most of the weight."""
+    if n_rows < _MIN_ROWS:
+        counted = "" if case_weights.kept is None else " of weight above 0"
+        raise GEHValueError(
+            f"inputs: there are {n_rows} rows{counted}; a share of variance needs at least {_MIN_ROWS}, and some "
+            "hundreds to be of use."
+        )
+    if case_weights.values is not None and (effective := case_weights.effective or 0) < _MIN_ROWS:
+        raise GEHValueError(
+            f"sample_weight: {n_rows} rows with these weights tell as much as {effective:.1f} rows of equal weight; a "
+            f"share of variance needs at least {_MIN_ROWS}. Give more rows, or limit the largest weights."
+        )
 
 
 def is_constant(variance: float, largest: float, dtype: torch.dtype) -> bool:
@@ -255,8 +309,8 @@ def leave_out_constant(constant: list[bool]) -> list[int]:
         return varying
     if not varying:
         warn(
-            "share: the output of the network does not vary over these rows, so that its variance has no shares; they "
-            "are NaN. Check inputs= and target=."
+            "share: the output of the network does not vary over these rows, beyond rounding, so that its variance has "
+            "no shares; they are NaN. Check inputs= and target=, or explain in double precision."
         )
         return list(range(len(constant)))
     warn(f"share: the output is constant in {len(constant) - len(varying)} of {len(constant)} draws; left out.")

@@ -10,13 +10,22 @@ from geh_explain._types import Floats, Ints
 from geh_explain.analyses.share import InteractionShare, ShareEstimate
 from geh_explain.analyses.share_design import ShareDesign, ShareRequest, is_constant, leave_out_constant
 from geh_explain.errors import GEHValueError, warn
-from geh_explain.statistics.additive import LADDER, AdditiveDegrees, additive_basis, cross_fitted, product_columns
+from geh_explain.statistics.additive import (
+    LADDER,
+    MAX_INDICATORS,
+    AdditiveDegrees,
+    additive_basis,
+    cross_fitted,
+    product_columns,
+    weigh_rows,
+)
 from geh_explain.statistics.slopes import orthonormal
 from geh_explain.statistics.variance_shares import PickFreezePoints, draw_points, ratios_with_errors, sums_by_block
 
 #: Comparisons of the first round, at least and at most, and rows of a small network that all of its draws evaluate if
 #: that allows them; and rows that are evaluated in all rounds at most, where the user does not choose.
-_FIRST_ROUND = (128, 1024)
+MIN_COMPARISONS = 128
+_MAX_COMPARISONS = 1024
 _FIRST_EVALUATIONS = 500_000
 _EVALUATIONS = 2_000_000
 #: Rounds end where twice the comparisons lower the error by less than this factor: the rows themselves are too few.
@@ -40,7 +49,7 @@ def measure_permuted(design: ShareDesign, request: ShareRequest) -> InteractionS
     evaluated in all draws until the interval over rows is narrow enough.
     """
     n_units, n_pairs = design.n_units, len(request.pairs)
-    if min(map(len, design.blocks)) <= n_units:
+    if design.weights is None and min(map(len, design.blocks)) <= n_units:
         warn(
             f"share: {len(design.rows)} rows are few for {n_units} units, whose values should come from different "
             "rows; give more rows, or fewer units."
@@ -89,16 +98,16 @@ class _Rounds:
         """Return the number of comparisons per block of the next round; 0 if none is needed."""
         n_blocks = len(self._design.blocks)
         if not self._per_block:
-            smallest, largest = _FIRST_ROUND
-            affordable = int(_FIRST_EVALUATIONS / (self._cost * self._design.row_cost))
-            return -(-max(smallest, min(largest, affordable)) // n_blocks)
+            wanted = min(self._request.evaluations or _FIRST_EVALUATIONS, _FIRST_EVALUATIONS)
+            affordable = int(wanted / (self._cost * self._design.row_cost))
+            return -(-max(MIN_COMPARISONS, min(_MAX_COMPARISONS, affordable)) // n_blocks)
         limit = self._request.evaluations or _EVALUATIONS / self._design.row_cost
         return 0 if self._done or 2 * self.evaluations > limit else self._per_block
 
     def run(self) -> None:
         """Evaluate one more round; Ctrl-C leaves it out, if there is one before it."""
         per_block, design = self.next_size(), self._design
-        points = draw_points(design.blocks, design.n_units + 1, per_block, design.generator)
+        points = draw_points(design.blocks, design.n_units + 1, per_block, design.generator, design.weights)
         try:
             sums, constant = self._evaluate(points)
         except KeyboardInterrupt:
@@ -131,7 +140,9 @@ class _Rounds:
     def _evaluate(self, points: PickFreezePoints) -> tuple[list[Floats], list[bool]]:
         """Return sums over blocks (G, 1 + E) of a round for each draw, and whether its outputs are constant."""
         design, pairs = self._design, self._request.pairs
-        fit = _MainEffects(points, design.n_units)
+        fit = _MainEffects(points, design)
+        # As many points in each block, which count by its weight.
+        weights = design.block_weights[:, None] / design.block_weights.mean()
         sums, constant = [], []
         bar = design.bar(len(points.blocks) * self._cost)
         with design.draws(bar) as draws:
@@ -139,7 +150,7 @@ class _Rounds:
                 values = design.values()
                 outputs = design.exchanged_outputs(values, points, pairs, bar.update)
                 terms = outputs.terms(fit.residuals(values, outputs.first[0], outputs.second[0]))
-                sums.append(sums_by_block(terms, points.blocks, len(design.blocks)))
+                sums.append(weights * sums_by_block(terms, points.blocks, len(design.blocks)))
                 largest = float(max(np.abs(outputs.first).max(), np.abs(outputs.second).max()))
                 constant.append(is_constant(float(terms[0].mean()), largest, design.cut.dtype))
         if not sums:
@@ -155,34 +166,43 @@ class _Rounds:
 class _MainEffects:
     """Additive functions fitted to the outputs at the points A and B, to subtract them from these.
 
-    They are fitted by folds of blocks, so that they do not depend on the outputs from which they are subtracted.
+    They are fitted by folds of blocks, so that they do not depend on the outputs from which they are subtracted. How
+    flexible they are is chosen by their errors in the first draw: few points allow rigid ones only.
     """
 
-    def __init__(self, points: PickFreezePoints, n_units: int) -> None:
-        self._rows = np.concatenate([points.first, points.second])[:, :n_units]
+    def __init__(self, points: PickFreezePoints, design: ShareDesign) -> None:
+        self._rows = np.concatenate([points.first, points.second])[:, : design.n_units]
         self._folds = np.tile(points.blocks % _FOLDS, 2)
-        self._degrees = _most_flexible(len(self._rows), n_units)
+        self._n_categories = len(design.categories)
+        self._allowed = _allowed_degrees(LADDER[:-2], len(self._rows), design)
         self._values: Tensor | None = None
-        self._basis: Floats = np.zeros((0, 0))
+        self._basis: Floats | None = None
 
     def residuals(self, values: Tensor, first: Floats, second: Floats) -> tuple[Floats, Floats]:
         """Return the outputs (n,) at A and at B minus the additive function; ``values`` (N, D) are those of rows."""
         outputs = np.concatenate([first, second])
-        if self._degrees is None:
-            outputs = outputs - outputs.mean()
-        else:
-            if self._values is None or not torch.equal(values, self._values):
-                numbers = values.double().cpu().numpy()
-                self._values = values
-                self._basis = additive_basis(numbers[self._rows, np.arange(numbers.shape[1])], self._degrees)
-            outputs = outputs - cross_fitted(self._basis, outputs[:, None], self._folds)[:, 0]
-        return outputs[: len(first)], outputs[len(first) :]
+        if self._values is None or not torch.equal(values, self._values):
+            numbers = values.double().cpu().numpy()
+            of_points = numbers[self._rows, np.arange(numbers.shape[1])]
+            bases = [additive_basis(of_points, degrees, self._n_categories) for degrees in self._allowed]
+            # A constant is always an additive function.
+            tried = [outputs - outputs.mean(), *(self._residuals(basis, outputs) for basis in bases)]
+            best = int(np.argmin([(residuals**2).mean() for residuals in tried]))
+            self._values, self._basis = values, bases[best - 1] if best else None
+            self._allowed = [self._allowed[best - 1]] if best else []
+        left = outputs - outputs.mean() if self._basis is None else self._residuals(self._basis, outputs)
+        return left[: len(first)], left[len(first) :]
+
+    def _residuals(self, basis: Floats, outputs: Floats) -> Floats:
+        """Return the outputs minus their predictions from other folds."""
+        return np.asarray(outputs - cross_fitted(basis, outputs[:, None], self._folds)[:, 0])
 
 
-def _most_flexible(n_rows: int, n_units: int) -> AdditiveDegrees | None:
-    """Return the most flexible polynomials that the rows allow; None if there are too few rows for any."""
-    allowed = [degrees for degrees in LADDER[:-2] if 1 + n_units * degrees.n_columns <= _MAX_COLUMNS * n_rows]
-    return allowed[-1] if allowed else None
+def _allowed_degrees(ladder: tuple[AdditiveDegrees, ...], n_rows: int, design: ShareDesign) -> list[AdditiveDegrees]:
+    """Return the additive functions of ``ladder`` that can be fitted to this number of rows."""
+    n_numeric = design.n_units - len(design.categories)
+    most = _MAX_COLUMNS * n_rows - 1 - sum(min(count, MAX_INDICATORS) for count in design.categories.n_levels)
+    return [degrees for degrees in ladder if n_numeric * degrees.n_columns <= most]
 
 
 def _estimate(sums: list[Floats], constant: bool) -> ShareEstimate:
@@ -200,6 +220,12 @@ def measure_conditional(design: ShareDesign, request: ShareRequest) -> Interacti
     Additive functions of growing flexibility are fitted to the outputs of all folds of rows but one; the one with the
     smallest error in the first draw counts. The share of a pair is what products of its two units explain beside it.
     """
+    if not design.units_hold_rows:
+        warn(
+            "share: rows hold more than the units, such as other numbers of a patch or another argument of the model, "
+            "and background='conditional' counts all that the units do not explain as interaction. "
+            "background='permuted' keeps it apart."
+        )
     labels = design.block_labels
     used, blocks = np.flatnonzero(labels >= 0), labels[labels >= 0]
     fits: _ConditionalFits | None = None
@@ -209,8 +235,8 @@ def measure_conditional(design: ShareDesign, request: ShareRequest) -> Interacti
         for _ in draws:
             outputs, values = design.row_outputs()[used], design.values()
             if fits is None or kept_values is None or not torch.equal(values, kept_values):
-                numbers, kept_values = values.double().cpu().numpy()[used], values
-                fits = _ConditionalFits(numbers, request.pairs, blocks % _FOLDS, outputs, fits)
+                kept_values = values
+                fits = _ConditionalFits(design, _UsedRows(values, used, blocks), request.pairs, outputs, fits)
             terms = fits.terms(outputs)
             constant.append(is_constant(float(terms[0].mean()), float(np.abs(outputs).max()), design.cut.dtype))
             sums.append(sums_by_block(terms, blocks, len(design.blocks)))
@@ -232,33 +258,45 @@ def measure_conditional(design: ShareDesign, request: ShareRequest) -> Interacti
     )
 
 
+class _UsedRows:
+    """Values (n, D) of the units in the rows that are used, and the folds (n,) of these."""
+
+    def __init__(self, values: Tensor, used: Ints, blocks: Ints) -> None:
+        self.values = values.double().cpu().numpy()[used]
+        self.used = used
+        self.folds = blocks % _FOLDS
+
+
 class _ConditionalFits:
     """Bases of additive functions, and of these with products of each pair, chosen by the errors of one draw.
 
-    ``like`` are those of an earlier draw, whose choices are repeated.
+    Rows are multiplied by the roots of their case weights. ``like`` are the fits of an earlier draw, whose choices are
+    repeated.
     """
 
     def __init__(
-        self, values: Floats, pairs: Ints, folds: Ints, outputs: Floats, like: _ConditionalFits | None
+        self, design: ShareDesign, rows: _UsedRows, pairs: Ints, outputs: Floats, like: _ConditionalFits | None
     ) -> None:
-        self._folds = folds
+        self._folds = rows.folds
+        self._weights = None if design.weights is None else design.weights[rows.used]
+        self._n_categories = len(design.categories)
         self.degrees: AdditiveDegrees
         self.product_degrees: list[int]
-        n_rows, n_units = values.shape
+        values = rows.values
         if like is not None:
             self.degrees, self.product_degrees = like.degrees, like.product_degrees
-            self._basis = additive_basis(values, self.degrees)
+            self._basis = self._additive(values, self.degrees)
             self._with_pairs = [
                 self._beside(values, pair, degree) for pair, degree in zip(pairs, self.product_degrees, strict=True)
             ]
             return
-        allowed = [degrees for degrees in LADDER if 1 + n_units * degrees.n_columns <= _MAX_COLUMNS * n_rows]
+        allowed = _allowed_degrees(LADDER, len(values), design)
         if not allowed:
             raise GEHValueError(
-                f"background='conditional': {n_rows} rows are too few to fit functions of {n_units} units; give more "
-                "rows, or use background='permuted'."
+                f"background='conditional': {len(values)} rows are too few to fit functions of {design.n_units} units; "
+                "give more rows, or use background='permuted'."
             )
-        bases = [additive_basis(values, degrees) for degrees in allowed]
+        bases = [self._additive(values, degrees) for degrees in allowed]
         best = int(np.argmin([self._error(basis, outputs) for basis in bases]))
         self.degrees, self._basis = allowed[best], bases[best]
         self.product_degrees, self._with_pairs = [], []
@@ -268,14 +306,25 @@ class _ConditionalFits:
             self.product_degrees.append(_PRODUCT_DEGREES[place])
             self._with_pairs.append(tried[place])
 
+    def _additive(self, values: Floats, degrees: AdditiveDegrees) -> Floats:
+        """Return the basis (n, c) of additive functions."""
+        return additive_basis(values, degrees, self._n_categories, self._weights)
+
     def _beside(self, values: Floats, pair: Ints, degree: int) -> Floats:
         """Return the additive basis with products of a pair's units, orthonormal."""
-        products = product_columns(values[:, pair[0]], values[:, pair[1]], degree)
-        return np.concatenate([self._basis, orthonormal(products, beside=self._basis)], axis=1)
+        i, j = pair.tolist()
+        kinds = i < self._n_categories, j < self._n_categories
+        # So few levels that there are not too many products.
+        most = _MAX_COLUMNS * len(values)
+        max_levels = min(MAX_INDICATORS, int(most**0.5 if all(kinds) else most / (2 * degree)))
+        products = product_columns(values[:, i], values[:, j], degree, kinds, max_levels)
+        beside = orthonormal(weigh_rows(products, self._weights), beside=self._basis)
+        return np.concatenate([self._basis, beside], axis=1)
 
     def _squares(self, basis: Floats, outputs: Floats) -> Floats:
-        """Return the squared errors (n,) of predictions from other folds."""
-        return np.asarray((outputs - cross_fitted(basis, outputs[:, None], self._folds)[:, 0]) ** 2)
+        """Return the squared errors (n,) of predictions from other folds, times the case weights."""
+        weighted = weigh_rows(outputs, self._weights)
+        return np.asarray((weighted - cross_fitted(basis, weighted[:, None], self._folds)[:, 0]) ** 2)
 
     def _error(self, basis: Floats, outputs: Floats) -> float:
         return float(self._squares(basis, outputs).mean())
@@ -284,4 +333,5 @@ class _ConditionalFits:
         """Return what is averaged over rows (2 + P, n): variance, remainder, and what each pair explains of it."""
         remainder = self._squares(self._basis, outputs)
         pairs = [remainder - self._squares(basis, outputs) for basis in self._with_pairs]
-        return np.stack([(outputs - outputs.mean()) ** 2, remainder, *pairs])
+        deviations = weigh_rows(outputs - np.average(outputs, weights=self._weights), self._weights)
+        return np.stack([deviations**2, remainder, *pairs])

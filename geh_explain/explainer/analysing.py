@@ -20,6 +20,7 @@ from geh_explain.engines.difference import Difference
 from geh_explain.engines.smoothing.sharpness import Step
 from geh_explain.errors import GEHTypeError, GEHValueError, GEHWarning
 from geh_explain.explainer.explaining import Explaining
+from geh_explain.model.cut import Cut
 from geh_explain.model.preserve import preserved
 from geh_explain.model.unit_values import unit_moments
 from geh_explain.posterior import PointEstimate
@@ -27,6 +28,7 @@ from geh_explain.results.interactions import Interactions
 from geh_explain.run.options import AnalysisOptions, Scale
 from geh_explain.run.recorded_arguments import check_columns, columns_of, stored_scale
 from geh_explain.scores.ranking import find_unit
+from geh_explain.units.categorical import Categorical
 from geh_explain.units.pair_set import PairSet
 from geh_explain.units.subset import Subset
 
@@ -153,7 +155,8 @@ class Analysing(Explaining):
         pairs
             How many pairs: half of them the strongest, the others drawn from the rest.
         baseline
-            Value of a unit that is switched off: its ``"mean"`` over the inputs, a number, or one number per unit.
+            Value of a unit that is switched off: its ``"mean"`` over the inputs, a number, or one number per unit. A
+            category is set to its most frequent level.
 
         Examples
         --------
@@ -170,9 +173,20 @@ class Analysing(Explaining):
         with preserved(self.model):
             points, cut = self._setup.read(inputs, self._target_of(result, target), additional_forward_args)
             self._check_units(result, points, cut)
-            off = baseline_values(baseline, unit_moments(cut, points, batch_size).mean)
-            request = AblationRequest(result.names, result.pairs, result.scores(measure).pair_mean, pairs, off)
+            moments = unit_moments(cut, points, batch_size)
+            off, factors = baseline_values(baseline, moments.mean), self._factors_of(result, cut, moments.std)
+            scores = result.scores(measure).pair_mean
+            request = AblationRequest(result.names, result.pairs, scores, pairs, off, factors)
             return check_pairs(cut, points, request, options)
+
+    def _factors_of(self, result: Interactions, cut: Cut, std: Floats) -> Floats:
+        """Return by what the units (D,) of a result are multiplied, with their standard deviations at other points."""
+        scale = stored_scale(result.record)
+        if scale is None:
+            return np.ones(len(std))
+        if scale != "std":
+            return np.abs(np.broadcast_to(np.asarray(scale, dtype=np.float64), std.shape))
+        return cut.units.factors(std) if isinstance(cut.units, Categorical) else std
 
     def stability(
         self,
@@ -263,6 +277,8 @@ class Analysing(Explaining):
         progress: bool = True,
     ) -> Surface:
         """Measure the joint effect of two units on a grid of their values, without their main effects.
+
+        A category of ``units=Categorical(...)`` has its levels on its axis.
 
         Parameters
         ----------

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from geh_explain._types import Floats, Ints
 from geh_explain.plots import palette
 from geh_explain.plots.axes import axes_or_new, shorten
+from geh_explain.plots.level_surface import LevelEffect, draw_level_grid, draw_level_lines
 
 #: Maximum number of points that are drawn.
 _MAX_POINTS = 1000
@@ -19,24 +20,8 @@ _ELLIPSE_STD = 1.5
 _MIN_ELLIPSE_POINTS = 3
 
 
-class JointEffect(Protocol):
+class JointEffect(LevelEffect, Protocol):
     """What is drawn of a surface; see :class:`geh_explain.analyses.surface.Surface`."""
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """Names of the two units."""
-
-    @property
-    def first(self) -> Floats:
-        """Grid of the first unit (G,), ascending."""
-
-    @property
-    def second(self) -> Floats:
-        """Grid of the second unit (H,), ascending."""
-
-    @property
-    def values(self) -> Floats:
-        """Joint effect (G, H)."""
 
     @property
     def points(self) -> Floats:
@@ -54,8 +39,13 @@ class JointEffect(Protocol):
 def draw_surface(surface: JointEffect, *, ax: Any = None) -> Any:
     """Draw the joint effect in colours, the data as dots, and groups as ellipses in the colour of their effect.
 
-    If a unit takes few values, ellipses would be meaningless; then the dots have the colour of their group.
+    If a unit takes few values, ellipses would be meaningless; then the dots have the colour of their group. Surfaces
+    with a category have their own drawings, see :mod:`geh_explain.plots.level_surface`.
     """
+    n_categories = sum(levels is not None for levels in surface.levels)
+    if n_categories:
+        draw = draw_level_lines if n_categories == 1 else draw_level_grid
+        return draw(surface, ax=ax)
     ax = axes_or_new(ax, (5.2, 4.2))
     largest = float(np.abs(surface.values).max()) or 1.0
     colours: dict[str, Any] = {"cmap": palette.SIGNED, "vmin": -largest, "vmax": largest}

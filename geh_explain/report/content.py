@@ -188,7 +188,9 @@ def _check_surfaces(surfaces: Sequence[Surface]) -> Sequence[Surface]:
 def _surface_cells(surface: Surface, pairs: Ints, result: PairResult) -> dict[str, Any]:
     """Return a surface as cells with their edges, some of the data, and the position of its pair on the page."""
     (left, right), (bottom, top) = _cell_edges(surface.first), _cell_edges(surface.second)
-    step = -(-len(surface.points) // _MAX_SURFACE_POINTS)
+    # Points at levels of a category that the grid leaves out have no place.
+    points = surface.points[~np.isnan(surface.points).any(axis=1)]
+    step = max(1, -(-len(points) // _MAX_SURFACE_POINTS))
     position = np.flatnonzero(pairs == result.pairs.find(*surface.pair))
     return {
         "pair": int(position[0]) if len(position) else None,
@@ -196,7 +198,8 @@ def _surface_cells(surface: Surface, pairs: Ints, result: PairResult) -> dict[st
         "x": [_round(left), _round(right)],
         "y": [_round(bottom), _round(top)],
         "values": [_round(row) for row in surface.values],
-        "points": [_round(point) for point in surface.points[::step]],
+        "points": [_round(point) for point in points[::step]],
+        "levels": list(surface.levels),
     }
 
 

@@ -184,6 +184,10 @@
   async function drawSurface(surface) {
     const spec = structuredClone(data.charts.surface), { x, y } = spec.layer[0].encoding;
     [x.title, y.title] = surface.names;
+    [x, y].forEach((axis, i) => {
+      const levels = surface.levels[i];
+      if (levels) axis.axis = { values: levels.map((_, k) => k), labelExpr: `(${JSON.stringify(levels)})[datum.value]`, labelLimit: 110 };
+    });
     const cells = surface.values.flatMap((column, i) => column.map((value, j) => (
       { x: surface.x[0][i], x2: surface.x[1][i], y: surface.y[0][j], y2: surface.y[1][j], value })));
     const inside = ([a, b]) => a >= surface.x[0][0] && a <= surface.x[1].at(-1) && b >= surface.y[0][0] && b <= surface.y[1].at(-1);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -12,10 +13,12 @@ import numpy as np
 from geh_explain._types import Ints
 from geh_explain._validation import check_int, check_level, check_positive
 from geh_explain.analyses.share import InteractionShare
+from geh_explain.analyses.share_cost import is_in_memory, seconds_of_rows
 from geh_explain.analyses.share_design import ShareDesign, ShareRequest
-from geh_explain.analyses.share_measurement import measure_conditional, measure_permuted
+from geh_explain.analyses.share_measurement import MIN_COMPARISONS, measure_conditional, measure_permuted
 from geh_explain.analyses.triples import TripleRequest, compute_triples
-from geh_explain.errors import GEHRuntimeError, GEHValueError, warn
+from geh_explain.data.case_weights import read_weights
+from geh_explain.errors import GEHError, GEHRuntimeError, GEHTypeError, GEHValueError, GEHWarning, warn
 from geh_explain.groups.clusters import read_clusters
 from geh_explain.model.preserve import preserved
 from geh_explain.results.output import ResultOutput
@@ -28,6 +31,10 @@ from geh_explain.scores.protocol import PairResult
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Rows that a page evaluates for its sentence about the share, in how many draws, and the seconds that this may take.
+PAGE_EVALUATIONS = 200_000
+_PAGE_DRAWS = 10
+_PAGE_SECONDS = 5.0
 #: Backgrounds of the share of interactions.
 BACKGROUNDS = {"permuted": measure_permuted, "conditional": measure_conditional}
 #: Draws and half-width of the interval of a share by default.
@@ -91,6 +98,10 @@ class MeasuredResult(ResultOutput):
         The share is what no sum of functions of single units explains. The network itself is evaluated, without
         smoothing. ``print(result)`` and the page show the finding from then on.
 
+        A category of ``units=Categorical(...)`` is one unit, which takes the levels of other rows as a whole. With
+        ``sample_weight`` the distribution is that of the weighted rows: units take values of rows in proportion to
+        their weights, and regressions are weighted.
+
         Parameters
         ----------
         pairs
@@ -107,7 +118,7 @@ class MeasuredResult(ResultOutput):
             Points are evaluated until half the width of the 95 % interval over rows is this small, ...
         evaluations
             ... or so many rows were evaluated, in all draws together, or the rows of the data limit the precision. None
-            for two million, fewer for large networks. At least 128 points are evaluated.
+            for two million, fewer for large networks. At least 128 points are evaluated in each draw.
         progress
             Show a progress bar.
 
@@ -167,6 +178,25 @@ class MeasuredResult(ResultOutput):
         """Return what was measured beside the pairs, one sentence each: the share of interactions, once it is known."""
         return [] if self._share is None else [self._share.describe()]
 
+    def open_questions(self) -> list[str]:
+        """Return what was not measured yet and can be, with the call that does it."""
+        if self._share is not None or self._source is None:
+            return []
+        return ["result.share() measures how much of the output is interaction"]
+
+    def measure_for_page(self: MeasurablePairs, share: bool | None) -> None:
+        """Measure the share of interactions for the page, if that was not done; None: if it is known to be fast."""
+        if share is not None and not isinstance(share, bool):
+            raise GEHTypeError(f"share={share!r} must be True, False, or None to measure it where that is fast.")
+        if share is False or self._share is not None:
+            return
+        draws, evaluations = (SHARE_DRAWS, None) if share else (_PAGE_DRAWS, PAGE_EVALUATIONS)
+        arguments = ShareArguments(5, "permuted", draws, PRECISION, evaluations, progress=bool(share))
+        if share:
+            measure_share(self, known_source(self, "share"), arguments)
+        elif self._source is not None and is_in_memory(self._source.inputs):
+            _measure_if_fast(self, self._source, arguments)
+
     def with_source(self: Result, source: ResultSource | None, share: InteractionShare | None = None) -> Result:
         """Return the same result, which knows its network and data, and the share of interactions in it."""
         result = copy.copy(self)
@@ -184,22 +214,17 @@ class MeasuredResult(ResultOutput):
 def measure_share(result: MeasurablePairs, source: ResultSource, arguments: ShareArguments) -> InteractionShare:
     """Measure the share of interactions in the network of ``source``; the result keeps it for its findings."""
     record = result.record
-    _refuse_categories(result, "share")
-    if result.sample_weight is not None:
-        raise GEHValueError(
-            "share: the points of this result have case weights, and the share of interactions takes none; explain "
-            "without sample_weight, for instance rows that were drawn with these weights."
-        )
     # The first draws do not depend on how many follow.
     n_draws = min(arguments.draws, max(1, record.draws))
     options = AnalysisOptions(n_draws, source.batch_size, record.seed, arguments.progress)
     pairs = strongest_ends(result, arguments.pairs)
     request = ShareRequest(result.names, pairs, arguments.precision, arguments.evaluations)
     with preserved(source.setup.model):
-        points, cut = source.read()
+        points, cut = replace(source, sample_weight=result.sample_weight).read()
         check_unit_count(result, cut.n_units)
+        weights = read_weights(result.sample_weight, points)
         posterior = source.setup.posterior_for(cut, points)
-        design = ShareDesign(cut, points, posterior, read_clusters(source.clusters, points), options)
+        design = ShareDesign(cut, points, posterior, read_clusters(source.clusters, points), weights, options)
         result._share = BACKGROUNDS[arguments.background](design, request)
     return result._share
 
@@ -208,9 +233,28 @@ def _refuse_categories(result: MeasurablePairs, question: str) -> None:
     """Raise if a result has categories, which have levels and no directions to move along."""
     if result.level_draws is not None:
         raise GEHValueError(
-            f"{question}: this result has categories, which it does not take. Explain without units=Categorical(...), "
-            "or see result.levels(i, j)."
+            f"{question}: this result has categories, which it does not take. Explain without units=Categorical(...); "
+            "with groups=[level of each row], result.regions(i, j) shows how a category changes pairs of numbers."
         )
+
+
+def _measure_if_fast(result: MeasurablePairs, source: ResultSource, arguments: ShareArguments) -> None:
+    """Measure the share of interactions unless it takes long, fails, or would be warned about."""
+    n_draws = min(arguments.draws, max(1, result.record.draws))
+    n_calls = 2 * (2 + len(result.names) + arguments.pairs) * n_draws
+    n_rows = max(PAGE_EVALUATIONS, MIN_COMPARISONS * n_calls)
+    with warnings.catch_warnings():
+        # A changed network or other inputs than those of the result, for instance, are not what the page is about.
+        warnings.simplefilter("error", GEHWarning)
+        try:
+            known_source(result, "share")
+            with preserved(source.setup.model):
+                points, cut = replace(source, sample_weight=result.sample_weight).read()
+                seconds = seconds_of_rows(cut, points.first, n_calls, n_rows)
+            if seconds <= _PAGE_SECONDS:
+                measure_share(result, source, arguments)
+        except (GEHError, GEHWarning):
+            return
 
 
 def triple_table(

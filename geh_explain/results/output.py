@@ -56,6 +56,7 @@ class ResultOutput:
         surfaces: Sequence[Surface] = (),
         gallery: Gallery | None = None,
         local: Local = None,
+        share: bool | None = None,
     ) -> Path:
         """Write one self-contained interactive HTML page, and return its path.
 
@@ -80,6 +81,10 @@ class ResultOutput:
             Result of :meth:`GEHExplainer.interpret`; its images are shown with their units.
         local
             Result of :meth:`GEHExplainer.explain_row`, or a list of these: accounts of single predictions.
+        share
+            Whether to measure the share of interactions for the summary, if :meth:`Interactions.share` was not called
+            before. None measures it with at most about 200,000 evaluations if the result knows its network, the inputs
+            are in memory, and some timed calls promise that it takes less than five seconds.
 
         Examples
         --------
@@ -92,6 +97,7 @@ class ResultOutput:
         True
         """
         decisions = self.decisions(level=level, fdr=fdr, rule=rule)
+        self.measure_for_page(share)
         shown: dict[str, Any] = {"main": main, "surfaces": surfaces, "gallery": gallery, "local": local}
         return write_page(self, path, decisions, title=title, **shown)
 
@@ -230,6 +236,9 @@ class ResultOutput:
         lines = [describe_scope(self), *describe_known_pairs(self), describe_decisions(self, decisions)]
         lines += [*self.findings(), *describe_columns(decisions)]
         return "\n".join([*lines, format_table(self.table().head(_REPR_PAIRS)).to_string()])
+
+    def __str__(self: PairResult) -> str:
+        return "\n".join([repr(self), *self.open_questions()])
 
     def _repr_html_(self: PairResult) -> str:
         """Return the summary and the strongest pairs as HTML, for notebooks; names are escaped."""

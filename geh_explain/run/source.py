@@ -7,6 +7,7 @@ from typing import Any
 
 from geh_explain._hashing import digest
 from geh_explain._types import Floats
+from geh_explain.data.case_weights import read_weights
 from geh_explain.data.points import Points
 from geh_explain.data.targets import Target
 from geh_explain.errors import warn
@@ -50,7 +51,9 @@ class ResultSource:
     def read(self) -> tuple[Points, Cut]:
         """Read the data and cut the model, as the run did."""
         points, cut = self.setup.read(self.inputs, self.target, self.additional_forward_args)
-        self.check_unchanged(points)
+        # Rows of weight 0 are no points of the run.
+        argument = "inputs: result has case weights, and sample_weight"
+        self.check_unchanged(read_weights(self.sample_weight, points, argument).points(points))
         return points, cut
 
     def check_unchanged(self, points: Points) -> None:

@@ -186,3 +186,9 @@ class PairResult(GroupMeans, Protocol):
 
     def findings(self) -> list[str]:
         """Return what was measured of the network beside the pairs, one sentence each."""
+
+    def open_questions(self) -> list[str]:
+        """Return what was not measured yet and can be, with the call that does it."""
+
+    def measure_for_page(self, share: bool | None) -> None:
+        """Measure the share of interactions for the page: True, False, or None if that is fast."""

@@ -2,7 +2,8 @@
 
 An additive function is a sum of functions of one unit each, g(u) = c + sum_i g_i(u_i). Each g_i is a combination of the
 unit's value, Legendre polynomials of its rank and of its value over its range, and indicators of quantile bins, which
-follow steps. Polynomials of ranks are flexible where most rows are, those of values in the tails.
+follow steps. Polynomials of ranks are flexible where most rows are, those of values in the tails. Units that are
+categories come first; their values are codes, and g_i is a combination of indicators of their levels.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from geh_explain.statistics.slopes import orthonormal
 
 #: Added to the diagonal of normal equations, whose entries are 1: a column that few rows determine stays bounded.
 _RIDGE = 1e-4
+#: Levels of a category that have an indicator at most, the most frequent ones.
+MAX_INDICATORS = 50
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,13 @@ LADDER = (
 )
 
 
-def additive_basis(values: Floats, degrees: AdditiveDegrees) -> Floats:
+def additive_basis(
+    values: Floats, degrees: AdditiveDegrees, n_categories: int = 0, weights: Floats | None = None
+) -> Floats:
     """Return an orthonormal basis (n, c) of additive functions of units with ``values`` (n, D), constants included.
+
+    The first ``n_categories`` units are codes of levels. With case ``weights`` (n,) all rows of the basis are
+    multiplied by their roots: fits of targets that are multiplied so, too, are weighted least squares.
 
     >>> values = np.random.default_rng(0).normal(size=(200, 3))
     >>> basis = additive_basis(values, AdditiveDegrees(ranks=3, values=2))
@@ -57,9 +65,11 @@ def additive_basis(values: Floats, degrees: AdditiveDegrees) -> Floats:
     >>> bool(np.allclose(basis @ (basis.T @ target), target))
     True
     """
+    codes, values = values[:, :n_categories].T, values[:, n_categories:]
     ranks = scaled_ranks(values)
     spread = values.std(axis=0)
     columns = [np.ones((len(values), 1)), (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1)]
+    columns += [indicators(code) for code in codes]
     if degrees.ranks:
         columns.append(polynomials(ranks, degrees.ranks))
     if degrees.values:
@@ -67,18 +77,48 @@ def additive_basis(values: Floats, degrees: AdditiveDegrees) -> Floats:
     if degrees.bins:
         places = np.minimum(((ranks + 1) / 2 * degrees.bins).astype(int), degrees.bins - 1)
         columns.append(np.eye(degrees.bins)[places].reshape(len(values), -1))
-    return orthonormal(np.concatenate(columns, axis=1))
+    return orthonormal(weigh_rows(np.concatenate(columns, axis=1), weights))
 
 
-def product_columns(first: Floats, second: Floats, degree: int) -> Floats:
-    """Return products (n, c) of polynomials of two units with values (n,) each, of ranks and of values.
+def weigh_rows(columns: Floats, weights: Floats | None) -> Floats:
+    """Return ``columns`` (n, ...) times the roots of case weights (n,); None leaves them as they are."""
+    return columns if weights is None else np.asarray((columns.T * np.sqrt(weights)).T)
+
+
+def indicators(codes: Floats, most: int = MAX_INDICATORS) -> Floats:
+    """Return indicators (n, L) of the most frequent levels of a category with these codes (n,).
+
+    >>> indicators(np.array([4.0, 4.0, 7.0])).tolist()
+    [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+    """
+    levels, counts = np.unique(codes, return_counts=True)
+    kept = np.sort(np.argsort(-counts, kind="stable")[:most])
+    return np.asarray(codes[:, None] == levels[kept], dtype=np.float64)
+
+
+def product_columns(
+    first: Floats,
+    second: Floats,
+    degree: int,
+    categories: tuple[bool, bool] = (False, False),
+    max_levels: int = MAX_INDICATORS,
+) -> Floats:
+    """Return products (n, c) of functions of two units with values (n,) each.
+
+    They are polynomials of ranks and of values, and indicators of the ``max_levels`` most frequent levels for those
+    that are ``categories``.
 
     >>> product_columns(np.arange(9.0), np.arange(9.0)[::-1], degree=2).shape
     (9, 8)
+    >>> product_columns(np.arange(9.0) % 3, np.arange(9.0), 2, (True, False)).shape
+    (9, 12)
     """
     parts = []
-    for scaled in (scaled_ranks, scaled_values):
-        one, other = (polynomials(scaled(values[:, None]), degree) for values in (first, second))
+    for scaled in (scaled_ranks,) if all(categories) else (scaled_ranks, scaled_values):
+        one, other = (
+            indicators(values, max_levels) if is_category else polynomials(scaled(values[:, None]), degree)
+            for values, is_category in zip((first, second), categories, strict=True)
+        )
         parts.append((one[:, :, None] * other[:, None, :]).reshape(len(one), -1))
     return np.concatenate(parts, axis=1)
 

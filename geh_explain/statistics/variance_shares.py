@@ -25,6 +25,9 @@ is proportional to the share itself, and not to the variance of f. g is fitted t
 Points are made of rows of data: each factor of each point takes its value from another row of the same *block* of rows.
 Blocks have no rows in common, so that their sums are independent also where factors of a row depend on each other, and
 the jackknife over blocks gives the error over the choice of rows and points together.
+
+Rows with case weights w are not resampled: within a block, a factor takes rows r and s in A and B with a probability
+proportional to w_r w_s, r != s, and sums over a block count by the sum of its weights.
 """
 
 from __future__ import annotations
@@ -68,7 +71,11 @@ def choose_block_count(n_rows: int, n_factors: int) -> int:
 
 
 def draw_points(
-    blocks: Sequence[Ints], n_factors: int, per_block: int, generator: np.random.Generator
+    blocks: Sequence[Ints],
+    n_factors: int,
+    per_block: int,
+    generator: np.random.Generator,
+    weights: Floats | None = None,
 ) -> PickFreezePoints:
     """Draw ``per_block`` comparisons in each block of rows.
 
@@ -82,15 +89,20 @@ def draw_points(
         Comparisons per block. Each factor takes every row of its block about equally often.
     generator
         Draws the orders of the rows.
+    weights
+        Case weights of all rows; None where they count alike.
 
     Returns
     -------
     PickFreezePoints
-        All 2 F rows of a comparison are different where the block has as many; a factor has different rows in A and B
-        always.
+        A factor has different rows in A and B always. Without weights, all 2 F rows of a comparison are different where
+        the block has as many.
     """
     parts: list[tuple[Ints, int]] = []
     for block, rows in enumerate(blocks):
+        if weights is not None:
+            parts.append((rows[_weighted_places(weights[rows], per_block, n_factors, generator)], block))
+            continue
         left = per_block
         while left > 0:
             count = min(left, len(rows))
@@ -110,6 +122,29 @@ def _offsets(n_rows: int, n_factors: int, generator: np.random.Generator) -> Int
         return np.asarray(order[: 2 * n_factors])
     first = order[np.arange(n_factors) % n_rows]
     return np.concatenate([first, (first + generator.integers(1, n_rows, n_factors)) % n_rows])
+
+
+def _weighted_places(weights: Floats, count: int, n_factors: int, generator: np.random.Generator) -> Ints:
+    """Return places (count, 2 F) among the rows of a block with these ``weights`` (n,): those of A, then those of B.
+
+    A factor is at r in A and at s in B with a probability proportional to w_r w_s, r != s; factors are independent.
+
+    >>> places = _weighted_places(np.array([3.0, 1.0, 0.0]), 1000, 1, np.random.default_rng(0))
+    >>> np.unique(places, axis=0).tolist()
+    [[0, 1], [1, 0]]
+    """
+    shares = weights / weights.sum()
+    # r has a probability proportional to w_r times the sum of all other weights, and s follows among the others.
+    of_first, ends, last = np.cumsum(shares * (1 - shares)), np.cumsum(shares), len(weights) - 1
+    strata = generator.permuted(np.tile(np.arange(count), (n_factors, 1)), axis=1).T
+    level = (strata + generator.random((count, n_factors))) / count * of_first[-1]
+    first = np.minimum(np.searchsorted(of_first, level, side="right"), last)
+    level = generator.random((count, n_factors)) * (1 - shares[first])
+    level = np.where(level < ends[first] - shares[first], level, level + shares[first])
+    second = np.minimum(np.searchsorted(ends, level, side="right"), last)
+    # Rounding may lead back to r.
+    second = np.where(second == first, (first + 1) % len(weights), second)
+    return np.concatenate([first, second], axis=1)
 
 
 @dataclass(frozen=True)

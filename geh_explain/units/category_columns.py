@@ -52,6 +52,14 @@ class CategoryColumns:
         x = rows.inputs[self.tensor]
         return np.asarray(x.detach().reshape(len(x), -1)[:, list(self.columns)].double().cpu().numpy())
 
+    def replace_in(self, rows: Rows, values: Floats) -> Rows:
+        """Return ``rows`` with other ``values`` (n, k) of the columns; what is kept below a layer is left out."""
+        inputs = list(rows.inputs)
+        x = inputs[self.tensor].clone(memory_format=torch.contiguous_format)
+        x.view(len(x), -1)[:, list(self.columns)] = torch.as_tensor(values).to(x)
+        inputs[self.tensor] = x
+        return replace(rows, inputs=tuple(inputs), below=())
+
     def observe(self, points: Points, max_levels: int | None, weights: Floats | None = None) -> ObservedCategory:
         """Return the category with the levels that occur among all points, by one pass over them.
 
@@ -179,6 +187,12 @@ class ObservedCategory:
     def set_levels(self, rows: Rows, levels: Sequence[int] | Ints) -> Rows:
         """Return ``rows`` once for each of k ``levels``, at that level: all rows at the first one, and so on."""
         return set_levels(rows, [(self, np.asarray(levels))])
+
+    def find_levels(self, rows: Rows) -> Ints:
+        """Return the index (n,) of the level of each row; -1 for levels that are left out."""
+        distinct, own = np.unique(self.where.values(rows), axis=0, return_inverse=True)
+        matches = (distinct[:, None] == self.values).all(axis=2)
+        return np.where(matches.any(axis=1), matches.argmax(axis=1), -1)[own.reshape(-1)]
 
     @cached_property
     def _sorted(self) -> tuple[Floats, Ints]:

@@ -3,10 +3,12 @@
 import csv
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from explaining import point_explainer
 from synthetic_results import evidence_result, partial_result, random_result
 from torch import nn
 
@@ -382,3 +384,15 @@ def test_the_heatmap_shows_pairs_that_were_not_computed_as_grey_cells(opened, tm
     assert {cell["fill"] for cell in cells if cell.get("unknown")} == {"rgb(196, 196, 196)"}
     assert "grey: not computed" in page.text_content("#heatmap-caption")
     assert "4 of 10 pairs were computed: those of unit 2." in page.text_content("body")
+
+
+def test_a_surface_of_categories_has_their_levels_on_its_axes(opened, tmp_path):
+    x = torch.stack([torch.arange(60) % 3, torch.arange(60) // 3 % 2], dim=1).double()
+    units = geh.units.Categorical({"a": 0, "b": 1})
+    explainer = point_explainer(lambda x: (x[:, 0] == 1) * x[:, 1], units=units)
+    result = explainer.explain(x, groups=1, progress=False)
+    surface = explainer.surface(x, pair=("a", "b"), progress=False)
+    surface = replace(surface, levels=(("red", "<b>green</b>", "blue"), ("yes", "no")))
+    page = opened(result.report(tmp_path / "page.html", surfaces=[surface], share=False))
+    labels = page.locator("#surface .role-axis-label text").all_text_contents()
+    assert {"red", "<b>green</b>", "blue", "yes", "no"} <= set(labels)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import time
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from explaining import point_explainer, random_points
 from torch import nn
 
 import geh_explain as geh
+from geh_explain.results.measured import PAGE_EVALUATIONS
 
 FAST: dict[str, Any] = {"evaluations": 1, "progress": False}
 
@@ -121,3 +123,56 @@ def test_strong_pairs_are_the_first_of_the_table():
     assert {frozenset(pair) for pair in chosen[["unit_i", "unit_j"]].to_numpy()} == expected
     assert result.share(pairs=0, **FAST).pairs().empty
     assert not np.isnan(result.share(pairs=0, **FAST).overall)
+
+
+def test_the_page_measures_the_share_by_itself_where_that_is_fast(tmp_path, monkeypatch):
+    monkeypatch.setattr("geh_explain.results.measured._PAGE_SECONDS", 1000)  # whatever else the machine does
+    explainer, result = explained()
+    assert str(result).endswith("\nresult.share() measures how much of the output is interaction")
+    page = result.report(tmp_path / "page.html").read_text(encoding="utf8")
+    assert "Interactions carry" in page
+    sentence = result.findings()[0]
+    assert f"I{sentence[1:]}." in page
+    assert str(result) == repr(result)
+    # The same seed as in share(), with fewer points.
+    assert (
+        explainer.explain(random_points(200, 3), groups=1, progress=False)
+        .share(evaluations=PAGE_EVALUATIONS, progress=False)
+        .describe()
+        == sentence
+    )
+
+
+def test_the_page_does_not_measure_where_it_is_slow_fails_or_is_about_another_network(tmp_path):
+    def slow(x):
+        time.sleep(0.3 if len(x) == 1 else 0.01)
+        return product(x)
+
+    def fragile(x):  # rows in which x0 and x1 are far from each other do not occur
+        return torch.where((x[:, 0] - x[:, 1]).abs() < 1, product(x), torch.nan)
+
+    x = random_points(100, 3)
+    together = x[:, [0, 0, 2]]
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+    for model, rows in ((slow, x), (fragile, together), (product, x[:15]), (net, x)):
+        result = point_explainer(model).explain(rows, groups=1, progress=False)
+        if model is net:
+            nn.init.zeros_(net[0].weight)
+        page = result.report(tmp_path / "page.html").read_text(encoding="utf8")
+        assert "nteractions carry" not in page
+        assert "result.share() measures" in str(result)
+
+
+def test_the_page_takes_a_wish_about_the_share(tmp_path):
+    _, result = explained()
+    assert "nteractions carry" not in result.report(tmp_path / "page.html", share=False).read_text(encoding="utf8")
+    loaded = geh.Interactions.load(result.save(tmp_path / "result.npz"))
+    assert "nteractions carry" not in loaded.report(tmp_path / "page.html").read_text(encoding="utf8")
+    assert "result.share()" not in str(loaded)
+    with pytest.raises(geh.GEHError, match=r"use explainer\.share\(result, inputs\)"):
+        loaded.report(tmp_path / "page.html", share=True)
+    with pytest.raises(geh.GEHError, match="share='yes' must be True, False, or None"):
+        result.report(tmp_path / "page.html", share="yes")
+    few = explained(random_points(15, 3))[1]
+    with pytest.raises(geh.GEHError, match="15 rows"):
+        few.report(tmp_path / "page.html", share=True)

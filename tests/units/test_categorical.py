@@ -347,9 +347,6 @@ def test_analyses_and_tests_that_take_no_categories_say_so():
         lambda: explainer.test(result, x, y, progress=False),
         lambda: explainer.test_pairs(x, y, progress=False),
         lambda: explainer.screen(x, progress=False),
-        lambda: explainer.check(result, x, progress=False),
-        lambda: explainer.surface(x, pair=("c", "x3"), progress=False),
-        lambda: result.share(progress=False),
         lambda: result.triples(progress=False),
     ):
         with refused(ValueError, "Categorical", "does not take"):
