@@ -102,11 +102,13 @@ def _dropout_calls(model: nn.Module, example: Any) -> list[_DropoutCall]:
     calls: dict[int, _DropoutCall] = {}
 
     def mark_output(module: _DropoutNd, args: tuple[Any, ...], out: Tensor) -> Tensor:
+        """Note the output of a dropout module, by its storage."""
         out = out.clone()  # in eval mode dropout returns its input; a clone has a storage of its own
         calls[out.untyped_storage().data_ptr()] = _DropoutCall(module, out, [])
         return out
 
     def match_input(module: LinearMap, args: tuple[Any, ...]) -> None:
+        """Note a layer whose input is the output of a dropout module."""
         if args and isinstance(args[0], Tensor):
             call = calls.get(args[0].untyped_storage().data_ptr())
             if call is not None:

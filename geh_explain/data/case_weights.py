@@ -170,6 +170,7 @@ class _CountedPoints(DerivedPoints):
         return len(self._kept)
 
     def batches(self) -> Iterator[Rows]:
+        """Yield the rows that count, numbered anew."""
         start = 0
         for rows in self._points.batches():
             first, last = np.searchsorted(self._kept, [rows.start, rows.start + len(rows)])

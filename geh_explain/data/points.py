@@ -115,6 +115,7 @@ class InMemoryPoints(Points):
         return len(self._rows)
 
     def batches(self) -> Iterator[Rows]:
+        """Yield the rows in batches, in their order."""
         yield self._rows
 
     def without_frame(self) -> InMemoryPoints:
@@ -126,6 +127,7 @@ class InMemoryPoints(Points):
         return InMemoryPoints(replace(rows, inputs=inputs, frame=None), self.columns, self.ordered, self.code_names)
 
     def digest(self) -> str:
+        """Return a hash of the rows."""
         rows = self._rows
         return digest(*rows.inputs) if rows.frame is None else digest(*rows.inputs, rows.frame.digest())
 
@@ -144,6 +146,7 @@ class DerivedPoints(Points):
         return len(self._points)
 
     def digest(self) -> str:
+        """Return a hash of the rows."""
         return self._points.digest()
 
 
@@ -192,6 +195,7 @@ class StreamedPoints(Points):
         return self._count
 
     def batches(self) -> Iterator[Rows]:
+        """Yield the rows in batches, in their order."""
         start = 0
         n_batches = 0
         for inputs in self._read():
@@ -211,4 +215,5 @@ class StreamedPoints(Points):
             )
 
     def digest(self) -> str:
+        """Return a hash of the rows."""
         return digest(self._digests)

@@ -109,5 +109,6 @@ class TargetedPoints(DerivedPoints):
         self._target = target
 
     def batches(self) -> Iterator[Rows]:
+        """Yield the rows, with the other target."""
         for rows in self._points.batches():
             yield rows.with_target(self._target)

@@ -33,17 +33,20 @@ class _Softplus(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep what the derivatives need."""
         x, ctx.beta, ctx.threshold = inputs
         ctx.save_for_backward(x)
         ctx.save_for_forward(x)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
+        """Return the gradient of the input."""
         (x,) = ctx.saved_tensors
         return gradients[0] * softplus_slope(x, ctx.beta, ctx.threshold), None, None
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        """Return the derivative along a direction."""
         (x,) = ctx.saved_tensors
         tangent: Tensor = tangents[0] * softplus_slope(x, ctx.beta, ctx.threshold)
         return tangent

@@ -75,6 +75,7 @@ class PositionSample:
         return None if self._weights is None else self._weights[self._rows[0]]
 
     def _thin_out(self) -> None:
+        """Join what was added, and keep the rows with the lowest random keys, at most ``max_rows``."""
         positions, keys = np.concatenate(self._positions), np.concatenate(self._keys)
         rows = np.concatenate(self._rows)
         if len(positions) > self._max_rows:

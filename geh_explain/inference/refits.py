@@ -198,6 +198,7 @@ def describe_options(options: Mapping[str, Any]) -> str:
 
 
 def _describe(value: Any) -> str:
+    """Return a text of one option that is the same in every process."""
     if hasattr(value, "__array__"):
         return data_digest(value)
     if inspect.isroutine(value):

@@ -184,6 +184,7 @@ class CandidateSearch:
         return top
 
     def _start(self, cut: Cut, rows: Rows) -> TopCandidates:
+        """Return empty lists of candidates; images are chosen to differ unless ``diverse`` says otherwise."""
         is_image = rows.inputs[0].ndim == 4
         return TopCandidates(
             cut,
@@ -211,6 +212,7 @@ class CandidateSearch:
         return values + density[:, None].to(values)
 
     def _check_k(self, n_candidates: int | None) -> None:
+        """Raise if there are no candidates, or fewer than are wanted."""
         if n_candidates == 0:
             raise self._no_candidates()
         if n_candidates is not None and self.k > n_candidates:

@@ -94,6 +94,7 @@ class AccountMoments:
         return self._part(slice(self.n_units, len(self._mean) - 3))
 
     def _part(self, part: slice) -> Contributions:
+        """Return the contributions of some entries: mean, spread over draws, and error over baselines."""
         mean = self._mean[part]
         n_baselines = len(self._by_baseline)
         std = np.sqrt(self._squares[part] / (self.n_draws - 1)) if self.n_draws > 1 else np.full_like(mean, np.nan)

@@ -47,6 +47,7 @@ class KeptPoints(DerivedPoints):
         self._kept = kept
 
     def batches(self) -> Iterator[Rows]:
+        """Yield the rows, with what is kept below the layer."""
         for rows in self._points.batches():
             yield replace(rows, below=tuple(values[rows.start : rows.start + len(rows)] for values in self._kept))
 

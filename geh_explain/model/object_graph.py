@@ -220,6 +220,7 @@ def _inside(part: Part) -> Iterator[Part]:
 
 
 def _module_entries(name: str, module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield what a module holds: its namespace, and what the classes of the user share."""
     if isinstance(module, torch.jit.ScriptModule):
         for key, tensor in [*module.named_parameters(), *module.named_buffers()]:
             yield join(name, key), tensor
@@ -274,6 +275,7 @@ def _kind(value: Any) -> Kind:
 
 @lru_cache(maxsize=4096)
 def _kind_of_type(kind: Any) -> Kind:
+    """Return the kind of the objects of a type."""
     classes = {
         nn.Module: Kind.MODULE,
         Tensor: Kind.TENSOR,

@@ -185,6 +185,7 @@ def _refuse_random(outputs: Tensor, repeated: Sequence[Tensor]) -> None:
 
 
 def _not_one_function() -> GEHRuntimeError:
+    """Return the error for outputs that differ between calls."""
     return GEHRuntimeError(
         "model: the same rows gave different outputs twice, so it is not one function; put the networks inside "
         "a callable into eval mode, remove what changes from call to call, or pass "
@@ -193,6 +194,7 @@ def _not_one_function() -> GEHRuntimeError:
 
 
 def _mixes_rows(row: int, first: Tensor, how: str, second: Tensor, other: str) -> GEHRuntimeError:
+    """Return the error for outputs that depend on the other rows of a batch."""
     return GEHRuntimeError(
         f"model: it mixes rows: row {row} gives {float(first):.6g} {how} and {float(second):.6g} {other}, so it has no "
         "Hessian of its own. Remove what computes over the batch or depends on its size (batch statistics, softmax or "

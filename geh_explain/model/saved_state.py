@@ -52,12 +52,14 @@ class SavedTensor:
         return cls(name, tensor, tensor.data, tensor.requires_grad, gradient(tensor), values)
 
     def changes(self) -> Iterator[str]:
+        """Yield the names of what differs from the saved state."""
         if self._moved() or self._written():
             yield self.name
         if gradient(self.tensor) is not self.grad:
             yield f"{self.name}.grad"
 
     def restore(self) -> bool:
+        """Write back what differs, and return whether anything did."""
         tensor = self.tensor
         moved = self._moved()
         if moved:
@@ -102,11 +104,13 @@ class SavedSparse:
         self._name, self._tensor, self._values = name, tensor, tensor.detach().clone()
 
     def changes(self) -> Iterator[str]:
+        """Yield the names of what differs from the saved state."""
         now, before = (_entries(tensor) for tensor in (self._tensor, self._values))
         if any(one.shape != two.shape or not _equal(one, two) for one, two in zip(now, before, strict=True)):
             yield self._name
 
     def restore(self) -> bool:
+        """Write back what differs, and return whether anything did."""
         changed = any(self.changes())
         if changed:
             with torch.no_grad():
@@ -130,10 +134,12 @@ class SavedArray:
         self._name, self._array, self._values = name, array, array.copy()
 
     def changes(self) -> Iterator[str]:
+        """Yield the names of what differs from the saved state."""
         if self._array.shape != self._values.shape or self._array.tobytes() != self._values.tobytes():
             yield self._name
 
     def restore(self) -> bool:
+        """Write back what differs, and return whether anything did."""
         changed = any(self.changes())
         if changed and self._array.flags.writeable and self._array.shape == self._values.shape:
             self._array[...] = self._values
@@ -147,11 +153,13 @@ class SavedGenerator:
         self._name, self._generator, self._state = name, generator, _state_of(generator)
 
     def changes(self) -> Iterator[str]:
+        """Yield the names of what differs from the saved state."""
         # Arrays and tensors inside of states have no common comparison.
         if repr(_listed(_state_of(self._generator))) != repr(_listed(self._state)):
             yield self._name
 
     def restore(self) -> bool:
+        """Write back what differs, and return whether anything did."""
         generator = self._generator
         if not any(self.changes()):
             return False
@@ -202,6 +210,7 @@ class SavedItems:
         self._name, self._container, self._before = name, container, contents(container)
 
     def changes(self) -> Iterator[str]:
+        """Yield the names of what differs from the saved state."""
         now, before = contents(self._container), self._before
         if isinstance(now, dict):
             for key in {**before, **now}:
@@ -250,12 +259,14 @@ class SavedSlots:
         self._before = slot_values(owner)
 
     def changes(self) -> Iterator[str]:
+        """Yield the names of what differs from the saved state."""
         now = slot_values(self._owner)
         for descriptor in {**self._before, **now}:
             if not self._is_same(descriptor, now):
                 yield join(self._name, descriptor.__name__)
 
     def restore(self) -> bool:
+        """Write back what differs, and return whether anything did."""
         now = slot_values(self._owner)
         changed = [descriptor for descriptor in {**self._before, **now} if not self._is_same(descriptor, now)]
         for descriptor in changed:

@@ -76,6 +76,7 @@ class Snapshot:
             self._save(part)
 
     def _save(self, part: Part) -> None:
+        """Save one part of the model, by its kind."""
         name, value, module, holder, kind = part
         if kind is Kind.TENSOR:
             self._save_tensor(part)
@@ -94,6 +95,7 @@ class Snapshot:
             self._others.append((SavedArray(name, value), module))
 
     def _save_tensor(self, part: Part) -> None:
+        """Save a tensor: small ones and buffers with their values, others by their version."""
         tensor = part.value
         # Others are wrappers, or have no memory that could be compared.
         if tensor.is_meta or nn.parameter.is_lazy(tensor) or tensor.is_nested:

@@ -61,9 +61,11 @@ class FullCurvature(Curvature):
     structure: str = "full"
 
     def to_basis(self, weights: Tensor) -> Tensor:
+        """Return weights in the basis in which the curvature is diagonal."""
         return (weights.flatten(-2) @ self.vectors).reshape(weights.shape)
 
     def from_basis(self, coordinates: Tensor) -> Tensor:
+        """Return weights in their own basis again."""
         return (coordinates.flatten(-2) @ self.vectors.T).reshape(coordinates.shape)
 
 
@@ -77,10 +79,12 @@ class KroneckerCurvature(Curvature):
     structure: str = "kron"
 
     def to_basis(self, weights: Tensor) -> Tensor:
+        """Return weights in the basis in which the curvature is diagonal."""
         rotated = weights @ self.right
         return rotated if self.left is None else self.left.T @ rotated
 
     def from_basis(self, coordinates: Tensor) -> Tensor:
+        """Return weights in their own basis again."""
         rotated = coordinates @ self.right.T
         return rotated if self.left is None else self.left @ rotated
 
@@ -93,9 +97,11 @@ class DiagonalCurvature(Curvature):
     structure: str = "diag"
 
     def to_basis(self, weights: Tensor) -> Tensor:
+        """Return weights in the basis in which the curvature is diagonal."""
         return weights
 
     def from_basis(self, coordinates: Tensor) -> Tensor:
+        """Return weights in their own basis again."""
         return coordinates
 
 

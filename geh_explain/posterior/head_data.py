@@ -92,6 +92,7 @@ class RegressionStatistics(HeadStatistics):
         self._binary, self._one_hot = True, True
 
     def _check_labels(self, labels: Tensor, n_rows: int) -> Tensor:
+        """Return the labels as the loss takes them; raises if they do not fit the outputs."""
         values = labels.reshape(n_rows, -1) if labels.numel() == n_rows * self.n_outputs else labels
         if values.shape != (n_rows, self.n_outputs):
             raise GEHValueError(
@@ -106,6 +107,7 @@ class RegressionStatistics(HeadStatistics):
         return values
 
     def _slopes(self, features: Tensor, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Add a batch to the sums, and return the slopes (n, C) of its loss in the outputs of the head."""
         errors = outputs - labels
         self.residuals += errors.square().sum(0)
         self._sum += labels.sum(0)
@@ -127,6 +129,7 @@ class RegressionStatistics(HeadStatistics):
             )
 
     def check_fit(self) -> None:
+        """Raise if the outputs do not predict the labels."""
         variation = self._squares - self._sum.square() / self.n_rows
         if bool((self.residuals >= variation).all()):
             share = 1 - float(self.residuals.sum() / variation.sum().clamp_min(1e-300))
@@ -170,6 +173,7 @@ class ClassificationStatistics(HeadStatistics):
         self.kept = KeptRows()
 
     def _check_labels(self, labels: Tensor, n_rows: int) -> Tensor:
+        """Return the labels as the loss takes them; raises if they do not fit the outputs."""
         values = labels.reshape(-1) if labels.numel() == n_rows else labels
         if values.shape != (n_rows,):
             raise GEHValueError(
@@ -187,6 +191,7 @@ class ClassificationStatistics(HeadStatistics):
         return indices
 
     def _slopes(self, features: Tensor, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Add a batch to the sums, and return the slopes (n, C) of its loss in the outputs of the head."""
         logits = features @ self.head.weight.T if self.head.link != "identity" else outputs
         self.kept.add(features, logits, labels)
         both = torch.cat([torch.zeros_like(logits), logits], dim=1) if self.n_outputs == 1 else logits
@@ -218,6 +223,7 @@ class ClassificationStatistics(HeadStatistics):
             self._hessian[block, block] += features.T @ (features * (scaled * self.head.slope)[:, output, None])
 
     def check_fit(self) -> None:
+        """Raise if the outputs do not predict the labels."""
         shares = self._counts / self.n_rows
         constant_loss = -float((shares * shares.clamp_min(1e-300).log()).sum())
         loss, accuracy = self._loss / self.n_rows, self._n_right / self.n_rows

@@ -122,7 +122,19 @@ def _weighted(alignment: GroupAlignment, first: Floats, second: Floats) -> Group
 
 @dataclass(frozen=True)
 class _GroupRequest:
-    """What is compared in which groups: ``measure`` is ``"groups"`` or ``"mean"``; ``contrasts`` are of categories."""
+    """What is compared, and in which groups.
+
+    Attributes
+    ----------
+    request
+        The checked arguments of the user.
+    measure
+        ``"groups"`` or ``"mean"``.
+    alignment
+        The groups that both results have in common.
+    contrasts
+        Differences between levels that both results have; None without categories.
+    """
 
     request: ComparisonRequest
     measure: str
@@ -132,7 +144,15 @@ class _GroupRequest:
 
 @dataclass(frozen=True)
 class _Places:
-    """Places (P,) in two results of what is compared, and signs (P,) by which the second one is multiplied."""
+    """Where two results hold what is compared.
+
+    Attributes
+    ----------
+    first, second
+        Places (P,) of the pairs, or of the differences between levels, in each result.
+    signs
+        Factors (P,) of the second result: -1 where its levels are in the opposite order.
+    """
 
     first: Ints
     second: Ints
@@ -193,7 +213,16 @@ def _difference_columns(
 ) -> _Columns:
     """Return means, differences, intervals and p-values of the pairs, or of the contrasts, of two results.
 
-    ``paired``: draw k of both results is the same function.
+    Parameters
+    ----------
+    a, b
+        The results, or their differences between levels.
+    places
+        Where both hold what is compared.
+    asked, source
+        What is compared in which groups, and which errors count.
+    paired
+        Draw k of both results is the same function.
     """
     columns, alignment, level = _Columns(), asked.alignment, asked.request.level
     groups = max(len(alignment.first), len(alignment.second))

@@ -36,6 +36,7 @@ def parse_group_info(stored: Any, groups: int, points: int) -> GroupInfo:
 
 
 def _parse_descriptions(stored: Any, groups: int) -> list[Description] | None:
+    """Return the descriptions of the groups of a file; raises if they are malformed."""
     if stored is None:
         return None
     if not isinstance(stored, list) or len(stored) != groups:
@@ -51,6 +52,7 @@ def _parse_descriptions(stored: Any, groups: int) -> list[Description] | None:
 
 
 def _parse_exemplars(stored: Any, groups: int, points: int) -> Ints | None:
+    """Return the exemplars (groups, k) of a file; raises if they are malformed."""
     if stored is None:
         return None
     if not isinstance(stored, list) or len(stored) != groups or not all(isinstance(row, list) for row in stored):

@@ -61,6 +61,7 @@ class Channels(Units):
         return shape[self.axis(shape)]
 
     def shift(self, t: Tensor, shape: Shape) -> Tensor:
+        """Return what is added to each position of the channels."""
         axis = self.axis(shape)
         return t.reshape(len(t), *(shape[axis] if i == axis else 1 for i in range(len(shape))))
 

@@ -59,6 +59,7 @@ class FeatureGroups(Units):
         self._members: list[list[int]] = []
 
     def bind(self, shape: Shape, module: nn.Module | None, columns: Sequence[str] | None) -> FeatureGroups:
+        """Return the groups with columns in place of names."""
         total = math.prod(shape)
         members = [[_index_of(name, column, total, columns) for column in group] for name, group in self.groups.items()]
         grouped = [index for group in members for index in group]

@@ -54,6 +54,7 @@ class Patches(Units):
         return math.prod(self._grid(shape))
 
     def shift(self, t: Tensor, shape: Shape) -> Tensor:
+        """Return what is added to each pixel of the patches."""
         rows, columns = self._grid(shape)
         height, width = self._image_size(shape)
         image = t.reshape(len(t), rows, columns)

@@ -92,6 +92,7 @@ class Subset(Units):
         return len(self.indices)
 
     def shift(self, t: Tensor, shape: Shape) -> Tensor:
+        """Return the shift of the whole set of units, 0 for those left out."""
         # Out of place, so that it works under the transforms of torch.func too.
         zeros = t.new_zeros(len(t), self._source.count(shape))
         all_shifts = zeros.index_copy(1, torch.tensor(self.indices, device=t.device), t)

@@ -333,7 +333,7 @@ def test_labels_are_checked_before_rows_are_left_out():
         explain_point(curved, random_points(20, 3), groups=np.arange(19), sample_weight=weights)
 
 
-def test_triples_are_weighted_and_shares_are_refused():
+def test_triples_are_weighted():
     """The third derivative of x0 x1 x2 x3 in x0, x1 and x2 is x3."""
     x, weights = random_points(50, 4), integer_weights(50)
     explainer = point_explainer(lambda x: x.prod(dim=1))
@@ -342,8 +342,6 @@ def test_triples_are_weighted_and_shares_are_refused():
     found = triples[(triples[["unit_i", "unit_j", "unit_k"]] != "x3").all(axis=1)]["mean"].item()
     assert found == pytest.approx(abs(np.average(x[:, 3], weights=weights)), rel=1e-6)
     pd.testing.assert_frame_equal(explainer.triples(result, x, pairs=6, progress=False), triples)
-    with pytest.raises(GEHValueError, match="the points of this result have case weights"):
-        result.share(progress=False)
 
 
 def test_other_methods_take_a_weighted_result():

@@ -56,6 +56,7 @@ class Pixels(Parametrisation):
         self.parameters = self._to_parameters(bounds.project(start)).clone().requires_grad_()
 
     def inputs(self) -> Tensor:
+        """Return the inputs of the network for the current parameters."""
         return self.bounds.centre + self.bounds.span * self.parameters
 
     @torch.no_grad()
@@ -102,6 +103,7 @@ class NaturalImages(Parametrisation):
         self.parameters = coefficients.requires_grad_()
 
     def inputs(self) -> Tensor:
+        """Return the inputs of the network for the current parameters."""
         amplitude = self.statistics.amplitude
         is_wave = (frequencies(*self.statistics.size) > 0).to(amplitude)
         squares = self.parameters.square().sum(dim=-1)
@@ -133,6 +135,7 @@ class Phases(NaturalImages):
         self.parameters = phases.requires_grad_()
 
     def inputs(self) -> Tensor:
+        """Return the inputs of the network for the current parameters."""
         return self._image(torch.polar(self.statistics.amplitude.expand_as(self.parameters), self.parameters))
 
 
@@ -166,6 +169,7 @@ class Spectrum(Parametrisation):
         self.parameters = torch.view_as_real(spectrum).clone().requires_grad_()
 
     def inputs(self) -> Tensor:
+        """Return the inputs of the network for the current parameters."""
         spectrum = torch.view_as_complex(self.parameters) * self.weight
         image = torch.fft.irfft2(spectrum, s=self._size, norm="ortho")
         if self.bounds.box is not None:

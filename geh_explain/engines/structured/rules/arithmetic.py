@@ -39,6 +39,7 @@ def add(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwarg
     shape = tuple(out.shape[1:])
 
     def push_forward(*jacobians: Jacobian) -> Jacobian:
+        """Return the directions after this step."""
         first, first_sign = jacobians[0], terms[0][1]
         if len(jacobians) == 1 and isinstance(first, DiagonalJacobian) and first.shape == shape:
             return DiagonalJacobian(first.scale * first_sign, shape)
@@ -97,9 +98,11 @@ def _product(recorder: Recorder, a: Tensor, b: Tensor, in_place: bool) -> Tensor
     shape = tuple(out.shape[1:])
 
     def push_forward(j: Jacobian, k: Jacobian) -> Tensor:
+        """Return the directions after this step."""
         return to_tensor(j) * right + to_tensor(k) * left
 
     def hessian_terms(gradient: Tensor, j: Jacobian, k: Jacobian) -> list[HessianTerm]:
+        """Return the terms that this step adds to local Hessians."""
         left, right = to_tensor(j), to_tensor(k)
         return [HessianTerm(left.expand(*left.shape[:2], *shape), gradient, right.expand(*right.shape[:2], *shape))]
 

@@ -180,10 +180,12 @@ def softmax(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], k
         return (jacobian * p).sum(dim + 1, keepdim=True)
 
     def push_forward(jacobian: Jacobian) -> Tensor:
+        """Return the directions after this step."""
         j = to_tensor(jacobian)
         return j - mean(j) if logarithm else p * (j - mean(j))
 
     def hessian_terms(gradient: Tensor, jacobian: Jacobian) -> list[HessianTerm]:
+        """Return the terms that this step adds to local Hessians."""
         j = to_tensor(jacobian)
         v = mean(j)
         if logarithm:
@@ -226,12 +228,14 @@ def max_pool(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], 
             p = torch.softmax(beta * values, dim=0)
 
     def push_forward(jacobian: Jacobian) -> Tensor:
+        """Return the directions after this step."""
         return _weighted_sum(windows(to_tensor(jacobian)), p)
 
     if beta is None:
         return recorder.add_step([x], out, push_forward)
 
     def hessian_terms(gradient: Tensor, jacobian: Jacobian) -> list[HessianTerm]:
+        """Return the terms that this step adds to local Hessians."""
         # Windows overlap: the weights of an entry are summed over the windows that hold it, by a backward pass.
         with torch.enable_grad():
             place = torch.zeros_like(x, requires_grad=True)

@@ -34,6 +34,7 @@ def linear_layer(recorder: Recorder, func: Callable[..., Any], args: Sequence[An
     recorder.add_work(math.prod(out.shape[1:]) * x.shape[-1])
 
     def push_forward(jacobian: Jacobian) -> Tensor:
+        """Return the directions after this step."""
         if isinstance(jacobian, DiagonalJacobian) and len(jacobian.shape) == 1:
             directions: Tensor = jacobian.scale.T[:, :, None] * weight.T.contiguous()[:, None]
             return directions
@@ -71,6 +72,7 @@ def linear_by_draw(recorder: Recorder, func: Callable[..., Any], args: Sequence[
     n_draws, n_rows = len(weight), len(x) // len(weight)
 
     def push_forward(jacobian: Jacobian) -> Tensor:
+        """Return the directions after this step."""
         if isinstance(jacobian, DiagonalJacobian) and len(jacobian.shape) == 1:
             columns = weight.permute(2, 0, 1).repeat_interleave(n_rows, dim=1)
             product: Tensor = jacobian.scale.T[:, :, None] * columns
@@ -138,6 +140,7 @@ def _over_batch(function: Callable[[Tensor], Tensor]) -> Callable[..., Jacobian]
     """Return a function of Jacobians ``(D, n, *shape)`` that applies ``function`` to the D * n rows of a batch."""
 
     def push_forward(jacobian: Jacobian) -> Tensor:
+        """Return the directions after this step."""
         directions = to_tensor(jacobian)
         out = function(directions.flatten(0, 1))
         return out.reshape(*directions.shape[:2], *out.shape[1:])
@@ -173,6 +176,7 @@ def reshape(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], k
     shape = tuple(out.shape[1:])
 
     def push_forward(jacobian: Jacobian) -> Jacobian:
+        """Return the directions after this step."""
         if isinstance(jacobian, DiagonalJacobian):
             return DiagonalJacobian(jacobian.scale.to(out.dtype), shape)
         directions = to_tensor(jacobian)
@@ -316,6 +320,7 @@ def where(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwa
         raise UnsupportedOp("a choice that adds dimensions")
 
     def push_forward(*jacobians: Jacobian) -> Tensor:
+        """Return the directions after this step."""
         masked = [torch.where(mask, to_tensor(j), 0.0) for j, (_, mask) in zip(jacobians, parts, strict=True)]
         return masked[0] if len(masked) == 1 else masked[0] + masked[1]
 
