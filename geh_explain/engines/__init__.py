@@ -23,7 +23,7 @@ from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.difference import Difference
 from geh_explain.engines.exact import Exact
 from geh_explain.engines.smoothing.sharpness import Step
-from geh_explain.engines.stein import Stein
+from geh_explain.engines.stein.engine import Stein
 from geh_explain.engines.structured.engine import Structured
 from geh_explain.engines.sums import GroupSums
 from geh_explain.model.cut import Cut

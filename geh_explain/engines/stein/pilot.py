@@ -1,0 +1,127 @@
+"""The number of samples, and whether a control variate pays, from a few samples at some of the points."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geh_explain._types import Floats, Ints
+from geh_explain.data.rows import Rows
+from geh_explain.engines.stein.control import ControlHessians
+
+#: Samples per point of the pilot.
+PILOT_SAMPLES = 4
+#: Samples per point that are chosen, at least and at most, and those of all points together, at most.
+MIN_SAMPLES = 4
+MAX_SAMPLES = 4096
+MAX_TOTAL = 100_000
+
+
+def samples_for(error: float, noise: float, signal: float, n_points: int) -> int:
+    """Return the number of samples per point at which the relative error of group sums is ``error``, within limits.
+
+    With variance ``noise`` of a sample, summed over pairs, the sums of N points over groups have the variance N noise /
+    S for S samples per point. ``signal`` is their squared norm.
+
+    >>> samples_for(0.5, noise=10.0, signal=100.0, n_points=20), samples_for(0.5, 10.0, 0.0, 1000)
+    (8, 100)
+    """
+    most = max(MIN_SAMPLES, min(MAX_SAMPLES, MAX_TOTAL // n_points))
+    needed = n_points * noise / (error**2 * signal) if signal > 0 else math.inf
+    return max(MIN_SAMPLES, math.ceil(min(needed, most)))
+
+
+class Pilot:
+    """A few samples at some points, and the squared norms over pairs that follow from them.
+
+    With <., .> the sum over pairs of units, products of samples L and L' are unbiased estimates: of |H|^2 for two
+    samples of one point, of <H, H'> for those of two points. All of them follow from products of vectors::
+
+        <L, L'> = ((w w') (v v') + (w v') (v w')) / 2 - sum over i of w_i v_i w'_i v'_i.
+
+    Parameters
+    ----------
+    factors
+        What the units are multiplied by in the result (D,).
+    labels
+        Groups (N,) of all points.
+    """
+
+    def __init__(self, factors: Floats, labels: Ints) -> None:
+        self._factors = torch.as_tensor(factors)
+        self._labels = labels
+        self._w: list[Tensor] = []
+        self._v: list[Tensor] = []
+        #: For samples with a control variate C: w, v and C d.
+        self._controlled: list[tuple[Tensor, Tensor, Tensor]] = []
+        #: Number of points whose samples were added, and of those with a control variate.
+        self.n_points = 0
+        self.n_controlled = 0
+
+    def add(self, rows: Rows, w: Tensor, v: Tensor) -> None:
+        """Add samples (k, n, D) of further points; ``rows`` are those of :attr:`Points.spread`, in order."""
+        self._w.append(self._by_point(w))
+        self._v.append(self._by_point(v))
+        self.n_points += len(rows)
+
+    def add_control(self, control: ControlHessians | None, d: Tensor, w: Tensor, v: Tensor) -> None:
+        """Add shifts and samples (k, n, D) of further points with their control variate; None for 0."""
+        linear = torch.zeros_like(v) if control is None else control.times(d)
+        of_w, of_v, of_linear = (self._by_point(values) for values in (w, v, linear))
+        self._controlled.append((of_w, of_v, of_linear))
+        self.n_controlled += w.shape[1]
+
+    def _by_point(self, values: Tensor) -> Tensor:
+        """Return values (k, n, D) as (n k, D), multiplied by the factors of the units."""
+        return values.transpose(0, 1).flatten(0, 1).double().cpu() * self._factors
+
+    def energies(self) -> tuple[float, float]:
+        """Return the variance of a sample of a point, summed over pairs, and the squared norm of sums over groups.
+
+        The first one is a mean over points. The second one is 0 if the samples show no interactions.
+        """
+        labels = self._labels
+        index = np.unique(np.linspace(0, len(labels) - 1, self.n_points).astype(int))
+        products = _inner_products(torch.cat(self._w), torch.cat(self._v))
+        spread = (np.arange(self.n_points), labels[index])
+        point, group = (torch.as_tensor(x).repeat_interleave(PILOT_SAMPLES) for x in spread)
+        same_point, same_group = (x[:, None] == x[None] for x in (point, group))
+        of_point = _mean(products[same_point & ~torch.eye(len(point), dtype=torch.bool)])
+        of_group = _mean(products[same_group & ~same_point])
+        sizes = np.bincount(labels).astype(float)
+        signal = len(labels) * of_point + float((sizes * (sizes - 1)).sum()) * max(of_group, 0.0)
+        return max(float(products.diagonal().mean()) - max(of_point, 0.0), 0.0), max(signal, 0.0)
+
+    @property
+    def factor(self) -> float:
+        """The multiple of the control variate that is nearest to the samples, by least squares; 0 without any."""
+        explained = sum(float((v * linear).sum()) for _, v, linear in self._controlled)
+        squared = sum(float(linear.square().sum()) for _, _, linear in self._controlled)
+        return explained / squared if squared > 0 else 0.0
+
+    def controlled_energy(self) -> float:
+        """Return the variance of a sample after subtraction of the control variate; infinite without one."""
+        factor = self.factor
+        if factor == 0:
+            return math.inf
+        found = [_squared_norms(w, v - factor * linear) for w, v, linear in self._controlled]
+        return float(torch.cat(found).mean())
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.mean()) if values.numel() else 0.0
+
+
+def _inner_products(w: Tensor, v: Tensor) -> Tensor:
+    """Return <L, L'> (K, K) of all samples."""
+    ww, vv, wv, p = w @ w.T, v @ v.T, w @ v.T, w * v
+    return (ww * vv + wv * wv.T) / 2 - p @ p.T
+
+
+def _squared_norms(w: Tensor, v: Tensor) -> Tensor:
+    """Return <L, L> (K,) of each sample."""
+    p = w * v
+    return (w.square().sum(1) * v.square().sum(1) + p.sum(1) ** 2) / 2 - p.square().sum(1)
