@@ -31,6 +31,11 @@ class PairBlock:
     places: slice | Tensor
     chosen: Tensor | None
 
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.rows.stop - self.rows.start if isinstance(self.rows, slice) else len(self.rows)
+
     def pick(self, block: Tensor) -> Tensor:
         """Return the entries (..., p) of a block (..., rows, columns) that belong to pairs."""
         if self.chosen is not None:

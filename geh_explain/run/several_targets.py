@@ -133,7 +133,8 @@ def _start_engines(setup: ModelSetup, plan: RunPlan, targets: Sequence[SingleTar
         for target in targets[1:]:
             rows = plan.points.first.with_target(target)
             runs.append(_start_engine(setup, plan, rows, limits))
-            runs[-1].prepare(TargetedPoints(plan.points, target), expected_labels(plan.tree, plan.grouping), plan.factors)
+            labels = expected_labels(plan.tree, plan.grouping)
+            runs[-1].prepare(TargetedPoints(plan.points, target), labels, plan.factors)
         if len({(type(run), run.n_eah_points) for run in runs}) == 1:
             return runs
         if not all(run.engine.differentiates for run in runs):

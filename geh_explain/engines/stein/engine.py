@@ -25,6 +25,7 @@ from geh_explain.engines.stein.sums import SteinSums
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHRuntimeError, GEHValueError
 from geh_explain.model.cut import Cut
+from geh_explain.model.row_independence import check_parts
 from geh_explain.model.unit_values import UnitMoments
 
 #: Scale of the noise without arguments, in standard deviations of the units.
@@ -39,7 +40,7 @@ _CALL_ROWS = 1024
 #: Arrays of the size of all samples of a chunk that are held at once.
 _COPIES = 14
 #: Numbers per draw for absolute interactions, each of which needs the Hessian of one point ...
-_ABSOLUTE_NUMBERS = 1e8
+_ABSOLUTE_NUMBERS = 5e7
 #: ... which are measured at this many points at least.
 _MIN_ABSOLUTE = 4
 #: Seed of the pilot's noise.
@@ -173,6 +174,8 @@ class SteinRun(EngineRun):
         self._moments = UnitMoments(cut.n_units, limits.weights)
         self._control: ControlVariate | None = None
         self._seed = 0
+        #: Rows of the current chunk whose outputs are compared.
+        self._parts: list[list[int]] = []
         #: Whether absolute interactions are measured at each point (n_points,) of this draw; None for all points.
         self._measured: NDArray[np.bool_] | None = None
 
@@ -231,7 +234,8 @@ class SteinRun(EngineRun):
             return
         pilot = Pilot(np.abs(factors), labels)
         for rows in points.spread:
-            pilot.add(rows, *self._pilot_samples(rows, pilot.n_points)[1:])
+            _, w, v = self._pilot_samples(rows, pilot.n_points)
+            pilot.add(w, v)
         noise, signal = pilot.energies()
         samples = requested or samples_for(aim, noise, signal, len(points))
         if control is not None:
@@ -356,6 +360,15 @@ class SteinRun(EngineRun):
         slopes = (plus + minus).sum(dim=0) / 2
         return d, z * inverse, (plus - minus) / 2 * (scale > 0), slopes
 
+    def _check_sample(self, rows: Rows, start: int, t: Tensor, outputs: Tensor, n_samples: int) -> None:
+        """Compare outputs in a call with shifts from number ``start`` on, if d or -d of the first sample is in it."""
+        if start == 0:
+            self._parts = self._part_choice.parts(rows)
+        for number in (0, n_samples):
+            place = slice((number - start) * len(rows), (number - start + 1) * len(rows))
+            if 0 <= place.start < len(t):
+                check_parts(self.cut, rows, t[place], outputs[place], self._parts)
+
     def _gradients(self, rows: Rows, shifts: Tensor, check: bool) -> Tensor:
         """Return the gradients (k, n, D) at k shifts of all rows (k, n, D); ``check`` compares some outputs.
 
@@ -366,7 +379,8 @@ class SteinRun(EngineRun):
         """
         at_once = max(1, (self.limits.batch_size or _CALL_ROWS) // len(rows))
         found = []
-        for part in shifts.split(at_once):
+        for start in range(0, len(shifts), at_once):
+            part = shifts[start : start + at_once]
             t = part.flatten(0, 1).to(self.cut.dtype).requires_grad_()
             value = self.cut.outputs(rows.repeat(len(part)) if len(part) > 1 else rows, t)
             if not value.requires_grad:
@@ -375,8 +389,7 @@ class SteinRun(EngineRun):
                     "black boxes."
                 )
             if check:
-                self.check_outputs(rows, t[: len(rows)], value[: len(rows)])
-                check = False
+                self._check_sample(rows, start, t, value.detach(), len(shifts) // 2)
             (gradient,) = torch.autograd.grad(value.sum(), t, allow_unused=True)
             gradient = torch.zeros_like(t) if gradient is None else gradient
             found.append(gradient.reshape(part.shape).to(self._dtype))

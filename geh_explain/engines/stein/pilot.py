@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from geh_explain._types import Floats, Ints
-from geh_explain.data.rows import Rows
 from geh_explain.engines.stein.control import ControlHessians
 
 #: Samples per point of the pilot.
@@ -61,11 +60,11 @@ class Pilot:
         self.n_points = 0
         self.n_controlled = 0
 
-    def add(self, rows: Rows, w: Tensor, v: Tensor) -> None:
-        """Add samples (k, n, D) of further points; ``rows`` are those of :attr:`Points.spread`, in order."""
+    def add(self, w: Tensor, v: Tensor) -> None:
+        """Add samples (k, n, D) of further points, those of :attr:`Points.spread` in order."""
         self._w.append(self._by_point(w))
         self._v.append(self._by_point(v))
-        self.n_points += len(rows)
+        self.n_points += w.shape[1]
 
     def add_control(self, control: ControlHessians | None, d: Tensor, w: Tensor, v: Tensor) -> None:
         """Add shifts and samples (k, n, D) of further points with their control variate; None for 0."""

@@ -129,10 +129,7 @@ class SteinSums:
 
     def _tiles(self, chosen: Ints, block: PairBlock) -> list[slice]:
         """Return parts of the points whose blocks fit into the caches."""
-        n_rows = (
-            len(range(*block.rows.indices(self._pairs.n_units))) if isinstance(block.rows, slice) else len(block.rows)
-        )
-        step = max(1, _MAX_NUMBERS // (n_rows * self._pairs.n_units))
+        step = max(1, _MAX_NUMBERS // (block.n_rows * self._pairs.n_units))
         return [slice(start, min(start + step, len(chosen))) for start in range(0, len(chosen), step)]
 
     def _estimate(self, points: Samples | SummedSamples, block: PairBlock) -> tuple[Tensor, Tensor]:
