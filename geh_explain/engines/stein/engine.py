@@ -234,16 +234,14 @@ class SteinRun(EngineRun):
             return
         pilot = Pilot(np.abs(factors), labels)
         for rows in points.spread:
-            _, w, v = self._pilot_samples(rows, pilot.n_points)
-            pilot.add(w, v)
+            pilot.add(*self._pilot_samples(rows, pilot.n_points))
         noise, signal = pilot.energies()
         samples = requested or samples_for(aim, noise, signal, len(points))
         if control is not None:
-            n_rows = control.affordable_rows(samples, len(points))
-            for rows in points.spread[: -(-n_rows // len(points.first))]:
-                d, w, v = self._pilot_samples(rows, pilot.n_controlled)
-                pilot.add_control(control.hessians(rows), d, w, v)
-            controlled = pilot.controlled_energy()
+            n_parts = min(len(points.spread), control.affordable_rows(samples, len(points)) // len(points.spread[0]))
+            for part in np.linspace(0, len(points.spread) - 1, n_parts).astype(int).tolist():
+                pilot.add_control(part, control.hessians(points.spread[part]))
+            controlled, signal = pilot.controlled_energies()
             fewer = requested or samples_for(aim, controlled, signal, len(points))
             # Variance times work, which does not depend on the number of samples.
             if controlled * control.work_per_sample(fewer) < noise * control.work_per_sample(None):

@@ -17,6 +17,8 @@ PILOT_SAMPLES = 4
 MIN_SAMPLES = 4
 MAX_SAMPLES = 4096
 MAX_TOTAL = 100_000
+#: Numbers of control variates of all points that are held at once.
+_MAX_NUMBERS = 2 * 10**7
 
 
 def samples_for(error: float, noise: float, signal: float, n_points: int) -> int:
@@ -52,26 +54,38 @@ class Pilot:
     def __init__(self, factors: Floats, labels: Ints) -> None:
         self._factors = torch.as_tensor(factors)
         self._labels = labels
-        self._w: list[Tensor] = []
-        self._v: list[Tensor] = []
-        #: For samples with a control variate C: w, v and C d.
+        #: Shifts and samples d, w and v (k, n, D) of some points at a time.
+        self._samples: list[tuple[Tensor, Tensor, Tensor]] = []
+        #: For samples with a control variate C: w, v and C d (n k, D).
         self._controlled: list[tuple[Tensor, Tensor, Tensor]] = []
-        #: Number of points whose samples were added, and of those with a control variate.
-        self.n_points = 0
-        self.n_controlled = 0
+        #: Matrices C (n, D * D) of some points, without diagonal, and the numbers of these points.
+        self._matrices: list[Tensor] = []
+        self._places: list[int] = []
 
-    def add(self, w: Tensor, v: Tensor) -> None:
-        """Add samples (k, n, D) of further points, those of :attr:`Points.spread` in order."""
-        self._w.append(self._by_point(w))
-        self._v.append(self._by_point(v))
-        self.n_points += w.shape[1]
+    @property
+    def n_points(self) -> int:
+        """Number of points whose samples were added."""
+        return sum(d.shape[1] for d, _, _ in self._samples)
 
-    def add_control(self, control: ControlHessians | None, d: Tensor, w: Tensor, v: Tensor) -> None:
-        """Add shifts and samples (k, n, D) of further points with their control variate; None for 0."""
+    def add(self, d: Tensor, w: Tensor, v: Tensor) -> None:
+        """Add shifts and samples (k, n, D) of further points, those of :attr:`Points.spread` in order."""
+        self._samples.append((d, w, v))
+
+    def add_control(self, part: int, control: ControlHessians | None) -> None:
+        """Add the control variate of the points that were added as number ``part``; None for 0."""
+        d, w, v = self._samples[part]
         linear = torch.zeros_like(v) if control is None else control.times(d)
         of_w, of_v, of_linear = (self._by_point(values) for values in (w, v, linear))
         self._controlled.append((of_w, of_v, of_linear))
-        self.n_controlled += w.shape[1]
+        n_units, start = len(self._factors), sum(d.shape[1] for d, _, _ in self._samples[:part])
+        fitting = max(2, _MAX_NUMBERS // n_units**2) - len(self._places)
+        if control is not None and fitting > 0:
+            factors = self._factors.to(control.hessians)
+            everything = slice(None)
+            matrices = control.of_points(slice(fitting)).block(everything, everything) * factors * factors[:, None]
+            matrices.diagonal(dim1=1, dim2=2).zero_()
+            self._matrices.append(matrices.flatten(1).cpu())
+            self._places += range(start, start + len(matrices))
 
     def _by_point(self, values: Tensor) -> Tensor:
         """Return values (k, n, D) as (n k, D), multiplied by the factors of the units."""
@@ -82,17 +96,28 @@ class Pilot:
 
         The first one is a mean over points. The second one is 0 if the samples show no interactions.
         """
+        w, v = (torch.cat([self._by_point(samples[part]) for samples in self._samples]) for part in (1, 2))
+        products = _inner_products(w, v)
+        point = np.arange(self.n_points).repeat(PILOT_SAMPLES)
+        signal, of_point = self._signal(products, point)
+        return max(float(products.diagonal().mean()) - max(of_point, 0.0), 0.0), signal
+
+    def _signal(self, products: Tensor, points: Ints) -> tuple[float, float]:
+        """Return the squared norm of sums over groups, and that of one point, from ``products`` of estimates (K, K).
+
+        ``points`` (K,) are the numbers of the points of the estimates. Products of an estimate with itself count if
+        they are without noise, where each point has one estimate.
+        """
         labels = self._labels
         index = np.unique(np.linspace(0, len(labels) - 1, self.n_points).astype(int))
-        products = _inner_products(torch.cat(self._w), torch.cat(self._v))
-        spread = (np.arange(self.n_points), labels[index])
-        point, group = (torch.as_tensor(x).repeat_interleave(PILOT_SAMPLES) for x in spread)
+        point, group = torch.as_tensor(points), torch.as_tensor(labels[index][points])
         same_point, same_group = (x[:, None] == x[None] for x in (point, group))
-        of_point = _mean(products[same_point & ~torch.eye(len(point), dtype=torch.bool)])
+        itself = torch.eye(len(point), dtype=torch.bool)
+        of_point = _mean(products[same_point if len(np.unique(points)) == len(points) else same_point & ~itself])
         of_group = _mean(products[same_group & ~same_point])
         sizes = np.bincount(labels).astype(float)
         signal = len(labels) * of_point + float((sizes * (sizes - 1)).sum()) * max(of_group, 0.0)
-        return max(float(products.diagonal().mean()) - max(of_point, 0.0), 0.0), max(signal, 0.0)
+        return max(signal, 0.0), of_point
 
     @property
     def factor(self) -> float:
@@ -101,13 +126,18 @@ class Pilot:
         squared = sum(float(linear.square().sum()) for _, _, linear in self._controlled)
         return explained / squared if squared > 0 else 0.0
 
-    def controlled_energy(self) -> float:
-        """Return the variance of a sample after subtraction of the control variate; infinite without one."""
+    def controlled_energies(self) -> tuple[float, float]:
+        """Return the variance of a sample less the control variate, and the squared norm of sums of the latter.
+
+        It is far less noisy than that of samples. Without a control variate the variance is infinite.
+        """
         factor = self.factor
         if factor == 0:
-            return math.inf
+            return math.inf, 0.0
         found = [_squared_norms(w, v - factor * linear) for w, v, linear in self._controlled]
-        return float(torch.cat(found).mean())
+        matrices = factor * torch.cat(self._matrices)
+        signal, _ = self._signal((matrices @ matrices.T).double(), np.array(self._places))
+        return float(torch.cat(found).mean()), signal
 
 
 def _mean(values: Tensor) -> float:

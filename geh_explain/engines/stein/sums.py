@@ -101,7 +101,7 @@ class SteinSums:
             weights = sums.weights = weights[torch.as_tensor(chosen)]
         compact = torch.nn.functional.one_hot(torch.as_tensor(groups, device=self._device), len(present)).T
         n_units, names = self._pairs.n_units, self._names(everything)
-        block_rows = max(1, min(_BLOCK_ROWS, self._max_bytes // (8 * len(names) * len(present) * n_units)))
+        block_rows = max(1, min(_BLOCK_ROWS, self._max_bytes // (8 * (1 + len(names)) * len(present) * n_units)))
         for block in pair_blocks(self._pairs, block_rows, self._device):
             totals: dict[str, Tensor] = {}
             for part in self._tiles(chosen, block):
