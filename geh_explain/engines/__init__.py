@@ -16,6 +16,7 @@ engine           formula                                for
 ``smoothing`` replaces kinked functions while explaining (``Step`` sets how sharp they stay), ``twice_differentiable``
 those that torch cannot differentiate twice, or only slowly, and ``sums`` is what engines fill. ``third_order`` computes
 third derivatives and differences, ``level_contrasts`` differences between levels of categories, beside any engine.
+``pair_blocks`` holds the blocks of Hessians that belong to pairs.
 """
 
 from geh_explain.data.rows import Rows

@@ -44,12 +44,12 @@ class PairBlock:
         return torch.cat([block[..., row, row + 1 :] for row in range(n_rows)], dim=-1)
 
 
-def pair_blocks(pairs: PairSet, max_rows: int, device: torch.device) -> Iterator[PairBlock]:
+def split_pairs(pairs: PairSet, max_rows: int, device: torch.device) -> Iterator[PairBlock]:
     """Yield the blocks of at most ``max_rows`` rows that hold all pairs, each pair once.
 
     For all pairs only columns from the first row of the block on are needed, for others the rows of ``pairs.rows``.
 
-    >>> block, other = pair_blocks(PairSet.all(4), 2, torch.device("cpu"))
+    >>> block, other = split_pairs(PairSet.all(4), 2, torch.device("cpu"))
     >>> block.rows, block.columns, block.places, other.places
     (slice(0, 2, None), slice(0, None, None), slice(0, 5, None), slice(5, 6, None))
     >>> block.pick(torch.arange(8.0).reshape(2, 4)).tolist()

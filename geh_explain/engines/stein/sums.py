@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geh_explain._types import Ints
-from geh_explain.engines.pair_blocks import PairBlock, pair_blocks
+from geh_explain.engines.pair_blocks import PairBlock, split_pairs
 from geh_explain.engines.stein.control import ControlHessians
 from geh_explain.engines.stein.products import Samples, SummedSamples
 from geh_explain.engines.sums import GroupSums, add_by_group, scale_points
@@ -53,7 +53,7 @@ class SteinSums:
         scale = len(samples.w) / (2 * max(1, n_pairs) * self._n_samples**2)
         for group in np.unique(labels).tolist():
             part = samples.of_points(self._members(labels, group))
-            for block in pair_blocks(self._pairs, _BLOCK_ROWS, self._device):
+            for block in split_pairs(self._pairs, _BLOCK_ROWS, self._device):
                 total = part.first_total(block.rows, block.columns) / self._n_samples
                 _add(self._signed[group], block, total)
                 squares = part.difference_total(block.rows, block.columns).clamp_min_(0) * scale
@@ -67,7 +67,7 @@ class SteinSums:
         """Add what was subtracted from the samples."""
         for group in np.unique(labels).tolist():
             total = control.of_points(self._members(labels, group)).total()
-            for block in pair_blocks(self._pairs, _BLOCK_ROWS, self._device):
+            for block in split_pairs(self._pairs, _BLOCK_ROWS, self._device):
                 _add(self._signed[group], block, total.block(block.rows, block.columns)[0])
 
     def add_points(
@@ -102,7 +102,7 @@ class SteinSums:
         compact = torch.nn.functional.one_hot(torch.as_tensor(groups, device=self._device), len(present)).T
         n_units, names = self._pairs.n_units, self._names(everything)
         block_rows = max(1, min(_BLOCK_ROWS, self._max_bytes // (8 * (1 + len(names)) * len(present) * n_units)))
-        for block in pair_blocks(self._pairs, block_rows, self._device):
+        for block in split_pairs(self._pairs, block_rows, self._device):
             totals: dict[str, Tensor] = {}
             for part in self._tiles(chosen, block):
                 some = torch.as_tensor(chosen[part], device=self._device)
