@@ -59,6 +59,9 @@ def still_units_warning(plan: RunPlan) -> str | None:
     if not isinstance(plan.engine, SteinRun):
         return None
     still = np.flatnonzero(plan.engine.scale == 0)
+    if plan.levels is not None:
+        # Categories, the first units, step between their levels instead.
+        still = still[still >= len(plan.levels.categories)]
     if not len(still):
         return None
     shown = ", ".join(plan.names[unit] for unit in still[:_MAX_NAMED])
