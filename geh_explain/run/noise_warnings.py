@@ -12,6 +12,7 @@ from geh_explain.run.loop import DrawsDone
 from geh_explain.run.plan import RunPlan
 from geh_explain.scores.draws import DrawMoments, Draws
 from geh_explain.scores.noise_share import NoiseShare
+from geh_explain.units.categorical import Categorical
 
 #: Number of units that a warning names.
 _MAX_NAMED = 5
@@ -59,9 +60,9 @@ def still_units_warning(plan: RunPlan) -> str | None:
     if not isinstance(plan.engine, SteinRun):
         return None
     still = np.flatnonzero(plan.engine.scale == 0)
-    if plan.levels is not None:
+    if isinstance(plan.cut.units, Categorical):
         # Categories, the first units, step between their levels instead.
-        still = still[still >= len(plan.levels.categories)]
+        still = still[still >= len(plan.cut.units.observed)]
     if not len(still):
         return None
     shown = ", ".join(plan.names[unit] for unit in still[:_MAX_NAMED])
