@@ -31,7 +31,23 @@ _MAX_GAIN = 20
 
 @dataclass(frozen=True)
 class ControlHessians:
-    """The matrices C of n points that are subtracted from their samples; (n, D, D), or W^T H W at a narrow layer."""
+    """The matrices C of n points that are subtracted from their samples.
+
+    Attributes
+    ----------
+    hessians
+        The matrices (n, D, D), or H (n, d, d) at a narrow layer.
+    linear_map
+        The map W (d, D) of the narrow layer, for C = W^T H W; None where there is none.
+
+    Examples
+    --------
+    >>> control = ControlHessians(torch.tensor([[[2.0]]]), linear_map=torch.tensor([[1.0, 3.0]]))
+    >>> control.block(slice(None), slice(None))[0].tolist()
+    [[2.0, 6.0], [6.0, 18.0]]
+    >>> control.times(torch.tensor([[[1.0, 0.0]]]))[0].tolist()
+    [[2.0, 6.0]]
+    """
 
     hessians: Tensor
     linear_map: Tensor | None
@@ -141,9 +157,23 @@ class _CostedRun(StructuredRun):
 
 
 def find_control(cut: Cut, points: Points, scale: Floats, limits: Limits) -> ControlVariate | None:
-    """Return the control variate for noise with ``scale`` (D,); None if the structured engine does not take the model.
+    """Return the control variate for noise of one scale per unit.
 
-    The view of ``cut`` must be that of the unchanged network.
+    Parameters
+    ----------
+    cut
+        The model as a function of the units' shifts, with the view of the unchanged network.
+    points
+        All points, some of which are shifted to measure how far the inputs of kinked functions move.
+    scale
+        Standard deviation (D,) of the noise of each unit.
+    limits
+        Resources of the run.
+
+    Returns
+    -------
+    ControlVariate or None
+        None if the structured engine does not take the model, or its output does not depend on the units.
     """
     survey = survey_kinks(cut, points.first)
     n_moving = int((scale > 0).sum())

@@ -24,9 +24,21 @@ _MAX_NUMBERS = 2 * 10**7
 def samples_for(error: float, noise: float, signal: float, n_points: int) -> int:
     """Return the number of samples per point at which the relative error of group sums is ``error``, within limits.
 
-    With variance ``noise`` of a sample, summed over pairs, the sums of N points over groups have the variance N noise /
-    S for S samples per point. ``signal`` is their squared norm.
+    The sums over groups of N points have the variance N noise / S for S samples per point.
 
+    Parameters
+    ----------
+    error
+        The relative error: norm of the noise over the norm of the sums.
+    noise
+        Variance of a sample of a point, summed over pairs.
+    signal
+        Squared norm of the sums over groups; 0 if it is not known to be more.
+    n_points
+        Number N of points.
+
+    Examples
+    --------
     >>> samples_for(0.5, noise=10.0, signal=100.0, n_points=20), samples_for(0.5, 10.0, 0.0, 1000)
     (8, 100)
     """
@@ -49,6 +61,14 @@ class Pilot:
         What the units are multiplied by in the result (D,).
     labels
         Groups (N,) of all points.
+
+    Examples
+    --------
+    >>> pilot = Pilot(np.ones(2), labels=np.array([0]))
+    >>> d = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])  # two samples of one point, with H = ((0, 2), (2, 0))
+    >>> pilot.add(d, d, 2 * d.flip(2))
+    >>> pilot.n_points
+    1
     """
 
     def __init__(self, factors: Floats, labels: Ints) -> None:

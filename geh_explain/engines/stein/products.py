@@ -25,7 +25,23 @@ _Factors = list[tuple[Tensor, Tensor, float]]
 
 @dataclass(frozen=True)
 class Samples:
-    """S samples of n points: arrays w and v (S, n, D)."""
+    """S samples of n points.
+
+    Rows and columns of Hessians are chosen by ``rows`` and ``columns``, so that large ones are computed block by block.
+
+    Attributes
+    ----------
+    w
+        The noise d / s^2 (S, n, D).
+    v
+        Half the difference of gradients (S, n, D), less a control variate if there is one.
+
+    Examples
+    --------
+    >>> samples = Samples(torch.tensor([[[1.0, 2.0]]]), torch.tensor([[[3.0, 4.0]]]))
+    >>> samples.first_sum(slice(None), slice(None))[0].tolist()  # L_01 = (1 * 4 + 2 * 3) / 2
+    [[3.0, 5.0], [5.0, 8.0]]
+    """
 
     w: Tensor
     v: Tensor
@@ -72,7 +88,10 @@ class Samples:
 
 
 class SummedSamples:
-    """Sums over samples of L and L^2 (n, D, D), where the samples of a point do not fit into memory at once."""
+    """Sums over samples of L and L^2 (n, D, D), where the samples of a point do not fit into memory at once.
+
+    It has the sums of :class:`Samples` that are over the samples of each point, for samples that are added in parts.
+    """
 
     def __init__(self) -> None:
         self._first: Tensor | None = None

@@ -47,6 +47,13 @@ class SteinSums:
         """Add the means of points, and their variances, by one matrix product per group.
 
         The variance of a sample is half the mean squared difference of consecutive samples of one point.
+
+        Parameters
+        ----------
+        samples
+            Samples of n points, all of them or a part of those of each point.
+        labels
+            Groups (n,) of the points.
         """
         n_pairs = len(samples.w) // 2
         # The last sample of an odd number has no partner.
