@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import geh_explain as geh
 from geh_explain.engines import Stein
 from geh_explain.engines.stein import engine as stein_engine
+from geh_explain.engines.stein.control import ControlHessians
 from geh_explain.engines.stein.products import Samples, SummedSamples
 
 EVERYTHING = slice(None)
@@ -69,6 +70,16 @@ def test_matrix_products_are_the_sums_over_samples(count):
         summed.add(Samples(samples.w[part], samples.v[part]))
     np.testing.assert_allclose(summed.first_sum(rows, columns), local.sum(0)[block])
     np.testing.assert_allclose(summed.second_sum(rows, columns), (local**2).sum(0)[block])
+
+
+def test_products_of_hessians_at_a_narrow_layer_are_those_at_the_units():
+    hessians, linear_map, factors = random_points(3, 2, 2), random_points(2, 5, seed=1), random_points(5, seed=2).abs()
+    control = ControlHessians(hessians + hessians.mT, linear_map)
+    whole = control.block(EVERYTHING, EVERYTHING) * factors * factors[:, None]
+    expected = torch.einsum("nij,mij->nm", whole, whole)
+    matrices, diagonals = control.isometric(factors)
+    np.testing.assert_allclose(torch.einsum("nij,mij->nm", matrices, matrices), expected)
+    np.testing.assert_allclose(diagonals, whole.diagonal(dim1=1, dim2=2))
 
 
 @pytest.mark.parametrize("controlled", [True, False])

@@ -66,6 +66,21 @@ class ControlHessians:
         """Return the sum over the points, as those of one point."""
         return replace(self, hessians=self.hessians.sum(dim=0, keepdim=True))
 
+    def isometric(self, factors: Tensor) -> tuple[Tensor, Tensor]:
+        """Return matrices (n, k, k) with the inner products of F C F, and the diagonals (n, D) of these.
+
+        F = diag(``factors``) (D,). At a narrow layer the matrices are R^T H R with R R^T = W F^2 W^T, of size d.
+        """
+        scale = factors.to(self.hessians)
+        if self.linear_map is None:
+            scaled = self.hessians * scale * scale[:, None]
+            return scaled, scaled.diagonal(dim1=1, dim2=2)
+        scaled_map = self.linear_map * scale
+        values, vectors = torch.linalg.eigh((scaled_map @ scaled_map.T).double())
+        root = (vectors * values.clamp_min(0).sqrt()).to(self.hessians)
+        diagonals = ((self.hessians @ scaled_map) * scaled_map).sum(dim=1)
+        return root.T @ self.hessians @ root, diagonals
+
     def block(self, rows: slice | Tensor, columns: slice) -> Tensor:
         """Return some rows and columns of C (n, rows, columns)."""
         if self.linear_map is None:

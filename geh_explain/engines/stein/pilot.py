@@ -18,7 +18,7 @@ MIN_SAMPLES = 4
 MAX_SAMPLES = 4096
 MAX_TOTAL = 100_000
 #: Numbers of control variates of all points that are held at once.
-_MAX_NUMBERS = 2 * 10**7
+_MAX_NUMBERS = 10**7
 
 
 def samples_for(error: float, noise: float, signal: float, n_points: int) -> int:
@@ -78,8 +78,9 @@ class Pilot:
         self._samples: list[tuple[Tensor, Tensor, Tensor]] = []
         #: For samples with a control variate C: w, v and C d (n k, D).
         self._controlled: list[tuple[Tensor, Tensor, Tensor]] = []
-        #: Matrices C (n, D * D) of some points, without diagonal, and the numbers of these points.
+        #: Matrices of some points whose products are those of C, diagonals of C, and the numbers of these points.
         self._matrices: list[Tensor] = []
+        self._diagonals: list[Tensor] = []
         self._places: list[int] = []
 
     @property
@@ -97,14 +98,14 @@ class Pilot:
         linear = torch.zeros_like(v) if control is None else control.times(d)
         of_w, of_v, of_linear = (self._by_point(values) for values in (w, v, linear))
         self._controlled.append((of_w, of_v, of_linear))
-        n_units, start = len(self._factors), sum(d.shape[1] for d, _, _ in self._samples[:part])
-        fitting = max(2, _MAX_NUMBERS // n_units**2) - len(self._places)
-        if control is not None and fitting > 0:
-            factors = self._factors.to(control.hessians)
-            everything = slice(None)
-            matrices = control.of_points(slice(fitting)).block(everything, everything) * factors * factors[:, None]
-            matrices.diagonal(dim1=1, dim2=2).zero_()
-            self._matrices.append(matrices.flatten(1).cpu())
+        start = sum(d.shape[1] for d, _, _ in self._samples[:part])
+        if control is None:
+            return
+        fitting = max(2, _MAX_NUMBERS // control.hessians[0].numel()) - len(self._places)
+        if fitting > 0:
+            matrices, diagonals = control.of_points(slice(fitting)).isometric(self._factors)
+            self._matrices.append(matrices.flatten(1).double().cpu())
+            self._diagonals.append(diagonals.double().cpu())
             self._places += range(start, start + len(matrices))
 
     def _by_point(self, values: Tensor) -> Tensor:
@@ -155,8 +156,9 @@ class Pilot:
         if factor == 0:
             return math.inf, 0.0
         found = [_squared_norms(w, v - factor * linear) for w, v, linear in self._controlled]
-        matrices = factor * torch.cat(self._matrices)
-        signal, _ = self._signal((matrices @ matrices.T).double(), np.array(self._places))
+        matrices, diagonals = torch.cat(self._matrices), torch.cat(self._diagonals)
+        products = factor**2 * (matrices @ matrices.T - diagonals @ diagonals.T)
+        signal, _ = self._signal(products, np.array(self._places))
         return float(torch.cat(found).mean()), signal
 
 
