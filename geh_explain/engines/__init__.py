@@ -16,6 +16,7 @@ engine           formula                                for
 ``smoothing`` replaces kinked functions while explaining (``Step`` sets how sharp they stay), ``twice_differentiable``
 those that torch cannot differentiate twice, or only slowly, and ``sums`` is what engines fill. ``third_order`` computes
 third derivatives and differences, ``level_contrasts`` differences between levels of categories, beside any engine.
+``pair_blocks`` holds the blocks of Hessians that belong to pairs.
 """
 
 from geh_explain.data.rows import Rows
@@ -23,7 +24,7 @@ from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.difference import Difference
 from geh_explain.engines.exact import Exact
 from geh_explain.engines.smoothing.sharpness import Step
-from geh_explain.engines.stein import Stein
+from geh_explain.engines.stein.engine import Stein
 from geh_explain.engines.structured.engine import Structured
 from geh_explain.engines.sums import GroupSums
 from geh_explain.model.cut import Cut

@@ -13,6 +13,7 @@ from torch import Tensor
 from geh_explain._memory import chunk_bytes
 from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
+from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.engines.probes import PartChoice
 from geh_explain.engines.sums import GroupSums
@@ -100,10 +101,10 @@ class Engine(ABC):
 class EngineRun(ABC):
     """State of an engine during one run.
 
-    The calls come in this order. Before the first draw: :meth:`observe` for all rows if ``needs_values``. For each
-    draw: :meth:`begin_draw`, :meth:`adapt` where the network may differ from that of the draw before,
-    :meth:`chunk_rows` and :meth:`add` for all chunks of rows, :meth:`end_draw`. A subclass defines :meth:`chunk_rows`
-    and :meth:`add`; the others do nothing by default.
+    The calls come in this order. Before the first draw: :meth:`observe` for all rows if ``needs_values``, then
+    :meth:`prepare`. For each draw: :meth:`begin_draw`, :meth:`adapt` where the network may differ from that of the draw
+    before, :meth:`chunk_rows` and :meth:`add` for all chunks of rows, :meth:`end_draw`. A subclass defines
+    :meth:`chunk_rows` and :meth:`add`; the others do nothing by default.
 
     Parameters
     ----------
@@ -195,6 +196,12 @@ class EngineRun(ABC):
 
     def observe(self, values: Tensor) -> None:  # noqa: B027
         """Take the units' values (n, D) of the next rows, in the order of the points."""
+
+    def prepare(self, points: Points, labels: Ints, factors: Floats) -> None:  # noqa: B027
+        """Examine the network without draws at some points; ``labels`` (N,) are the groups of all points.
+
+        The units are multiplied by ``factors`` (D,) in the result.
+        """
 
     def begin_draw(self, seed: int) -> None:  # noqa: B027
         """Start a draw; ``seed`` is for random numbers of the engine."""

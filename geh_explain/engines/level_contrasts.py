@@ -14,7 +14,7 @@ from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
 from geh_explain.engines.difference import DifferenceRun, divide_by_steps, outputs_after_moves
-from geh_explain.engines.stein import SteinRun
+from geh_explain.engines.stein.engine import SteinRun
 from geh_explain.engines.structured.engine import StructuredRun
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHRuntimeError, GEHTypeError

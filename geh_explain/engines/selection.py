@@ -14,7 +14,7 @@ from geh_explain.engines.difference import Difference
 from geh_explain.engines.exact import Exact, NoSecondDerivative
 from geh_explain.engines.level_contrasts import NoNumericUnits
 from geh_explain.engines.probes import random_directions
-from geh_explain.engines.stein import Stein
+from geh_explain.engines.stein.engine import Stein
 from geh_explain.engines.structured.engine import PROBE_ROWS, Structured, unsupported_reason
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.model.cut import Cut

@@ -17,6 +17,7 @@ from geh_explain.scores.cluster_spread import ClusterSpread
 from geh_explain.scores.draws import DrawMoments, Draws, LevelDraws
 from geh_explain.scores.level_draws import PairReduction
 from geh_explain.scores.measures import geh
+from geh_explain.scores.noise_share import NoiseShare
 from geh_explain.scores.point_spread import PointSpread
 from geh_explain.scores.weighted_spread import WeightedPointSpread
 from geh_explain.statistics.settled_order import order_is_settled
@@ -53,6 +54,8 @@ class DrawAccumulator:
         self.expected = expected
         #: Means and standard deviations over draws, where the draws themselves would not fit.
         self.moments: DrawMoments | None = None
+        #: How much of the draws in ``moments`` is noise of the engine.
+        self.noise_share = NoiseShare()
         self._tree: GroupTree | None = plan.tree
         self._pilot_draws = plan.pilot_draws
         self._factors = plan.factors
@@ -175,7 +178,9 @@ class DrawAccumulator:
             levels = None if self._contrasts is None else LevelDraws(self._contrasts, DrawMoments())
             self.moments = DrawMoments(levels=levels)
         while self.moments is not None and self._signed:
-            self.moments.add(self._take_means(1), self.grouping.weight_sums)
+            draws = self._take_means(1)
+            self.noise_share += NoiseShare.of(draws, self.grouping.weight_sums)
+            self.moments.add(draws, self.grouping.weight_sums)
 
     def _pair_factors(self) -> Floats | float:
         """Return the products of the factors of both units of each column of sums, 1.0 where all factors are 1.
@@ -291,7 +296,10 @@ class DrawAccumulator:
             shares = self.grouping.weight_sums / len(self.grouping.labels)
             for start in range(0, absolute.shape[1], _PAIRS_AT_ONCE):
                 block = absolute[:, start : start + _PAIRS_AT_ONCE]
-                bound = np.einsum("kmp,m->kp", np.abs(signed[:, :, start : start + _PAIRS_AT_ONCE]), shares)
+                means = np.abs(signed[:, :, start : start + _PAIRS_AT_ONCE])
+                if noise is not None:
+                    means = np.sqrt(np.maximum(means**2 - noise[:, :, start : start + _PAIRS_AT_ONCE] ** 2, 0))
+                bound = np.einsum("kmp,m->kp", means, shares)
                 np.maximum(block, bound, out=block)
         draws = Draws(signed, absolute, noise, slopes)
         return draws if self._reduction is None else self._reduction.draws(draws)

@@ -54,6 +54,8 @@ from geh_explain.units.pair_set import PairSet
 
 #: How many draws decide on the number of groups: the mean score needs far fewer than its spread.
 PILOT_DRAWS = 20
+#: Number of groups that engines prepare for while it is open.
+_EXPECTED_GROUPS = 10
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,9 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     if factors is None:
         assert profile.moments is not None
         factors = columns.factors(profile.moments.std)
+    tree = groups.tree if options.groups_are_chosen else None
+    with fixed(posterior, setup.model, options.seed), cut.viewed(engine.view):
+        engine.run.prepare(points, expected_labels(tree, grouping), factors)
     search = None
     if options.request.automatic:
         with fixed(posterior, setup.model, options.seed), cut.viewed(engine.view):
@@ -236,7 +241,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         if own_kinks
         else None,
         grouping=grouping,
-        tree=groups.tree if options.groups_are_chosen else None,
+        tree=tree,
         pilot_draws=options.pilot_draws or pilot,
         point_draws=resources.ranks.all_min(squared),
         weights=weights,
@@ -291,6 +296,13 @@ class _Groups:
         assert self.tree is not None
         assert labels is not None
         return from_tree(self.tree, labels, self.tree.n_groups)
+
+
+def expected_labels(tree: GroupTree | None, grouping: Grouping) -> Ints:
+    """Return labels (N,) of groups; with a ``tree``, whose number is open, those of groups of about the final size."""
+    if tree is None:
+        return grouping.labels
+    return from_tree(tree, grouping.labels, min(_EXPECTED_GROUPS, tree.n_groups)).labels
 
 
 def _find_groups(

@@ -29,7 +29,7 @@ from geh_explain.posterior.protocols import fixed
 from geh_explain.run.loop import DrawsDone
 from geh_explain.run.memory_plan import MIN_COPIES, cluster_draws, point_draws
 from geh_explain.run.options import RunOptions
-from geh_explain.run.plan import RunPlan
+from geh_explain.run.plan import RunPlan, expected_labels
 from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws, LevelDraws
@@ -133,6 +133,8 @@ def _start_engines(setup: ModelSetup, plan: RunPlan, targets: Sequence[SingleTar
         for target in targets[1:]:
             rows = plan.points.first.with_target(target)
             runs.append(_start_engine(setup, plan, rows, limits))
+            labels = expected_labels(plan.tree, plan.grouping)
+            runs[-1].prepare(TargetedPoints(plan.points, target), labels, plan.factors)
         if len({(type(run), run.n_eah_points) for run in runs}) == 1:
             return runs
         if not all(run.engine.differentiates for run in runs):

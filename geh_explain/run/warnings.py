@@ -27,6 +27,7 @@ from geh_explain.run.category_warnings import binary_columns_warning, levels_war
 from geh_explain.run.frame_warnings import fixed_columns_warning
 from geh_explain.run.input_range import input_range_warning
 from geh_explain.run.loop import DrawsDone
+from geh_explain.run.noise_warnings import noise_warning, still_units_warning
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.posterior_warnings import (
     dropout_left_out_warning,
@@ -67,6 +68,8 @@ def collect_warnings(
         _refuted_engine(done),
         _doubtful_derivatives(plan),
         _jumping_units(plan),
+        still_units_warning(plan),
+        noise_warning(plan, done, draws),
         fixed_columns_warning(plan) if setup.units is None or plan.cut.units.has_levels else None,
         recurrent_dropout_warning(plan, default_posterior),
         dropout_left_out_warning(plan),

@@ -114,6 +114,11 @@ def test_two_thousand_units_stay_within_the_budget_with_two_backward_passes(memo
     assert_kept(memory, **{**WIDE, "draws": 2}, engine="exact", groups=2)
 
 
+@pytest.mark.parametrize("memory", [0.5, 1.0])
+def test_two_thousand_units_stay_within_the_budget_with_samples_of_gradients(memory: float) -> None:
+    assert_kept(memory, **{**WIDE, "draws": 2}, engine="stein", groups=2)
+
+
 @pytest.mark.parametrize("memory", [0.1, 0.25])
 def test_a_budget_too_small_for_the_pairs_of_two_thousand_units_is_refused_at_once(memory: float) -> None:
     found = measured(memory, **WIDE)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from geh_explain._process import cached_property
+from geh_explain.engines.pair_blocks import PairBlock, split_pairs
 from geh_explain.engines.sums import GroupSums, add_by_group, scale_points
 from geh_explain.units.pair_set import PairSet, count_pairs
 
@@ -125,24 +125,10 @@ class PullBack:
 
     def _add_pairs(self, values: Tensor, first: int, block: Tensor) -> None:
         """Add the entries of a block (..., rows, columns) that belong to pairs to their ``values`` (..., P)."""
-        if self._pairs.complete:
-            above = torch.cat([block[..., row, row + 1 :] for row in range(block.shape[-2])], dim=-1).cpu()
-            start = self._pairs.rows[first].positions[0]
-            values[..., start : start + above.shape[-1]] += above
-            return
-        chosen, places = self._indices[first]
-        values[..., places] += block.flatten(-2)[..., chosen].cpu()
+        pairs = self._pair_blocks[first]
+        values[..., pairs.places] += pairs.pick(block).cpu()
 
     @cached_property
-    def _indices(self) -> dict[int, tuple[Tensor, Tensor]]:
-        """For each block, by its first row: places of the pairs in the block as one row of numbers, and in the set.
-
-        As tensors, because indexing a tensor by an array is slow.
-        """
-        n_units, found = self._pairs.n_units, {}
-        for first in self._blocks:
-            rows = self._pairs.rows[first : first + _BLOCK_ROWS]
-            columns = [row * n_units + np.arange(n_units)[each.others] for row, each in enumerate(rows)]
-            places = torch.as_tensor(np.concatenate([each.positions for each in rows]))
-            found[first] = torch.as_tensor(np.concatenate(columns), device=self._map.device), places
-        return found
+    def _pair_blocks(self) -> dict[int, PairBlock]:
+        """The pairs of each block, by its first row."""
+        return dict(zip(self._blocks, split_pairs(self._pairs, _BLOCK_ROWS, self._map.device), strict=True))
