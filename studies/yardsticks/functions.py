@@ -1,4 +1,4 @@
-"""The ten functions of Tsang, Cheng and Liu (2018), as they published them and as Diamond uses them, and their truth."""
+"""The ten functions of Tsang, Cheng and Liu (2018), as published and as Diamond uses them, and their truth."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class Function:
 
     name: str
     formula: str
-    compute: Callable[[Floats], Floats]
+    compute: Callable[[Floats], Any]
     listed: tuple[tuple[int, ...], ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -93,79 +94,80 @@ def mixed_differences(function: Function) -> Floats:
     return np.asarray(largest / np.abs(base).max())
 
 
-def _f1(x: Floats) -> Floats:
+def _f1(x: Floats) -> Any:
     x1, x2, x3, x4, x5, _, x7, x8, x9, x10 = x
-    return np.pi ** (x1 * x2) * np.sqrt(2 * x3) - np.arcsin(x4) + np.log(x3 + x5) - x9 / x10 * np.sqrt(x7 / x8) - x2 * x7
+    first = np.pi ** (x1 * x2) * np.sqrt(2 * x3) - np.arcsin(x4) + np.log(x3 + x5)
+    return first - x9 / x10 * np.sqrt(x7 / x8) - x2 * x7
 
 
-def _f2(x: Floats) -> Floats:
+def _f2(x: Floats) -> Any:
     x1, x2, x3, x4, x5, _, x7, x8, x9, x10 = x
     first = np.pi ** (x1 * x2) * np.sqrt(2 * abs(x3)) - np.arcsin(0.5 * x4) + np.log(abs(x3 + x5) + 1)
     return first + x9 / (1 + abs(x10)) * np.sqrt(abs(x7) / (1 + abs(x8))) - x2 * x7
 
 
-def _f3(x: Floats) -> Floats:
+def _f3(x: Floats) -> Any:
     x1, x2, x3, x4, x5, _, x7, x8, x9, x10 = x
     first = np.exp(abs(x1 - x2)) + abs(x2 * x3) - (x3**2) ** abs(x4)
     return first + np.log(x4**2 + x5**2 + x7**2 + x8**2) + x9 + 1 / (1 + x10**2)
 
 
-def _f4(x: Floats) -> Floats:
+def _f4(x: Floats) -> Any:
     return _f3(x) + (x[0] * x[3]) ** 2
 
 
-def _f5(x: Floats) -> Floats:
+def _f5(x: Floats) -> Any:
     x1, x2, x3, x4, x5, x6, x7, x8, x9, x10 = x
     return 1 / (1 + x1**2 + x2**2 + x3**2) + np.sqrt(np.exp(x4 + x5)) + abs(x6 + x7) + x8 * x9 * x10
 
 
-def _f6(x: Floats) -> Floats:
+def _f6(x: Floats) -> Any:
     x1, x2, x3, x4, x5, x6, _, x8, x9, x10 = x
     first = np.exp(abs(x1 * x2) + 1) - np.exp(abs(x3 + x4) + 1)
     return first + np.cos(x5 + x6 - x8) + np.sqrt(x8**2 + x9**2 + x10**2)
 
 
-def _f7(x: Floats) -> Floats:
+def _f7(x: Floats) -> Any:
     x1, x2, x3, x4, x5, x6, x7, x8, x9, _ = x
     first = (np.arctan(x1) + np.arctan(x2)) ** 2 + np.maximum(x3 * x4 + x6, 0)
     return first - 1 / (1 + (x4 * x5 * x6 * x7 * x8) ** 2) + (abs(x7) / (1 + abs(x9))) ** 5 + x.sum(axis=0)
 
 
-def _f8(x: Floats) -> Floats:
+def _f8(x: Floats) -> Any:
     x1, x2, x3, x4, x5, x6, x7, x8, x9, x10 = x
     first = x1 * x2 + 2 ** (x3 + x5 + x6) + 2 ** (x3 + x4 + x5 + x7)
     return first + np.sin(x7 * np.sin(x8 + x9)) + np.arccos(0.9 * x10)
 
 
-def _f9(x: Floats) -> Floats:
+def _f9(x: Floats) -> Any:
     x1, x2, x3, x4, x5, x6, x7, x8, x9, x10 = x
     first = np.tanh(x1 * x2 + x3 * x4) * np.sqrt(abs(x5)) + np.exp(x5 + x6)
     return first + np.log((x6 * x7 * x8) ** 2 + 1) + x9 * x10 + 1 / (1 + abs(x10))
 
 
-def _f10(x: Floats) -> Floats:
+def _f10(x: Floats) -> Any:
     x1, x2, x3, x4, x5, _, x7, _, x9, _ = x
     return np.sinh(x1 + x2) + np.arccos(np.tanh(x3 + x5 + x7)) + np.cos(x4 + x5) + 1 / np.cos(x7 * x9)
 
 
-def _diamond_f1(x: Floats) -> Floats:
+def _diamond_f1(x: Floats) -> Any:
     x1, x2, x3, x4, x5, _, x7, x8, x9, x10 = x
     first = np.pi ** (x1 * x2) * np.sqrt(2 * x3) - np.arcsin(x4) + np.log(1 + x3 + x5)
     return first - x9 / (1 + x10) * np.sqrt(x7 / (1 + x8)) - x2 * x7
 
 
-def _diamond_f2(x: Floats) -> Floats:
+def _diamond_f2(x: Floats) -> Any:
     x1, x2, x3, x4, x5, _, x7, x8, x9, x10 = x
     first = np.pi ** (x1 * x2) * np.sqrt(2 * abs(x3)) - np.arcsin(0.5 * x4) + np.log(abs(x3 + x5) + 1)
     return first - x9 / (1 + abs(x10)) * np.sqrt(abs(x7) / (1 + abs(x8))) - x2 * x7
 
 
-def _diamond_f5(x: Floats) -> Floats:
+def _diamond_f5(x: Floats) -> Any:
     x1, x2, x3, x4, x5, x6, x7, x8, x9, x10 = x
     return 1 / (1 + x1**2 + x2**2 + x3**2) + np.sqrt(abs(x4 + x5)) + abs(x6 + x7) + x8 * x9 * x10
 
 
-def _diamond_f7(x: Floats) -> Floats:
+def _diamond_f7(x: Floats) -> Any:
     x1, x2, x3, x4, x5, x6, x7, x8, x9, _ = x
     first = (np.arctan(x1) + np.arctan(x2)) ** 2 + np.maximum(x3 * x4 + x6, 0)
     return first - (1 + x4 * x5 * x6 * x7 * x8) ** -2.0 + (abs(x7) / (1 + abs(x9))) ** 5 + x.sum(axis=0)
@@ -200,7 +202,9 @@ _LISTED: dict[str, tuple[tuple[int, ...], ...]] = {
     "F9": ((1, 2, 3, 4, 5), (5, 6), (6, 7, 8), (9, 10)),
     "F10": ((1, 2), (3, 5, 7), (4, 5), (7, 9)),
 }
-_COMPUTE = dict(zip(_LISTED, (_f1, _f2, _f3, _f4, _f5, _f6, _f7, _f8, _f9, _f10), strict=True))
+_COMPUTE: dict[str, Callable[[Floats], Any]] = dict(
+    zip(_LISTED, (_f1, _f2, _f3, _f4, _f5, _f6, _f7, _f8, _f9, _f10), strict=True)
+)
 #: Ends of the distributions of F1: features 4, 5, 8 and 10 stay away from 0.
 _F1_LOW = (0.0, 0.0, 0.0, 0.6, 0.6, 0.0, 0.0, 0.6, 0.0, 0.6)
 _ZEROS, _ONES = (0.0,) * FEATURES, (1.0,) * FEATURES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -38,14 +39,14 @@ def predict_with(net: nn.Module) -> Predict:
     @torch.no_grad()
     def predict(x: Floats) -> Floats:
         rows = torch.as_tensor(np.asarray(x, dtype=np.float32))
-        return np.concatenate([net(part).reshape(-1).double().numpy() for part in rows.split(_CHUNK)])
+        return np.concatenate([net(part).reshape(-1).double().numpy() for part in torch.split(rows, _CHUNK)])
 
     return predict
 
 
 def shap_exact(predict: Predict, x: Floats, seed: int) -> Floats:
     """Return the mean absolute SHAP interaction values (P,) over points, from all coalitions of the features."""
-    shap = _package("shap")
+    shap = import_package("shap")
     points, background = _sample(x, seed)
     masker = shap.maskers.Independent(background, max_samples=BACKGROUND)
     values = shap.explainers.Exact(predict, masker)(points, interactions=True, silent=True).values
@@ -55,7 +56,7 @@ def shap_exact(predict: Predict, x: Floats, seed: int) -> Floats:
 
 def shapiq_exact(predict: Predict, x: Floats, seed: int) -> Floats:
     """Return the mean absolute faithful Shapley interactions (P,) of order 2 over points, by shapiq."""
-    shapiq = _package("shapiq")
+    shapiq = import_package("shapiq")
     points, background = _sample(x, seed)
     n_features = x.shape[1]
     with warnings.catch_warnings():
@@ -72,7 +73,7 @@ def shapiq_exact(predict: Predict, x: Floats, seed: int) -> Floats:
         found = [explainer.explain(point, budget=2**n_features) for point in points]
     first, second = np.triu_indices(n_features, 1)
     pairs = list(zip(first.tolist(), second.tolist(), strict=True))
-    return np.mean([[abs(float(each[pair])) for pair in pairs] for each in found], axis=0)
+    return np.asarray(np.mean([[abs(float(each[pair])) for pair in pairs] for each in found], axis=0))
 
 
 def h_statistic(predict: Predict, x: Floats, seed: int) -> Floats:
@@ -91,16 +92,13 @@ def h_statistic(predict: Predict, x: Floats, seed: int) -> Floats:
     single = [dependence(feature) for feature in range(rows.shape[1])]
     first, second = np.triu_indices(rows.shape[1], 1)
     return np.array(
-        [
-            np.std(dependence(i, j) - single[i] - single[j])
-            for i, j in zip(first.tolist(), second.tolist(), strict=True)
-        ]
+        [np.std(dependence(i, j) - single[i] - single[j]) for i, j in zip(first.tolist(), second.tolist(), strict=True)]
     )
 
 
 def fast(x: Floats, y: Floats, seed: int) -> Floats:
     """Return the strengths (P,) that FAST of ``interpret`` finds in what main effects of an EBM leave."""
-    _package("interpret")
+    import_package("interpret")
     from interpret.glassbox import ExplainableBoostingRegressor
     from interpret.utils import measure_interactions
 
@@ -140,12 +138,11 @@ class _MainEffects(nn.Module):
         widths = (1, *_MAIN_HIDDEN, 1)
         # The uniform distributions of nn.Linear, for each feature.
         self.weights = nn.ParameterList(
-            nn.Parameter((2 * torch.rand(features, below, above) - 1) / below**0.5)
-            for below, above in zip(widths[:-1], widths[1:], strict=True)
+            nn.Parameter((2 * torch.rand(features, below, above) - 1) / below**0.5) for below, above in pairwise(widths)
         )
         self.biases = nn.ParameterList(
             nn.Parameter((2 * torch.rand(features, 1, above) - 1) / below**0.5)
-            for below, above in zip(widths[:-2], widths[1:-1], strict=True)
+            for below, above in pairwise(widths[:-1])
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -163,11 +160,11 @@ def _nid(x: Floats, y: Floats, seed: int, *, main: bool) -> Floats:
         torch.manual_seed(seed)
         widths = (x.shape[1], *_NID_HIDDEN)
         layers: list[nn.Module] = []
-        for below, above in zip(widths[:-1], widths[1:], strict=True):
+        for below, above in pairwise(widths):
             layers += [nn.Linear(below, above), nn.ReLU()]
         mlp = nn.Sequential(*layers, nn.Linear(_NID_HIDDEN[-1], 1))
         effects = _MainEffects(x.shape[1]) if main else None
-        held, train = torch.randperm(len(inputs)).split([len(inputs) // 3, len(inputs) - len(inputs) // 3])
+        held, train = torch.tensor_split(torch.randperm(len(inputs)), [len(inputs) // 3])
         _train_nid(mlp, effects, (inputs[train], labels[train]), (inputs[held], labels[held]))
     return np.asarray(baselines.nid(mlp).scores)
 
@@ -186,7 +183,7 @@ def _train_nid(
         return (out - y).square().mean()
 
     for _ in range(_NID_EPOCHS):
-        for batch in torch.randperm(len(train[0])).split(_NID_BATCH):
+        for batch in torch.split(torch.randperm(len(train[0])), _NID_BATCH):
             optimizer.zero_grad()
             penalty = sum((weight.abs().sum() for weight in weights), torch.zeros(()))
             (error(train[0][batch], train[1][batch]) + _NID_PENALTY * penalty).backward()  # type: ignore[no-untyped-call]
@@ -207,7 +204,7 @@ def _sample(x: Floats, seed: int) -> tuple[Floats, Floats]:
     return x[chosen[:POINTS]], x[chosen[POINTS:]]
 
 
-def _package(name: str) -> Any:
+def import_package(name: str) -> Any:
     """Return a package of a peer, or raise GEHRuntimeError that says how to install it."""
     import importlib
 
