@@ -23,7 +23,7 @@ FEATURES = 40
 #: Values of all features in the row that is explained, and in the baseline.
 ROW, BASELINE = 1.0, -1.0
 #: Rows of the regression with all products.
-_REGRESSION_ROWS = 20_000
+_REGRESSION_ROWS, _QUICK_ROWS = 20_000, 2_000
 #: Evaluations of shapiq.
 _BUDGET = 20_000
 #: AUC of ArchDetect in the paper (Tsang, Rambhatla and Liu, 2020), on every function; quoted.
@@ -111,7 +111,9 @@ def run_case(case: str, seed: int, quick: bool) -> list[dict[str, Any]]:
         scored("both directions", both),
         scored("from the baseline", lambda: switched(counted, row, baseline)),
         scored("from the row", lambda: switched(counted, baseline, row)),
-        scored("regression with products", lambda: _regression(counted, seed)),
+        scored(
+            "regression with products", lambda: _regression(counted, seed, _QUICK_ROWS if quick else _REGRESSION_ROWS)
+        ),
     ]
     if not quick:
         table.append(scored("shapiq", lambda: _shapiq(counted, seed)))
@@ -133,9 +135,9 @@ def switched(function: Callable[[Tensor], Tensor], row: Tensor, baseline: Tensor
     return np.asarray((scores + scores.T)[np.triu_indices(len(row), 1)])
 
 
-def _regression(function: Callable[[Tensor], Tensor], seed: int) -> Floats:
+def _regression(function: Callable[[Tensor], Tensor], seed: int, n_rows: int) -> Floats:
     """Return the absolute coefficients (P,) of all products, by least squares on random rows of +-1."""
-    rows = np.random.default_rng(seed).choice([ROW, BASELINE], (_REGRESSION_ROWS, FEATURES))
+    rows = np.random.default_rng(seed).choice([ROW, BASELINE], (n_rows, FEATURES))
     y = function(torch.as_tensor(rows)).numpy()
     first, second = np.triu_indices(FEATURES, 1)
     design = np.hstack([np.ones((len(rows), 1)), rows, rows[:, first] * rows[:, second]])

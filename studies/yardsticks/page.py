@@ -215,7 +215,8 @@ def _effector_blocks(table: pd.DataFrame) -> list[str]:
     for (case, method), part in ours.groupby(["case", "method"], sort=False):
         cells = [_number(Mean.of(part[column])) for column in ("auc", "true_eah", "eah", "aeh", "geh")]
         known = part["geh_true_groups"].dropna() if "geh_true_groups" in part else part["geh"][:0]
-        groups = f"{part['groups'].min():.0f} to {part['groups'].max():.0f}"
+        counts = sorted(set(part["groups"].astype(int)))
+        groups = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         rows.append([f"{case}, {method}", *cells, groups, _number(Mean.of(known)) if len(known) else ""])
     heads = ["", "AUC of EAH", "true", "EAH", "AEH", "GEH", "groups", "GEH, true groups"]
     blocks = [
@@ -257,6 +258,5 @@ def _taylor_blocks(table: pd.DataFrame) -> list[str]:
 
 
 def _number(entry: Mean, bold: bool = False) -> str:
-    """Return a mean with its standard error."""
-    text = f"{entry.mean:.3f}" if np.isnan(entry.error) else f"{entry.mean:.3f} ± {entry.error:.3f}"
-    return f"**{text}**" if bold else text
+    """Return a mean with its standard error, bold if asked for."""
+    return f"**{entry}**" if bold else str(entry)

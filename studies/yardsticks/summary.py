@@ -32,6 +32,9 @@ class Mean(NamedTuple):
         error = known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else np.nan
         return cls(float(known.mean()) if len(known) else np.nan, float(error))
 
+    def __str__(self) -> str:
+        return f"{self.mean:.3f}" if np.isnan(self.error) else f"{self.mean:.3f} ± {self.error:.3f}"
+
 
 def tabulate(records: Iterable[Record]) -> dict[str, pd.DataFrame]:
     """Return the table of each part that has records; rows are ordered by seed and case as they were run."""

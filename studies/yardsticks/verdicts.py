@@ -57,7 +57,7 @@ def _judge_diamond(table: pd.DataFrame) -> Iterator[Verdict]:
     worst = max(excess, key=lambda name: excess[name])
     yield (
         f"Diamond: FDR at most {diamond.RATE:g} + 2 standard errors on every function",
-        f"{rates[worst].mean:.3f} ± {rates[worst].error:.3f} ({worst})",
+        f"{rates[worst]} ({worst})",
         _word(excess[worst] <= diamond.RATE),
     )
     found, of = diamond.QUOTED_F1
