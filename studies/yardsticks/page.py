@@ -11,6 +11,7 @@ from studies.text import fill_paragraph, markdown_table
 from studies.yardsticks import archipelago, diamond, effector, nid, peers
 from studies.yardsticks.functions import DIAMOND, NID, Function
 from studies.yardsticks.ours import SCORES
+from studies.yardsticks.parts import FULL_SEEDS
 from studies.yardsticks.summary import Mean, Setting, areas, in_setting, settings, suite_means
 from studies.yardsticks.verdicts import verdicts
 
@@ -18,6 +19,10 @@ _INTRODUCTION = """
 Tasks that other authors defined to compare methods for interactions, with their methods beside this package on the same
 data. Nothing on this page chose anything in the package: networks, groups and tests are its defaults. Where it loses,
 the tables say so. Numbers marked as quoted are printed by the authors and were not computed here.
+"""
+_DEVELOPMENT = """
+**This is a trial on seeds that were used for development, and not the result of the study.** Cases may be missing; the
+last section has the seeds.
 """
 _NID = """
 Ten functions of ten uniform features (Tsang, Cheng and Liu, *Detecting Statistical Interactions from Neural Network
@@ -70,6 +75,8 @@ several settings for each radius, chosen on the same points. SmoothHess with 50,
 def build_page(tables: Mapping[str, pd.DataFrame]) -> str:
     """Return the page as Markdown, with the parts that have a table."""
     blocks = ["# Public yardsticks", fill_paragraph(_INTRODUCTION)]
+    if any((table["seed"] < FULL_SEEDS[0]).any() for table in tables.values()):
+        blocks.append(fill_paragraph(_DEVELOPMENT))
     found = list(verdicts(tables))
     if found:
         blocks += ["## Targets", markdown_table(["target", "found", ""], found)]
