@@ -43,7 +43,8 @@ def run(
         Seeds to run, and to write about; None for those of the study.
     """
     chosen = parts.available(quick) if names is None else parts.check_names(names)
-    used = tuple(seeds) if seeds is not None else parts.QUICK_SEEDS if quick else parts.FULL_SEEDS
+    default = parts.QUICK_SEEDS if quick else parts.FULL_SEEDS
+    used = tuple(dict.fromkeys(default if seeds is None else seeds))
     tasks = parts.tasks(chosen, used, quick)
     store = parts.SeedFiles(folder, chosen, used, quick)
     for done, total in complete(store, tasks, partial(parts.run_task, quick=quick), workers):

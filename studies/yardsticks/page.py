@@ -17,8 +17,8 @@ from studies.yardsticks.verdicts import verdicts
 
 _INTRODUCTION = """
 Tasks that other authors defined to compare methods for interactions, with their methods beside this package on the same
-data. Nothing on this page chose anything in the package: networks, groups and tests are its defaults. Where it loses,
-the tables say so. Numbers marked as quoted are printed by the authors and were not computed here.
+data. The package is run with its defaults: networks, training, groups and tests. The tables show where it loses as well
+as where it wins. Quoted numbers are those of publications; they were neither computed nor verified here.
 """
 _DEVELOPMENT = """
 **This is a trial on seeds that were used for development, and not the result of the study.** Cases may be missing; the

@@ -34,7 +34,7 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in available(quick=False):
             raise GEHValueError(f"parts: {name!r} is unknown; use {', '.join(available(quick=False))}.")
-    return tuple(names)
+    return tuple(dict.fromkeys(names))
 
 
 def tasks(names: Sequence[str], seeds: Sequence[int], quick: bool) -> list[tuple[str, str, int]]:
