@@ -7,7 +7,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo help test test-long test-min test-newest test-zoo coverage lint format docs pictures bench studies study-vision studies-quick dist clean
+.PHONY: demo help test test-long test-min test-newest test-zoo coverage lint format docs pictures bench studies study-vision study-yardsticks studies-quick dist clean
 
 demo: $(READY)  ## train two small networks, explain them, draw the results
 	$(BIN)/geh-explain demo
@@ -70,11 +70,16 @@ study-vision: $(READY)  ## study hidden layers of trained vision networks (half 
 	$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e ".[study-vision]"
 	$(BIN)/python -m studies vision --docs docs
 
+study-yardsticks: $(READY)  ## compare with other methods on tasks that their authors defined (hours) and write its page
+	$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e ".[study-yardsticks]"
+	$(BIN)/python -m studies yardsticks --docs docs
+
 studies-quick: $(READY)  ## run small versions of the studies that need no download, in minutes, into study_output
 	$(BIN)/python -m studies simulated --quick
 	$(BIN)/python -m studies mnist --quick
 	$(BIN)/python -m studies decisions --quick
 	$(BIN)/python -m studies coverage --quick
+	$(BIN)/python -m studies yardsticks --quick
 
 dist: $(READY)  ## build wheel and source distribution into dist
 	$(BIN)/python $(PIP_INSTALL) build

@@ -1,4 +1,4 @@
-"""The command line of the studies: ``python -m studies simulated|mnist|real|decisions|coverage|vision [--quick]``."""
+"""The command line of the studies: ``python -m studies simulated|mnist|real|decisions|coverage|vision|yardsticks``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from geh_explain.errors import GEHError
+from geh_explain.errors import GEHError, GEHValueError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m studies", description="Run one study and write its page.")
-    names = ["simulated", "mnist", "real", "decisions", "coverage", "vision"]
+    names = ["simulated", "mnist", "real", "decisions", "coverage", "vision", "yardsticks"]
     parser.add_argument("name", choices=names, help="the study to run")
     parser.add_argument("--quick", action="store_true", help="run a small version that takes minutes")
     parser.add_argument(
@@ -43,14 +43,31 @@ def _build_parser() -> argparse.ArgumentParser:
         "--data", metavar="DIR", help="folder of the data files (GEH_EXPLAIN_DATA, else they are downloaded)"
     )
     parser.add_argument("--workers", type=int, default=2, help="processes, each with one thread (2)")
+    parser.add_argument("--parts", type=_words, metavar="A,B", help="yardsticks only: parts to run (all)")
+    parser.add_argument("--seeds", type=_numbers, metavar="A,B", help="yardsticks only: seeds (100 to 109)")
     return parser
+
+
+def _words(text: str) -> list[str]:
+    """Return the words between commas."""
+    return [word.strip() for word in text.split(",")]
+
+
+def _numbers(text: str) -> list[int]:
+    """Return the integers between commas."""
+    return [int(word) for word in _words(text)]
 
 
 def _run_study(options: argparse.Namespace) -> Iterator[str]:
     """Start the study that the options name and return its lines of progress."""
     # Imported here: --help should not wait for torch.
-    from studies import coverage, decisions, mnist, real, simulated, vision
+    from studies import coverage, decisions, mnist, real, simulated, vision, yardsticks
 
+    shared = {"quick": options.quick, "workers": options.workers}
+    if options.name == "yardsticks":
+        return yardsticks.run(options.output, options.docs, **shared, names=options.parts, seeds=options.seeds)
+    if options.parts or options.seeds:
+        raise GEHValueError(f"--parts and --seeds belong to the study yardsticks; {options.name} runs as a whole.")
     without_data = {
         "simulated": simulated.run,
         "decisions": decisions.run,
@@ -59,9 +76,9 @@ def _run_study(options: argparse.Namespace) -> Iterator[str]:
     }
     if options.name in without_data:
         study = without_data[options.name]
-        return study(options.output, options.docs, quick=options.quick, workers=options.workers)
+        return study(options.output, options.docs, **shared)
     run = mnist.run if options.name == "mnist" else real.run
-    return run(options.output, options.docs, quick=options.quick, workers=options.workers, data=options.data)
+    return run(options.output, options.docs, **shared, data=options.data)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,68 @@
+"""Study of public yardsticks: tasks that other authors defined, with their methods beside ours.
+
+``nid``, ``diamond``, ``archipelago`` and ``effector`` hold one yardstick each; ``functions`` has those of the first
+two, ``ours`` what the package does, ``peers`` the other methods. ``parts`` runs them; ``summary``, ``verdicts``,
+``figures`` and ``page`` write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from geh_explain.inference.jsonl import complete
+from studies.yardsticks import parts
+
+
+def run(
+    folder: Path,
+    docs: Path | None = None,
+    *,
+    quick: bool = False,
+    workers: int = 2,
+    names: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+) -> Iterator[str]:
+    """Run all parts, write the page, and yield lines of progress.
+
+    Parameters
+    ----------
+    folder
+        Records go here, one file of JSON lines per part and seed; cases that they already hold are not run again.
+        Several processes may run at the same time if their parts or seeds differ.
+    docs
+        Page, tables and figure go here; by default to ``folder``.
+    quick
+        Run the small version.
+    workers
+        Processes, each with one thread.
+    names
+        Parts to run; None for all. The page has all parts of which there are records.
+    seeds
+        Seeds to run, and to write about; None for those of the study.
+    """
+    chosen = parts.available(quick) if names is None else parts.check_names(names)
+    default = parts.QUICK_SEEDS if quick else parts.FULL_SEEDS
+    used = tuple(dict.fromkeys(default if seeds is None else seeds))
+    tasks = parts.tasks(chosen, used, quick)
+    store = parts.SeedFiles(folder, chosen, used, quick)
+    for done, total in complete(store, tasks, partial(parts.run_task, quick=quick), workers):
+        yield f"yardsticks: {done} of {total} cases"
+    yield from write(folder, docs or folder, used, quick)
+
+
+def write(folder: Path, docs: Path, seeds: Sequence[int], quick: bool) -> Iterator[str]:
+    """Write page, figure and tables from the records in ``folder``, and yield the files."""
+    from studies.yardsticks import figures, page, summary
+
+    store = parts.SeedFiles(folder, parts.NAMES, seeds, quick)
+    tables = summary.tabulate(store)
+    (docs / "studies").mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        table.to_csv(docs / "studies" / f"yardsticks_{name}.csv", index=False, float_format="%.5g")
+    if "nid" in tables:
+        yield f"figure: {figures.draw_areas(tables['nid'], docs / 'images' / 'yardsticks.png')}"
+    path = docs / "studies" / "yardsticks.md"
+    path.write_text(page.build_page(tables), encoding="utf-8")
+    yield f"page: {path}"

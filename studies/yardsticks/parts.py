@@ -1,0 +1,89 @@
+"""The parts of the study, their cases, and the files that hold their records."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from geh_explain.errors import GEHValueError
+from geh_explain.inference.jsonl import Record, Store
+
+#: Seeds of the full study. None of them was used to choose anything in the package.
+FULL_SEEDS = tuple(range(100, 110))
+#: Seeds of the quick form.
+QUICK_SEEDS = (0,)
+#: Names of the parts, each a module with ``run(seed, quick)``.
+NAMES = ("nid", "diamond", "archipelago", "effector", "taylor")
+#: Parts of the quick form: they need neither files of data nor further packages.
+QUICK_NAMES = ("nid", "diamond", "archipelago", "effector")
+#: Case of the parts that are not divided into cases.
+_WHOLE = "all"
+
+
+def available(quick: bool) -> tuple[str, ...]:
+    """Return the names of the parts that are run by default."""
+    names = QUICK_NAMES if quick else NAMES
+    return tuple(name for name in names if importlib.util.find_spec(f"studies.yardsticks.{name}"))
+
+
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names of parts; raise GEHValueError for unknown ones."""
+    for name in names:
+        if name not in available(quick=False):
+            raise GEHValueError(f"parts: {name!r} is unknown; use {', '.join(available(quick=False))}.")
+    return tuple(dict.fromkeys(names))
+
+
+def tasks(names: Sequence[str], seeds: Sequence[int], quick: bool) -> list[tuple[str, str, int]]:
+    """Return one task per part, case and seed."""
+    return [(name, case, seed) for seed in seeds for name in names for case in _cases(name, quick)]
+
+
+def run_task(task: tuple[str, str, int], quick: bool) -> Record:
+    """Run one task, and return its record: rows of a table."""
+    name, case, seed = task
+    module = _module(name)
+    return {"rows": module.run(seed, quick) if case == _WHOLE else module.run_case(case, seed, quick)}
+
+
+def _cases(name: str, quick: bool) -> list[str]:
+    """Return the cases of a part."""
+    module = _module(name)
+    return list(module.cases(quick)) if hasattr(module, "cases") else [_WHOLE]
+
+
+def _module(name: str) -> Any:
+    """Return the module of a part."""
+    return importlib.import_module(f"studies.yardsticks.{name}")
+
+
+class SeedFiles(Store):
+    """Records of several parts and seeds, one file each, so that processes with other seeds or parts can run beside.
+
+    Parameters
+    ----------
+    folder
+        Folder of the files.
+    names, seeds
+        Parts and seeds whose records are read and written.
+    quick
+        Whether they are those of the quick form.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str], seeds: Sequence[int], quick: bool) -> None:
+        kind = "quick" if quick else "full"
+        self._files = {
+            (name, seed): Store(folder / f"yardsticks_{kind}_{name}_{seed}.jsonl") for seed in seeds for name in names
+        }
+
+    def __iter__(self) -> Iterator[Record]:
+        for store in self._files.values():
+            yield from store
+
+    def add(self, record: Record) -> None:
+        """Append a record to the file of its part and seed."""
+        name, _, seed = record["task"]
+        self._files[name, seed].add(record)
