@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -58,10 +59,9 @@ class SmoothingChange:
         original = torch.cat(self._original)
         change = float((torch.cat(self._smoothed) - original).abs().mean())
         spread = float(original.std(correction=0))
-        betas = [
-            float(beta.median()) if isinstance(beta, Tensor) else beta for beta in smoothing.betas if beta is not None
-        ]
-        names = Counter(name for name, beta in zip(smoothing.names, smoothing.betas, strict=True) if beta is not None)
+        pairs = zip(smoothing.names, smoothing.typical_betas(), strict=True)
+        found = [(name, beta) for name, beta in pairs if beta is not None]
+        names, betas = Counter(name for name, _ in found), [beta for _, beta in found] or [math.inf]
         return {
             "functions": dict(names),
             "step": smoothing.step,

@@ -1,0 +1,1 @@
+"""Public yardsticks: benchmarks that other authors defined."""
