@@ -39,7 +39,7 @@ from geh_explain.posterior import PointEstimate, Posterior
 from geh_explain.results.interactions import Interactions
 from geh_explain.units.base import Units
 
-__all__ = ["GroupExpectedHessian", "InputHessian", "IntegratedHessian", "LayerHessian"]
+__all__ = ["Expansion", "GroupExpectedHessian", "InputHessian", "IntegratedHessian", "LayerHessian"]
 
 
 class InputHessian(GradientAttribution):  # type: ignore[misc]

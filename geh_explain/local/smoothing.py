@@ -68,14 +68,14 @@ def smoothing_from_data(setup: ModelSetup, cut: Cut, row: Rows, data: ReferenceD
         If the model has kinks, ``smooth`` takes its sharpness from data, and there are none.
     """
     smooth = setup.smooth
+    survey = None if smooth is None else survey_kinks(cut, row)
+    if smooth is None or survey is None or not any(call.depends_on_units for call in survey.calls):
+        return None
     if is_by_row(smooth):
         raise GEHValueError(
             f"smooth={smooth!r} smooths the network around one row, and an account of one prediction follows the path "
             "from a baseline; use smooth='auto', geh_explain.engines.Step(size), or a number."
         )
-    survey = None if smooth is None else survey_kinks(cut, row)
-    if smooth is None or survey is None or not any(call.depends_on_units for call in survey.calls):
-        return None
     base = smooth.smooth if isinstance(smooth, Sharpened) else smooth
     points = data.with_arguments_of(row)
     if points is None and isinstance(base, numbers.Real):
