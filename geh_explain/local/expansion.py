@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -16,6 +16,7 @@ from geh_explain.engines.base import EngineRun, check_finite
 from geh_explain.engines.exact import ExactRun
 from geh_explain.engines.smoothing.radius import RadiusSmoothing
 from geh_explain.engines.structured.engine import StructuredRun
+from geh_explain.engines.structured.recorder import UnsupportedOp
 from geh_explain.errors import GEHValueError
 from geh_explain.local.baselines import ReferenceData
 from geh_explain.local.hessians import RowHessians
@@ -26,6 +27,8 @@ from geh_explain.run.setup import ModelSetup
 
 #: Numbers in the Hessians of one chunk of rows, at most.
 _CHUNK_NUMBERS = 2**23
+#: Rows at which double backward is compared with differences of gradients, at most.
+_MAX_CHECKED = 16
 
 
 @dataclass(frozen=True)
@@ -127,14 +130,13 @@ def _expand(rows_of: RowHessians, cut: Cut, rows: Rows) -> Expansion:
                 "model that torch can differentiate."
             )
         size = max(1, min(run.chunk_rows(rows), _CHUNK_NUMBERS // cut.n_units**2))
-        view = cut.view
-        with view.measured(rows) if isinstance(view, RadiusSmoothing) else nullcontext():
-            for chunk in rows.split(size):
-                hessian = _hessians(run, chunk)
-                found.append(_complete(cut, chunk, hessian))
-                check_finite(hessian.sum(dim=2), chunk)
+        for chunk in rows.split(size):
+            hessian = _hessians(run, chunk)
+            found.append(_complete(cut, chunk, hessian))
+            check_finite(hessian.sum(dim=2), chunk)
         exact = run.exact if isinstance(run, StructuredRun) else run
-        exact.check_double_backward(rows[:1])
+        if exact is run or exact.name == run.name or (isinstance(run, StructuredRun) and run.detaches):
+            exact.check_double_backward(rows[:_MAX_CHECKED], rows_of.has_custom_functions(rows))
     return _joined(found)
 
 
@@ -149,10 +151,13 @@ def _joined(parts: list[Expansion]) -> Expansion:
 def _hessians(run: EngineRun, rows: Rows) -> Tensor:
     """Return the Hessians (n, D, D) of the network under the view of the cut."""
     if isinstance(run, StructuredRun) and run.unsupported is None:
-        ((local, slopes, _),) = run.local_hessians(rows, [rows.target])
-        if local is None:
-            return slopes.new_zeros(*slopes.shape, slopes.shape[1])
-        return local.hessians if local.linear_map is None else local.linear_map.mT @ local.hessians @ local.linear_map
+        # A branch of the forward pass that only these rows take may not be supported.
+        with suppress(UnsupportedOp):
+            ((local, slopes, _),) = run.local_hessians(rows, [rows.target])
+            if local is None:
+                return slopes.new_zeros(*slopes.shape, slopes.shape[1])
+            w = local.linear_map
+            return local.hessians if w is None else w.mT @ local.hessians @ w
     exact = run.exact if isinstance(run, StructuredRun) else run
     assert isinstance(exact, ExactRun)
     products = exact.products(rows, torch.eye(exact.cut.n_units, dtype=exact.cut.dtype, device=exact.cut.device))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from geh_explain.engines.base import EngineRun, Limits, check_finite
 from geh_explain.engines.difference import DifferenceRun
 from geh_explain.engines.exact import Exact, ExactRun
 from geh_explain.engines.selection import REQUESTED, choose_engine, needs_smoothing
+from geh_explain.engines.smoothing.radius import RadiusSmoothing
 from geh_explain.engines.smoothing.sharpness import Radius, Step, is_by_row
 from geh_explain.engines.smoothing.survey import smoothing_for, survey_kinks
 from geh_explain.engines.smoothing.view import Smoothing
@@ -133,7 +134,7 @@ class RowHessians:
         points = None if self._data.points is None else SharedArguments(self._data.points, rows)
         view = self._smoothing(rows, points) or DoubleBackwardView()
         self.smoothed |= isinstance(view, Smoothing)
-        with cut.viewed(view):
+        with cut.viewed(view), view.measured(rows) if isinstance(view, RadiusSmoothing) else nullcontext():
             limits = Limits(len(rows) if points is None else len(points))
             run, self._reason = choose_engine(self._setup.engine, cut, rows[:8], limits)
             if run.needs_values:
@@ -160,9 +161,7 @@ class RowHessians:
         others are computed together.
         """
         parts = [self.hessians(rows[:1])]
-        together = (
-            len(rows) > 2 and self._chunk_rows > 1 and not self._doubtful and not self._has_custom_functions(rows)
-        )
+        together = len(rows) > 2 and self._chunk_rows > 1 and not self._doubtful and not self.has_custom_functions(rows)
         size = min(self._chunk_rows, max(2, _CHUNK_NUMBERS // self._cut.n_units**2)) if together else 1
         for chunk in rows[1:].split(size):
             found = None if len(chunk) == 1 else self._hessians_together(chunk)
@@ -186,7 +185,7 @@ class RowHessians:
         check_finite(found, rows)
         return found
 
-    def _has_custom_functions(self, rows: Rows) -> bool:
+    def has_custom_functions(self, rows: Rows) -> bool:
         """Return whether the model has functions with a backward pass of their own, which are examined row by row."""
         t = self._cut.zeros(rows[:1]).requires_grad_()
         with self._cut.viewed(DoubleBackwardView()):

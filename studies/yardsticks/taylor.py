@@ -39,7 +39,7 @@ WIDTHS = (784, 500, 300, 250, 250, 250, 10)
 #: Pairs of SmoothHess in the original study.
 PUBLISHED_PAIRS = 50_000
 #: Standard deviations of SmoothHess, times sqrt(784) / r; the authors' best for r = 0.5 is 0.75.
-SMOOTHHESS_SCALES = (0.75, 0.9)
+SMOOTHHESS_SCALES = (0.75, 0.9, 1.0)
 #: Sharpnesses of the softplus.
 BETAS = (20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
 
