@@ -20,6 +20,7 @@ sigma ||d(z_k - z_l) / dt|| over pairs of its entries, and its form is a log-sum
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,6 +115,12 @@ class RadiusSmoothing(Smoothing):
         pairs = zip(self._squares, self._counts, strict=True)
         return [BETA_TIMES_BANDWIDTH * math.sqrt(count / square) if square > 0 else None for square, count in pairs]
 
+    def typical_sigma(self) -> float | None:
+        """Return the standard deviation of the units, the mean over the last rows where each sets its own."""
+        if self._sigma is not None:
+            return self._sigma / self._factor
+        return float(self.sigmas.double().mean()) if len(self.sigmas) else None
+
     @contextmanager
     def stretched(self, factors: Tensor) -> Iterator[None]:
         """Multiply the bandwidths of the rows of the last forward pass by ``factors`` (n,), and measure no others."""
@@ -187,7 +194,9 @@ class RadiusSmoothing(Smoothing):
 
         try:
             # Values are computed once, and derivatives for all directions at once.
-            with cut.viewed(view):
+            with cut.viewed(view), warnings.catch_warnings():
+                # Of torch itself, where it prepares forward-mode derivatives.
+                warnings.simplefilter("ignore", DeprecationWarning)
                 torch.func.vmap(move)(self._directions)
             return view
         except Exception:

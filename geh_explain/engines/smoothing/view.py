@@ -116,6 +116,10 @@ class Smoothing(KinkedCallView):
         """Return one sharpness for each call, the median where it has several; None for calls left unchanged."""
         return [float(beta.median()) if isinstance(beta, Tensor) else beta for beta in self.betas]
 
+    def typical_sigma(self) -> float | None:
+        """Return the standard deviation of the units, for smoothing by a radius; else None."""
+        return None
+
     def _form(self, number: int, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Form:
         return self._beta(number, args[0] if args else kwargs["input"])
 

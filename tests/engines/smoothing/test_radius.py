@@ -255,3 +255,16 @@ def test_models_that_hide_their_rows_are_refused() -> None:
     net = mlp(3, 16, 1)
     with pytest.raises(geh.GEHError, match="no dimension of rows"):
         InputHessian(lambda x: torch.vmap(net)(x), smooth=Radius(0.3)).attribute(points(4, 3))
+
+
+def test_the_record_has_sigma_and_a_warning_names_a_smaller_one() -> None:
+    net, x = mlp(3, 16, 1), points(30, 3)
+    explainer = point_explainer(net, smooth=Radius(sigma=5.0))
+    with pytest.warns(geh.GEHWarning, match=r"pass smooth=geh_explain.engines.Radius\(sigma=2.5\)"):
+        result = explainer.explain(x, groups=1, progress=False)
+    assert result.settings["smoothed"]["sigma"] == 5.0
+    own = explain_point_quietly(net, x, groups=1, smooth=Radius()).settings["smoothed"]
+    layer = net[0]
+    distances = (layer(x) / layer.weight.norm(dim=1)).abs().detach()
+    # 0.6 / sqrt(16) of the median distance to the kinks; torch takes the lower median.
+    assert own["sigma"] == pytest.approx(float((0.15 * distances.median(dim=1).values).mean()))
