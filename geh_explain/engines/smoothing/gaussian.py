@@ -104,6 +104,6 @@ def ramp_derivatives(x: Tensor, bandwidth: Bandwidth) -> tuple[Tensor, Tensor, T
     b = bandwidth.values
     u = x / b
     slope, height = torch.special.ndtr(u), density(u)
-    # Exactly 0 where it rounds to nothing beside other entries, which the structured engine then leaves out.
-    second = torch.where(height > torch.finfo(x.dtype).eps * _HIGHEST, height / b, 0.0)
-    return x * slope + b * height, slope, second
+    # Exactly 0 or 1 where it rounds to that beside other entries: the structured engine leaves zeros out.
+    near = height > torch.finfo(x.dtype).eps * _HIGHEST
+    return x * slope + b * height, torch.where(near, slope, (x > 0).to(slope)), torch.where(near, height / b, 0.0)
