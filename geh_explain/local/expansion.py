@@ -166,7 +166,11 @@ def _hessians(run: EngineRun, rows: Rows) -> Tensor:
 
 
 def _complete(cut: Cut, rows: Rows, hessian: Tensor) -> Expansion:
-    """Return the expansions with outputs, gradients, and the mean change by the kinks."""
+    """Return the expansions of rows with outputs, gradients, and the mean change of the output by the kinks.
+
+    The network is evaluated once more, with the bandwidths that were measured last, those of these rows: its gradients
+    in the units and in a common factor of all bandwidths of a row come from the same backward pass.
+    """
     with torch.no_grad():
         value = cut.outputs(rows)
     view = cut.view

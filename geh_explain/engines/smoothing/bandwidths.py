@@ -31,7 +31,28 @@ _OWN_PART = 0.6
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the rows are in what enters a kinked call: in dimension ``dim``, with ``per_row`` places for each row."""
+    """Where the rows are in what enters a kinked call.
+
+    Rows are the first dimension of most tensors. They are the second one where positions of a sequence come first, and
+    one dimension holds rows and positions where a model reshapes both into one.
+
+    Attributes
+    ----------
+    dim
+        The dimension of the rows.
+    per_row
+        Number of consecutive places in this dimension that belong to a row.
+
+    Examples
+    --------
+    Two rows with three places each, in a dimension of length 6:
+
+    >>> layout = Layout(dim=0, per_row=3)
+    >>> layout.by_row(torch.arange(6.0)).tolist()
+    [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    >>> layout.along_rows(torch.tensor([1.0, 2.0]), torch.zeros(6, 1)).flatten().tolist()
+    [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]
+    """
 
     dim: int
     per_row: int
@@ -225,11 +246,24 @@ def _squared(x: Tensor) -> Tensor:
 
 
 def own_sigma(heights: Tensor, norms: Tensor) -> Tensor:
-    """Return the standard deviation of the units that a row sets by itself, (...), 0 where no entry moves.
+    """Return the standard deviation of the units that each row sets by itself, (n,), 0 where no entry moves.
 
-    It is 0.6 / sqrt(K) of the median distance from the row to the kinks of the K entries of one call that move,
-    |z| / ||dz / dt||, with ``heights`` |z| and ``norms`` of shape (..., entries). The number of kinks within reach
-    grows with sqrt(K): one or two of 16 entries, eight or so of 500.
+    It is 0.6 / sqrt(K) of the median distance |z| / ||dz / dt|| from the row to the kinks of one call, over its K entries
+    that move. The number of kinks within reach grows with sqrt(K): one or two of 16 entries, eight or so of 500.
+
+    Parameters
+    ----------
+    heights
+        Distances |z| (n, entries) from the kinks, in the measure of what enters the call.
+    norms
+        Norms ||dz / dt|| (n, entries).
+
+    Examples
+    --------
+    Four entries at distances 1, 2, 3 and 4; torch takes the lower median:
+
+    >>> own_sigma(torch.tensor([[2.0, 2.0, 3.0, 4.0]]), torch.tensor([[2.0, 1.0, 1.0, 1.0]]))
+    tensor([0.6000])
     """
     distances = torch.where(norms > 0, heights / norms.clamp_min(torch.finfo(norms.dtype).tiny), torch.nan)
     count = (norms > 0).sum(dim=-1).clamp_min(1)

@@ -26,7 +26,13 @@ _HIGHEST = 1 / _ROOT_TWO_PI
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """Bandwidths of Gaussian smoothing, one for each entry of what enters a kinked function, in its shape."""
+    """Bandwidths of Gaussian smoothing.
+
+    Attributes
+    ----------
+    values
+        Standard deviations b > 0, in the shape of what enters a kinked function, or broadcasting to it.
+    """
 
     values: Tensor
 
@@ -100,7 +106,14 @@ def gaussian_ramp(x: Tensor, bandwidth: Bandwidth) -> Tensor:
 
 
 def ramp_derivatives(x: Tensor, bandwidth: Bandwidth) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the Gaussian ramp, its slope Phi(u) and its second derivative phi(u) / b."""
+    """Return the Gaussian ramp, its slope Phi(u) and its second derivative phi(u) / b.
+
+    Far from the kink, where phi(u) is less than the rounding of phi(0), the slope is exactly 0 or 1 and the second
+    derivative exactly 0.
+
+    >>> [part.item() for part in ramp_derivatives(torch.tensor([10.0]), Bandwidth(torch.ones(1)))]
+    [10.0, 1.0, 0.0]
+    """
     b = bandwidth.values
     u = x / b
     slope, height = torch.special.ndtr(u), density(u)

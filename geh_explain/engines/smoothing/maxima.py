@@ -53,7 +53,22 @@ class Maximum:
 
 
 def maximum_of(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Maximum | None:
-    """Return which maximum over several entries a kinked call is; None for other functions."""
+    """Return which maximum over several entries a kinked call is; None for other functions.
+
+    Parameters
+    ----------
+    name
+        Name of the function, its key in ``FORMS``.
+    args, kwargs
+        Arguments of the call. ``torch.max`` of two tensors is an elementwise function, of one tensor a maximum.
+
+    Examples
+    --------
+    >>> maximum_of("amax", (torch.zeros(2, 3, 4), (1, 2)), {}).dims
+    (-2, -1)
+    >>> maximum_of("relu", (torch.zeros(2, 3),), {}) is None
+    True
+    """
     x = plain_values(args[0] if args else kwargs["input"])
     if "max_pool" in name:
         dimensions = int(name.removesuffix("_with_indices").removesuffix("d")[-1])
@@ -73,7 +88,11 @@ def maximum_of(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Maximu
 
 
 def form_of(maximum: Maximum | None, bandwidths: Tensor) -> Form:
-    """Return what the smooth form of a call takes: bandwidths, or for a maximum sharpnesses."""
+    """Return what the smooth form of a call takes, given its bandwidths.
+
+    Bandwidths for elementwise functions. For a maximum the sharpness pi / (sqrt(3) b) of a log-sum-exp: of two entries
+    it is a ramp of their difference whose second derivative has the standard deviation b.
+    """
     if maximum is None:
         return Bandwidth.of(bandwidths)
     return BETA_TIMES_BANDWIDTH / bandwidths.clamp_min(torch.finfo(bandwidths.dtype).tiny ** 0.5)

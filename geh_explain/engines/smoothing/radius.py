@@ -183,7 +183,11 @@ class RadiusSmoothing(Smoothing):
             self._counts[number] += found.numel()
 
     def _measure(self, rows: Rows) -> Measurement:
-        """Return the view that measured the bandwidths of each call in all rows."""
+        """Return the view that measured the bandwidths of each call in all rows.
+
+        Functions without forward-mode derivative, such as an ``autograd.Function`` with a backward pass only, are
+        measured by differences from the first time on that one is met.
+        """
         if self._by_differences:
             return self._measure_differences(rows)
         cut, zeros = self._cut, self._cut.zeros(rows)
