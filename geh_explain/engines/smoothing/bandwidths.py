@@ -248,8 +248,8 @@ def _squared(x: Tensor) -> Tensor:
 def own_sigma(heights: Tensor, norms: Tensor) -> Tensor:
     """Return the standard deviation of the units that each row sets by itself, (n,), 0 where no entry moves.
 
-    It is 0.6 / sqrt(K) of the median distance |z| / ||dz / dt|| from the row to the kinks of one call, over its K entries
-    that move. The number of kinks within reach grows with sqrt(K): one or two of 16 entries, eight or so of 500.
+    It is 0.6 / sqrt(K) of the median distance |z| / ||dz / dt|| from the row to the kinks of one call, over its K
+    entries that move. The number of kinks within reach grows with sqrt(K): one or two of 16 entries, eight or so of 500.
 
     Parameters
     ----------
