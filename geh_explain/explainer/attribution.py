@@ -49,7 +49,18 @@ def refuses_noise_tunnel(attribute: _Method) -> _Method:
 
 
 def make_explainer(forward_func: Any, layer: str | nn.Module | Layer | None, **options: Any) -> GEHExplainer:
-    """Return the explainer of a model, or of a function that calls ``layer``."""
+    """Return the explainer of a model, or of a function that calls a layer.
+
+    Parameters
+    ----------
+    forward_func
+        A module, or a function that returns one output or several per example. A function with a module as ``layer``
+        is wrapped into a module that has this one as a part.
+    layer
+        A module, its dotted name, a :class:`~geh_explain.Layer`, or None for the inputs.
+    **options
+        Further arguments of :class:`~geh_explain.GEHExplainer`.
+    """
     module = layer.layer if isinstance(layer, Layer) else layer
     if isinstance(module, nn.Module) and not isinstance(forward_func, nn.Module) and callable(forward_func):
         forward_func = FunctionWithLayer(forward_func, module)
@@ -67,7 +78,22 @@ def first_tensor(inputs: Any) -> Tensor:
 def local_interactions(
     explainer: GEHExplainer, inputs: Any, target: Target, additional_forward_args: Any, reference: Any
 ) -> Tensor:
-    """Return the interactions at every point (N, D, D)."""
+    """Return the interactions at every point (N, D, D), with a zero diagonal.
+
+    Parameters
+    ----------
+    explainer
+        The explainer whose model, layer, units and smoothing are used.
+    inputs, target, additional_forward_args
+        As in :meth:`~geh_explain.GEHExplainer.explain`.
+    reference
+        Rows like those of the training data; None where there are none.
+
+    Returns
+    -------
+    Tensor
+        In the dtype and on the device of the inputs.
+    """
     first = first_tensor(inputs)
     found, n_units = row_hessians(explainer._setup, inputs, target, additional_forward_args, reference)
     i, j = np.triu_indices(n_units, 1)

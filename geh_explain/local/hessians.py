@@ -129,7 +129,15 @@ class RowHessians:
 
     @contextmanager
     def started(self, rows: Rows) -> Iterator[EngineRun]:
-        """Start the engine for rows that share a view, within which the cut is viewed."""
+        """Start the engine for rows that share a view, within which the cut is viewed.
+
+        Afterwards :meth:`warn` knows what the engine found doubtful.
+
+        Parameters
+        ----------
+        rows
+            Rows of one of the :meth:`parts`.
+        """
         cut = self._cut
         points = None if self._data.points is None else SharedArguments(self._data.points, rows)
         view = self._smoothing(rows, points) or DoubleBackwardView()

@@ -104,7 +104,18 @@ class _Shapes(KinkedCallView):
 
 
 def row_layouts(cut: Cut, rows: Rows) -> list[Layout | None]:
-    """Return where the rows are in each kinked call, from forward passes of one row and of two; None without rows."""
+    """Return where the rows are in each kinked call; None where no single dimension grows with the rows.
+
+    Found from forward passes of one row and of two. Calls on constants have no rows, nor have those inside the model's
+    own ``vmap``.
+
+    Parameters
+    ----------
+    cut
+        The model as a function of the units' shifts.
+    rows
+        A row or more; the first one is used.
+    """
     found = []
     for some in (rows[:1], rows[:1].repeat(2)):
         view = _Shapes()
@@ -120,7 +131,10 @@ def row_layouts(cut: Cut, rows: Rows) -> list[Layout | None]:
 
 
 def _entering(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """Return what meets the kink of a call, with its derivative: its input, or a difference of two tensors."""
+    """Return what meets the kink of a call, with its derivative.
+
+    That is the input of a function, or the difference of the two tensors of which the larger or smaller is taken.
+    """
     x: Tensor = args[0] if args else kwargs["input"]
     if name in ("maximum", "minimum", "fmax", "fmin") or compares_tensors(args, kwargs):
         other = kwargs["other"] if "other" in kwargs else args[1]
@@ -249,7 +263,7 @@ def own_sigma(heights: Tensor, norms: Tensor) -> Tensor:
     """Return the standard deviation of the units that each row sets by itself, (n,), 0 where no entry moves.
 
     It is 0.6 / sqrt(K) of the median distance |z| / ||dz / dt|| from the row to the kinks of one call, over its K
-    entries that move. The number of kinks within reach grows with sqrt(K): one or two of 16 entries, eight or so of 500.
+    entries that move. The number of kinks within reach grows with sqrt(K): one or two of 16 entries, eight of 500.
 
     Parameters
     ----------

@@ -50,7 +50,17 @@ _MAX_NUMBERS = 2**24
 
 @dataclass(frozen=True)
 class _Held:
-    """Rows that were measured, with their bandwidths at each call and the standard deviations of their units."""
+    """Rows that were measured.
+
+    Attributes
+    ----------
+    rows
+        The rows.
+    bandwidths
+        Bandwidths of each kinked call, None where it stays as it is.
+    sigmas
+        Standard deviations (n,) of the units.
+    """
 
     rows: Rows
     bandwidths: list[Tensor | None]
@@ -123,7 +133,16 @@ class RadiusSmoothing(Smoothing):
 
     @contextmanager
     def stretched(self, factors: Tensor) -> Iterator[None]:
-        """Multiply the bandwidths of the rows of the last forward pass by ``factors`` (n,), and measure no others."""
+        """Multiply the bandwidths of the rows of the last forward pass by ``factors`` (n,), and measure no others.
+
+        The output is differentiable in factors that require gradients. At factors of 1 the derivative is the mean change
+        of the output by a relative growth of all bandwidths.
+
+        Parameters
+        ----------
+        factors
+            One factor for each row of the forward passes within the context, which are those of the last one.
+        """
         self._stretch = factors
         try:
             yield
@@ -132,7 +151,16 @@ class RadiusSmoothing(Smoothing):
 
     @contextmanager
     def measured(self, rows: Rows) -> Iterator[None]:
-        """Measure all ``rows`` at once; forward passes of slices of them measure nothing within the context."""
+        """Measure all ``rows`` at once; forward passes of slices of them measure nothing within the context.
+
+        Engines that work on a few rows at a time would measure them a few at a time, at a higher cost per row. The
+        network must stay the same within the context. Other rows are measured as always.
+
+        Parameters
+        ----------
+        rows
+            Rows whose slices, views of the same memory, are recognised.
+        """
         self.prepare(rows)
         self._held = _Held(rows, self._bandwidths, self.sigmas)
         try:
@@ -176,7 +204,7 @@ class RadiusSmoothing(Smoothing):
             self._add_squares(number)
 
     def _add_squares(self, number: int) -> None:
-        """Count the squared bandwidths of a call that was measured."""
+        """Add the squared bandwidths of a call that was measured to the sums of the record."""
         found = self._bandwidths[number]
         if found is not None and number < len(self.names):
             self._squares[number] += float(found.double().square().sum())

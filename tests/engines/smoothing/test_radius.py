@@ -268,3 +268,26 @@ def test_the_record_has_sigma_and_a_warning_names_a_smaller_one() -> None:
     distances = (layer(x) / layer.weight.norm(dim=1)).abs().detach()
     # 0.6 / sqrt(16) of the median distance to the kinks; torch takes the lower median.
     assert own["sigma"] == pytest.approx(float((0.15 * distances.median(dim=1).values).mean()))
+
+
+def test_wide_layers_leave_out_units_away_from_their_kinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from geh_explain.engines.structured import program
+    from geh_explain.engines.structured.rules import linear
+
+    taken = []
+    for module, name in ((program, "_without_zeros"), (linear, "_product_without_zeros")):
+        function = getattr(module, name)
+
+        def recorded(*args: Any, function: Any = function, name: str = name) -> Any:
+            found = function(*args)
+            shortened = found is not None and (not isinstance(found, tuple) or found[1].shape != args[1].shape)
+            taken.extend([name] * shortened)
+            return found
+
+        monkeypatch.setattr(module, name, recorded)
+    net, x = mlp(300, 256, 64, 1), points(2, 300)
+    net[2].bias.data -= 0.5
+    found = {e: InputHessian(net, smooth=Radius(0.3), engine=e).attribute(x) for e in ("exact", "structured")}
+    assert set(taken) == {"_without_zeros", "_product_without_zeros"}
+    assert found["exact"].abs().max() > 1e-5
+    torch.testing.assert_close(found["structured"], found["exact"], rtol=0, atol=1e-12)
