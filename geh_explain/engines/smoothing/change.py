@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections import Counter
 from typing import Any
 
@@ -63,7 +63,7 @@ class SmoothingChange:
         spread = float(original.std(correction=0))
         pairs = zip(smoothing.names, smoothing.typical_betas(), strict=True)
         found = [(name, beta) for name, beta in pairs if beta is not None]
-        names, betas = Counter(name for name, _ in found), [beta for _, beta in found] or [math.inf]
+        names, betas = Counter(name for name, _ in found), [beta for _, beta in found] or [sys.float_info.max]
         return {
             "functions": dict(names),
             "step": smoothing.step,

@@ -48,7 +48,11 @@ def density(u: Tensor) -> Tensor:
 
 
 def gaussian_step(x: Tensor, bandwidth: Bandwidth) -> Tensor:
-    """Return Phi(x / b)."""
+    """Return Phi(x / b).
+
+    >>> gaussian_step(torch.tensor([-1.0, 0.0, 1.0]), Bandwidth(torch.ones(3)))
+    tensor([0.1587, 0.5000, 0.8413])
+    """
     result: Tensor = torch.special.ndtr(x / bandwidth.values)
     return result
 

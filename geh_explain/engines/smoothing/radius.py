@@ -135,8 +135,8 @@ class RadiusSmoothing(Smoothing):
     def stretched(self, factors: Tensor) -> Iterator[None]:
         """Multiply the bandwidths of the rows of the last forward pass by ``factors`` (n,), and measure no others.
 
-        The output is differentiable in factors that require gradients. At factors of 1 the derivative is the mean change
-        of the output by a relative growth of all bandwidths.
+        The output is differentiable in factors that require gradients. At factors of 1 the derivative is the change of
+        the output by a relative growth of all bandwidths.
 
         Parameters
         ----------
