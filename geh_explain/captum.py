@@ -12,10 +12,8 @@ an attribution method. Attributions are matrices: one entry per pair of features
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import torch
 from captum.attr import GradientAttribution, LayerAttribution
 from torch import Tensor, nn
@@ -23,48 +21,25 @@ from torch import Tensor, nn
 from geh_explain.data.targets import Target
 from geh_explain.engines import Engine
 from geh_explain.engines.smoothing.sharpness import Smooth
-from geh_explain.errors import GEHTypeError
 from geh_explain.explainer import GEHExplainer
+from geh_explain.explainer.attribution import (
+    as_in_captum,
+    as_inputs,
+    first_tensor,
+    local_interactions,
+    make_explainer,
+    refuses_noise_tunnel,
+)
 from geh_explain.local.example_rows import integrated_rows
-from geh_explain.local.hessians import row_hessians
-from geh_explain.model.layer_wrappers import FunctionWithLayer, LayerEntry
+from geh_explain.local.expansion import Expansion, expand_rows
+from geh_explain.model.layer_wrappers import LayerEntry
 from geh_explain.model.layers import Layer
 from geh_explain.model.outputs import Output
 from geh_explain.posterior import PointEstimate, Posterior
 from geh_explain.results.interactions import Interactions
 from geh_explain.units.base import Units
 
-__all__ = ["GroupExpectedHessian", "InputHessian", "IntegratedHessian", "LayerHessian"]
-
-_Method = TypeVar("_Method", bound=Callable[..., Any])
-
-
-def _as_in_captum(attribute: _Method) -> _Method:
-    """Wrap a method: NoiseTunnel calls ``attribute.__wrapped__`` of the method that it is given."""
-
-    @wraps(attribute)
-    def wrapper(*arguments: Any, **options: Any) -> Any:
-        return attribute(*arguments, **options)
-
-    return wrapper  # type: ignore[return-value]
-
-
-def _refuses_noise_tunnel(attribute: _Method) -> _Method:
-    """Wrap a method that returns no attribution per example: NoiseTunnel, which needs one, gets an error."""
-
-    @wraps(attribute)
-    def refuse(*arguments: Any, **options: Any) -> Any:
-        raise GEHTypeError(
-            "NoiseTunnel averages attributions of single examples, and GroupExpectedHessian returns one matrix for all "
-            "of them; use NoiseTunnel(InputHessian(...)), or posterior= for the uncertainty of the global measure."
-        )
-
-    @wraps(attribute)
-    def wrapper(*arguments: Any, **options: Any) -> Any:
-        return attribute(*arguments, **options)
-
-    wrapper.__wrapped__ = refuse
-    return wrapper  # type: ignore[return-value]
+__all__ = ["Expansion", "GroupExpectedHessian", "InputHessian", "IntegratedHessian", "LayerHessian"]
 
 
 class InputHessian(GradientAttribution):  # type: ignore[misc]
@@ -81,8 +56,8 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
         As in :class:`~geh_explain.GEHExplainer`.
     reference
         Inputs like those of the training data. They set how sharply kinked functions such as ReLU are smoothed, as in
-        :meth:`~geh_explain.GEHExplainer.explain`, and the steps of ``engine="difference"``, which needs them. None: the
-        sharpness follows from what enters the kinks in each example alone.
+        :meth:`~geh_explain.GEHExplainer.explain`, and the steps of ``engine="difference"``, which needs them. None:
+        each example is smoothed by itself, as :class:`~geh_explain.engines.Radius` without arguments does.
 
     Examples
     --------
@@ -105,11 +80,11 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
     ) -> None:
         super().__init__(forward_func)
         self._reference = reference
-        self._explainer = _explainer(
+        self._explainer = make_explainer(
             forward_func, None, units=units, output=output, smooth=smooth, engine=engine, posterior=PointEstimate()
         )
 
-    @_as_in_captum
+    @as_in_captum
     def attribute(self, inputs: Any, target: Target = None, additional_forward_args: Any = None) -> Any:
         """Return the Hessian of each example (N, D, D), with a zero diagonal.
 
@@ -126,8 +101,37 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
             D is the number of features of an example, or of ``units``. For a tuple of inputs a tuple: for each input
             the rows of its own features (N, D_k, D) against the concatenated features of all inputs.
         """
-        interactions = _local(self._explainer, inputs, target, additional_forward_args, self._reference)
-        return _as_inputs(interactions, inputs, self._explainer)
+        interactions = local_interactions(self._explainer, inputs, target, additional_forward_args, self._reference)
+        return as_inputs(interactions, inputs, self._explainer)
+
+    def expand(self, inputs: Any, target: Target = None, additional_forward_args: Any = None) -> Expansion:
+        """Return the second-order expansion of the output around each example: value, gradient and Hessian.
+
+        The Hessian has its diagonal here. On networks with kinks such as ReLU the expansion is as good as smoothing
+        fits the distance at which it is used: name that distance by ``smooth=geh_explain.engines.Radius(radius)``. The
+        expansion is then the quadratic function through f(x) that is closest to the network in mean square within a
+        ball of that radius, up to the approximation of :class:`~geh_explain.engines.Radius`; its diagonal accounts for
+        the mean change of the output too.
+
+        Parameters
+        ----------
+        inputs, target, additional_forward_args
+            As in :meth:`attribute`. The features of several inputs are concatenated.
+
+        Examples
+        --------
+        >>> import torch, geh_explain as geh
+        >>> from geh_explain.captum import InputHessian
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        >>> x, shift = torch.randn(5, 3), 0.1 * torch.randn(5, 3)
+        >>> found = InputHessian(net, smooth=geh.engines.Radius(0.2)).expand(x, target=1)
+        >>> found.gradient.shape, found.hessian.shape
+        (torch.Size([5, 3]), torch.Size([5, 3, 3]))
+        >>> bool((found.predict(shift) - net(x + shift)[:, 1]).abs().max() < 0.1)
+        True
+        """
+        first_tensor(inputs)
+        return expand_rows(self._explainer._setup, inputs, target, additional_forward_args, self._reference)
 
     @property
     def multiplies_by_inputs(self) -> bool:
@@ -172,9 +176,9 @@ class LayerHessian(LayerAttribution, GradientAttribution):  # type: ignore[misc]
         super().__init__(forward_func, layer)
         self._reference = reference
         self._options: dict[str, Any] = {"units": units, "output": output, "smooth": smooth, "engine": engine}
-        self._explainer = _explainer(forward_func, layer, posterior=PointEstimate(), **self._options)
+        self._explainer = make_explainer(forward_func, layer, posterior=PointEstimate(), **self._options)
 
-    @_as_in_captum
+    @as_in_captum
     def attribute(
         self,
         inputs: Any,
@@ -191,13 +195,33 @@ class LayerHessian(LayerAttribution, GradientAttribution):  # type: ignore[misc]
         attribute_to_layer_input
             Whether the units are those of the layer's input, its first argument, instead of its output.
         """
+        explainer = self._at(attribute_to_layer_input)
+        return local_interactions(explainer, inputs, target, additional_forward_args, self._reference)
+
+    def expand(
+        self,
+        inputs: Any,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        attribute_to_layer_input: bool = False,
+    ) -> Expansion:
+        """Return the second-order expansion of the output in the layer's units around each example.
+
+        As :meth:`InputHessian.expand`; the arguments are those of :meth:`attribute`.
+        """
+        first_tensor(inputs)
+        explainer = self._at(attribute_to_layer_input)
+        return expand_rows(explainer._setup, inputs, target, additional_forward_args, self._reference)
+
+    def _at(self, attribute_to_layer_input: bool) -> GEHExplainer:
+        """Return the explainer of the units of the layer's output, or of its input."""
         explainer = self._explainer
         if attribute_to_layer_input:
             module = explainer._setup.layer_ref.module
             assert module is not None
             entered = LayerEntry(explainer.model, module)
             explainer = GEHExplainer(entered, entered.entry, posterior=PointEstimate(), **self._options)
-        return _local(explainer, inputs, target, additional_forward_args, self._reference)
+        return explainer
 
     @property
     def multiplies_by_inputs(self) -> bool:
@@ -245,11 +269,11 @@ class IntegratedHessian(GradientAttribution):  # type: ignore[misc]
     ) -> None:
         super().__init__(forward_func)
         self._reference = reference
-        self._explainer = _explainer(
+        self._explainer = make_explainer(
             forward_func, None, units=units, output=output, smooth=smooth, posterior=PointEstimate()
         )
 
-    @_as_in_captum
+    @as_in_captum
     def attribute(
         self,
         inputs: Any,
@@ -277,11 +301,11 @@ class IntegratedHessian(GradientAttribution):  # type: ignore[misc]
         Tensor or tuple of Tensor
             As in :meth:`InputHessian.attribute`.
         """
-        first = _first_tensor(inputs)
+        first = first_tensor(inputs)
         matrices = integrated_rows(
             self._explainer._setup, inputs, baselines, (target, additional_forward_args), self._reference, n_steps
         )
-        return _as_inputs(torch.as_tensor(matrices).to(first), inputs, self._explainer)
+        return as_inputs(torch.as_tensor(matrices).to(first), inputs, self._explainer)
 
     @property
     def multiplies_by_inputs(self) -> bool:
@@ -323,11 +347,11 @@ class GroupExpectedHessian(GradientAttribution):  # type: ignore[misc]
     ) -> None:
         super().__init__(forward_func)
         self.layer = layer
-        self._explainer = _explainer(
+        self._explainer = make_explainer(
             forward_func, layer, units=units, output=output, smooth=smooth, engine=engine, posterior=posterior
         )
 
-    @_refuses_noise_tunnel
+    @refuses_noise_tunnel
     def attribute(
         self,
         inputs: Any,
@@ -357,39 +381,3 @@ class GroupExpectedHessian(GradientAttribution):  # type: ignore[misc]
     def multiplies_by_inputs(self) -> bool:
         """False: these are derivatives."""
         return False
-
-
-def _explainer(forward_func: Any, layer: str | nn.Module | Layer | None, **options: Any) -> GEHExplainer:
-    module = layer.layer if isinstance(layer, Layer) else layer
-    if isinstance(module, nn.Module) and not isinstance(forward_func, nn.Module) and callable(forward_func):
-        forward_func = FunctionWithLayer(forward_func, module)
-    return GEHExplainer(forward_func, layer, **options)
-
-
-def _first_tensor(inputs: Any) -> Tensor:
-    """Return the only or the first input, which must be a tensor."""
-    first = inputs[0] if isinstance(inputs, tuple) and inputs else inputs
-    if not isinstance(first, Tensor):
-        raise GEHTypeError(f"inputs is a {type(first).__name__}; give a tensor, or a tuple of tensors, as in Captum.")
-    return first
-
-
-def _local(
-    explainer: GEHExplainer, inputs: Any, target: Target, additional_forward_args: Any, reference: Any
-) -> Tensor:
-    """Return the interactions at every point (N, D, D)."""
-    first = _first_tensor(inputs)
-    found, n_units = row_hessians(explainer._setup, inputs, target, additional_forward_args, reference)
-    i, j = np.triu_indices(n_units, 1)
-    matrices = torch.zeros(len(first), n_units, n_units, dtype=first.dtype, device=first.device)
-    matrices[:, i, j] = found.to(matrices)
-    return matrices + matrices.mT
-
-
-def _as_inputs(matrices: Tensor, inputs: Any, explainer: GEHExplainer) -> Any:
-    """Return matrices (N, D, D) in the form of the inputs: for a tuple the rows of each input's own features."""
-    if not isinstance(inputs, tuple):
-        return matrices
-    if explainer._setup.units is not None:
-        return (matrices,)
-    return torch.split(matrices, [tensor[0].numel() for tensor in inputs], dim=1)

@@ -13,9 +13,10 @@ engine           formula                                for
 
 ``base`` holds the contract of an engine, then there is one module per engine; ``selection`` chooses one for a run,
 ``probes``, ``gradient_differences`` and ``custom_functions`` check outputs and second derivatives at some points,
-``smoothing`` replaces kinked functions while explaining (``Step`` sets how sharp they stay), ``twice_differentiable``
-those that torch cannot differentiate twice, or only slowly, and ``sums`` is what engines fill. ``third_order`` computes
-third derivatives and differences, ``level_contrasts`` differences between levels of categories, beside any engine.
+``smoothing`` replaces kinked functions while explaining (``Step`` and ``Radius`` set how sharp they stay),
+``twice_differentiable`` those that torch cannot differentiate twice, or only slowly, and ``sums`` is what engines fill.
+``third_order`` computes third derivatives and differences, ``level_contrasts`` differences between levels of
+categories, beside any engine.
 ``pair_blocks`` holds the blocks of Hessians that belong to pairs.
 """
 
@@ -23,7 +24,7 @@ from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits
 from geh_explain.engines.difference import Difference
 from geh_explain.engines.exact import Exact
-from geh_explain.engines.smoothing.sharpness import Step
+from geh_explain.engines.smoothing.sharpness import Radius, Step
 from geh_explain.engines.stein.engine import Stein
 from geh_explain.engines.structured.engine import Structured
 from geh_explain.engines.sums import GroupSums
@@ -37,6 +38,7 @@ __all__ = [
     "Exact",
     "GroupSums",
     "Limits",
+    "Radius",
     "Rows",
     "Stein",
     "Step",

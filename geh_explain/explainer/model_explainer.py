@@ -38,8 +38,9 @@ class GEHExplainer(Analysing, Interpreting, HeldOutTesting, Measuring, RowExplai
     smooth
         Kinked functions (ReLU, max pooling, ...) have no second derivative; during an explanation they are replaced by
         smooth ones. :class:`geh_explain.engines.Step` chooses the sharpness such that scores agree with mixed
-        differences of the network itself at this step; ``"auto"`` is a step of 0.75 standard deviations, or sharper. A
-        float is the beta of the softplus that replaces ReLU, None replaces nothing.
+        differences of the network itself at this step; ``"auto"`` is a step of 0.75 standard deviations, or sharper.
+        :class:`geh_explain.engines.Radius` smooths each row by itself within a ball around it. A float is the beta of
+        the softplus that replaces ReLU, None replaces nothing.
     engine
         How local interactions are computed: ``"structured"`` (fast, for networks of linear maps and elementwise
         functions), ``"exact"`` (two backward passes), ``"difference"`` (mixed differences, for black boxes and discrete

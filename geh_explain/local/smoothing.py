@@ -11,10 +11,11 @@ from torch import Tensor
 
 from geh_explain.data.points import InMemoryPoints
 from geh_explain.data.rows import Rows
-from geh_explain.engines.smoothing.sharpness import Sharpened
+from geh_explain.engines.smoothing.sharpness import Sharpened, is_by_row
 from geh_explain.engines.smoothing.survey import smoothing_for, survey_kinks
 from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.engines.twice_differentiable import DoubleBackwardView
+from geh_explain.errors import GEHValueError
 from geh_explain.local.baselines import ReferenceData
 from geh_explain.local.unit_path import UnitPath
 from geh_explain.model.cut import Cut
@@ -70,6 +71,11 @@ def smoothing_from_data(setup: ModelSetup, cut: Cut, row: Rows, data: ReferenceD
     survey = None if smooth is None else survey_kinks(cut, row)
     if smooth is None or survey is None or not any(call.depends_on_units for call in survey.calls):
         return None
+    if is_by_row(smooth):
+        raise GEHValueError(
+            f"smooth={smooth!r} smooths the network around one row, and an account of one prediction follows the path "
+            "from a baseline; use smooth='auto', geh_explain.engines.Step(size), or a number."
+        )
     base = smooth.smooth if isinstance(smooth, Sharpened) else smooth
     points = data.with_arguments_of(row)
     if points is None and isinstance(base, numbers.Real):

@@ -280,6 +280,7 @@ class Cut:
         The latter is that of the layer's first call; it is None at the inputs, or without ``keep_activations``.
         """
         view = self.view
+        view.prepare(rows)
         view.begin()
         with SafeContext(view), torch.set_grad_enabled(t.requires_grad):
             activations = None

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from geh_explain._process import safe_contextmanager
+from geh_explain.data.rows import Rows
 
 
 class View(TorchFunctionMode):
@@ -18,8 +19,9 @@ class View(TorchFunctionMode):
     through; from the cut on each call goes to :meth:`handle`, which a subclass overrides to replace a function (smooth
     forms of kinked ones) or to record it (the structured engine). Modules are covered too, as they call functions.
 
-    The order of calls in a forward pass is :meth:`begin`, :meth:`enter` at the cut, :meth:`handle` for each call above
-    it. Where the layer is called several times, :meth:`pause` and :meth:`enter` come again at each of its calls.
+    The order of calls in a forward pass is :meth:`prepare`, :meth:`begin`, :meth:`enter` at the cut, :meth:`handle` for
+    each call above it. Where the layer is called several times, :meth:`pause` and :meth:`enter` come again at each of
+    its calls.
 
     Attributes
     ----------
@@ -45,6 +47,9 @@ class View(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.active = False
+
+    def prepare(self, rows: Rows) -> None:
+        """Measure what the view needs to know of the rows of the next forward pass; nothing by default."""
 
     def begin(self) -> None:
         """Start a forward pass, below the cut."""

@@ -2,63 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
-from geh_explain._types import Floats, Ints
-from geh_explain._validation import check_level, check_rate
-from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain._types import Floats
+from geh_explain.errors import GEHValueError
 from geh_explain.groups.alignment import GroupAlignment, align_all, align_labels, align_names
 from geh_explain.results.comparability import CommonPairs, check_comparable, find_common_pairs, same_draws, same_points
+from geh_explain.results.compared_means import (
+    Columns,
+    ComparisonRequest,
+    GroupRequest,
+    Places,
+    difference_columns,
+)
 from geh_explain.results.comparison import Comparison, GroupDifferences
-from geh_explain.results.level_matching import CommonContrasts, match_contrasts
-from geh_explain.results.rules import SOURCES, score_distances
+from geh_explain.results.level_matching import match_contrasts
+from geh_explain.results.rules import score_distances
 from geh_explain.scores.draws import MEASURES
 from geh_explain.scores.group_unions import (
-    DrawnMeans,
     DrawnResult,
-    merged_draws,
-    merged_means,
-    merged_scores,
-    pair_draws,
 )
 from geh_explain.scores.level_means import LevelMeans
 from geh_explain.scores.point_uncertainty import known_errors
 from geh_explain.scores.protocol import PairResult
-from geh_explain.statistics.differences import MeanDifference, interval_p_value
+from geh_explain.statistics.differences import interval_p_value
 from geh_explain.statistics.p_values import discoveries
-
-#: Numbers of one array, draws or covariances of some pairs, that are held at a time.
-_MAX_NUMBERS = 2**22
-
-
-@dataclass(frozen=True)
-class ComparisonRequest:
-    """The arguments of ``result.compare``, checked."""
-
-    level: float
-    fdr: float
-    measure: str | None
-    source: str
-    labels: tuple[str, str]
-
-    @classmethod
-    def of(
-        cls, level: float, fdr: float, measure: str | None, source: str | None, labels: Sequence[str]
-    ) -> ComparisonRequest:
-        """Return the arguments, or raise if one of them is wrong."""
-        check_level(level)
-        if measure not in (None, "groups", "mean", *MEASURES):
-            raise GEHValueError(
-                f"measure={measure!r} is unknown; use 'groups', 'mean', 'geh', 'aeh' or 'eah', or None."
-            )
-        if source not in (None, *SOURCES):
-            raise GEHValueError(f"source={source!r} is unknown; use 'both', 'draws' or 'points', or None.")
-        if isinstance(labels, str) or not isinstance(labels, Sequence) or len(labels) != 2:
-            raise GEHTypeError(f"labels={labels!r}: give two names, such as ('before', 'after').")
-        return cls(level, check_rate(fdr), measure, source or "both", (str(labels[0]), str(labels[1])))
 
 
 def compare_results(a: DrawnResult, b: DrawnResult, request: ComparisonRequest) -> Comparison:
@@ -79,7 +49,7 @@ def compare_results(a: DrawnResult, b: DrawnResult, request: ComparisonRequest) 
     alignment = everything if request.measure == "mean" else align_groups(a, b, notes)
     measure = request.measure or ("mean" if len(alignment.names) == 1 else "groups")
     alignment = everything if measure == "mean" else alignment
-    return _compare_groups(a, b, common, _GroupRequest(request, measure, alignment, contrasts), notes)
+    return _compare_groups(a, b, common, GroupRequest(request, measure, alignment, contrasts), notes)
 
 
 def align_groups(a: PairResult, b: PairResult, notes: list[str]) -> GroupAlignment:
@@ -120,152 +90,21 @@ def _weighted(alignment: GroupAlignment, first: Floats, second: Floats) -> Group
     return replace(alignment, weights=weights / weights.sum())
 
 
-@dataclass(frozen=True)
-class _GroupRequest:
-    """What is compared, and in which groups.
-
-    Attributes
-    ----------
-    request
-        The checked arguments of the user.
-    measure
-        ``"groups"`` or ``"mean"``.
-    alignment
-        The groups that both results have in common.
-    contrasts
-        Differences between levels that both results have; None without categories.
-    """
-
-    request: ComparisonRequest
-    measure: str
-    alignment: GroupAlignment
-    contrasts: CommonContrasts | None = None
-
-
-@dataclass(frozen=True)
-class _Places:
-    """Where two results hold what is compared.
-
-    Attributes
-    ----------
-    first, second
-        Places (P,) of the pairs, or of the differences between levels, in each result.
-    signs
-        Factors (P,) of the second result: -1 where its levels are in the opposite order.
-    """
-
-    first: Ints
-    second: Ints
-    signs: Floats
-
-    def blocks(self, step: int) -> Iterator[_Places]:
-        """Yield ``step`` of them at a time."""
-        for start in range(0, len(self.first), step):
-            part = slice(start, start + step)
-            yield _Places(self.first[part], self.second[part], self.signs[part])
-
-
-@dataclass
-class _Columns:
-    """Arrays of the comparison, in blocks of pairs."""
-
-    blocks: dict[str, list[Floats]] = field(default_factory=dict)
-
-    def add(self, **arrays: Floats) -> None:
-        for name, array in arrays.items():
-            self.blocks.setdefault(name, []).append(array)
-
-    def __getitem__(self, name: str) -> Floats:
-        return np.concatenate(self.blocks[name], axis=-1)
-
-    def with_categories(self, of_levels: _Columns, common: CommonContrasts, measure: str) -> _Columns:
-        """Return the arrays with the pairs that have a category replaced, from those of their contrasts.
-
-        Differences and their intervals are weighted means, p-values are combined by Simes' rule. If a pair has several
-        contrasts, they have no common sign: differences are absolute ones, and the means of groups are sums of the
-        contrasts, each with the sign of its mean over all points in both results.
-        """
-        contrasts, joined = common.contrasts, _Columns()
-        arrays = {name: of_levels[name] for name in of_levels.blocks}
-        several = ~contrasts.single
-        # Ends of intervals below 0 count in means: contrasts vary in both directions.
-        sizes = several if measure == "mean" else np.ones_like(several)
-        for name, size in (("difference", "size"), ("low", "size_low"), ("high", "size_high")):
-            arrays[name] = np.where(sizes, arrays[size], arrays[name])
-        for name in ("score_a", "score_b"):
-            arrays[name] = np.where(several, np.abs(arrays[name]), arrays[name])
-        signs = np.where(several & (arrays["total"] < 0), -1.0, 1.0)
-        for name, values in arrays.items():
-            if name in ("p_value", "group_p"):
-                of_pairs = common.p_values(values)
-            else:
-                of_pairs = contrasts.average(values * signs if name in ("mean_a", "mean_b") else values)
-            if name == "low":
-                of_pairs = np.where(sizes[contrasts.starts], np.maximum(of_pairs, 0.0), of_pairs)
-            whole = self[name].copy()
-            whole[..., contrasts.category_pairs] = of_pairs
-            joined.add(**{name: whole})
-        return joined
-
-
-def _difference_columns(
-    a: DrawnMeans, b: DrawnMeans, places: _Places, asked: _GroupRequest, source: str, paired: bool
-) -> _Columns:
-    """Return means, differences, intervals and p-values of the pairs, or of the contrasts, of two results.
-
-    Parameters
-    ----------
-    a, b
-        The results, or their differences between levels.
-    places
-        Where both hold what is compared.
-    asked, source
-        What is compared in which groups, and which errors count.
-    paired
-        Draw k of both results is the same function.
-    """
-    columns, alignment, level = _Columns(), asked.alignment, asked.request.level
-    groups = max(len(alignment.first), len(alignment.second))
-    draws = max(result.scores("geh").n_draws for result in (a, b))
-    for part in places.blocks(max(1, _MAX_NUMBERS // (groups * max(groups, draws)))):
-        first = merged_means(a, alignment.first, part.first, source)
-        second = merged_means(b, alignment.second, part.second, source)
-        second = replace(second, mean=second.mean * part.signs)
-        if paired:
-            of_a = merged_draws(a, alignment.first, part.first)
-            of_b = merged_draws(b, alignment.second, part.second) * part.signs
-            first, second = pair_draws((first, second), of_a, of_b)
-        difference = MeanDifference(first, second, alignment.weights)
-        half, (down, up) = difference.half_widths(level), difference.size_distances(level)
-        low, high = difference.size - down, difference.size + up
-        columns.add(size=difference.size, size_low=low, size_high=high)
-        if asked.measure == "mean":
-            columns.add(score_a=first.mean[0], score_b=second.mean[0], difference=difference.delta[0])
-            columns.add(low=(difference.delta - half)[0], high=(difference.delta + half)[0])
-        else:
-            columns.add(score_a=_scores(a, alignment.first, part.first))
-            columns.add(score_b=_scores(b, alignment.second, part.second))
-            columns.add(difference=difference.size, low=np.maximum(low, 0.0), high=high)
-        columns.add(p_value=difference.p_value, half=half, group_p=difference.group_p_values)
-        columns.add(mean_a=first.mean, mean_b=second.mean, total=alignment.weights @ (first.mean + second.mean))
-    return columns
-
-
 def _compare_groups(
-    a: DrawnResult, b: DrawnResult, common: CommonPairs, asked: _GroupRequest, notes: list[str]
+    a: DrawnResult, b: DrawnResult, common: CommonPairs, asked: GroupRequest, notes: list[str]
 ) -> Comparison:
     """Return the comparison of group means, or of the means over all points."""
     request, alignment = asked.request, asked.alignment
     source = _known_source(a, b, request.source, notes)
-    places = _Places(common.first, common.second, np.ones(len(common.pairs)))
+    places = Places(common.first, common.second, np.ones(len(common.pairs)))
     paired = source != "points" and same_draws(a, b)
     if paired:
         notes.append("Draws of both results are of the same functions, and are paired.")
-    columns = _difference_columns(a, b, places, asked, source, paired)
+    columns = difference_columns(a, b, places, asked, source, paired)
     means = LevelMeans.of(a), LevelMeans.of(b)
     if asked.contrasts is not None and means[0] is not None and means[1] is not None:
-        places = _Places(asked.contrasts.first, asked.contrasts.second, asked.contrasts.signs)
-        of_levels = _difference_columns(means[0], means[1], places, asked, source, paired)
+        places = Places(asked.contrasts.first, asked.contrasts.second, asked.contrasts.signs)
+        of_levels = difference_columns(means[0], means[1], places, asked, source, paired)
         columns = columns.with_categories(of_levels, asked.contrasts, asked.measure)
     groups = GroupDifferences(
         alignment.names,
@@ -307,7 +146,7 @@ def _compare_scores(
     known = bool(_sources((a, b), source))
     unknown = np.full_like(difference, np.nan)
     down, up = reach(request.level) if known else (unknown, unknown)
-    columns = _Columns()
+    columns = Columns()
     columns.add(difference=difference, low=difference - down, high=difference + up)
     columns.add(score_a=score_a, score_b=score_b)
     columns.add(p_value=interval_p_value(difference, reach) if known else unknown)
@@ -339,7 +178,7 @@ def _finish(
     results: tuple[DrawnResult, DrawnResult],
     common: CommonPairs,
     request: ComparisonRequest,
-    columns: _Columns,
+    columns: Columns,
     groups: GroupDifferences | None,
     source: str,
     notes: list[str],
@@ -366,14 +205,6 @@ def _finish(
         groups=groups,
         notes=notes,
     )
-
-
-def _scores(result: DrawnMeans, groups: Ints, pairs: Ints) -> Floats:
-    """Return the mean GEH (p,) of some pairs over the common groups; that of the result if these are its groups."""
-    kept = groups[groups >= 0]
-    if len(np.unique(kept)) == len(kept):
-        return result.scores("geh").pair_mean[pairs]
-    return merged_scores(result, groups, pairs)
 
 
 def _distances(result: PairResult, measure: str, level: float, source: str) -> tuple[Floats, Floats]:

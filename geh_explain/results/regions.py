@@ -10,7 +10,8 @@ import numpy as np
 from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHTypeError
 from geh_explain.groups.group_info import GroupInfo
-from geh_explain.results.comparing import ComparisonRequest, compare_results
+from geh_explain.results.compared_means import ComparisonRequest
+from geh_explain.results.comparing import compare_results
 from geh_explain.results.comparison import Comparison
 from geh_explain.results.output import ResultOutput
 from geh_explain.results.tables import group_table

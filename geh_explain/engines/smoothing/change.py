@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from typing import Any
 
@@ -50,21 +51,23 @@ class SmoothingChange:
         -------
         dict
             ``functions``: how many calls of each function were smoothed; ``step``: the step of the units that set the
-            sharpness, None if it was given; ``beta``: smallest and largest sharpness of a call (of a call with one for
-            each entry, the median); ``mean_change``: mean absolute change of the explained output; ``output_std``: its
-            standard deviation before smoothing; ``relative_change``: the ratio of both, None where that is 0;
-            ``argmax_agreement``: share of points whose largest output is the same, None where there is one output.
+            sharpness, None if it was given; ``sigma``: the standard deviation of the units for smoothing by a radius,
+            the mean over rows that set it by themselves, else None; ``beta``: smallest and largest sharpness of a call
+            (of a call with one for each entry, the median); ``mean_change``: mean absolute change of the explained
+            output; ``output_std``: its standard deviation before smoothing; ``relative_change``: the ratio of both,
+            None where that is 0; ``argmax_agreement``: share of points whose largest output is the same, None where
+            there is one output.
         """
         original = torch.cat(self._original)
         change = float((torch.cat(self._smoothed) - original).abs().mean())
         spread = float(original.std(correction=0))
-        betas = [
-            float(beta.median()) if isinstance(beta, Tensor) else beta for beta in smoothing.betas if beta is not None
-        ]
-        names = Counter(name for name, beta in zip(smoothing.names, smoothing.betas, strict=True) if beta is not None)
+        pairs = zip(smoothing.names, smoothing.typical_betas(), strict=True)
+        found = [(name, beta) for name, beta in pairs if beta is not None]
+        names, betas = Counter(name for name, _ in found), [beta for _, beta in found] or [sys.float_info.max]
         return {
             "functions": dict(names),
             "step": smoothing.step,
+            "sigma": smoothing.typical_sigma(),
             "beta": [min(betas), max(betas)],
             "mean_change": change,
             "output_std": spread,
@@ -83,11 +86,11 @@ def smoothing_warning(change: dict[str, Any]) -> str | None:
         return None
     words = [] if relative is None else [f"by {relative:.0%} of its spread"]
     words += [] if agreement is None else [f"the arg max agrees on {agreement:.0%} of the points"]
-    sharper = (
-        f"a larger beta than {change['beta'][1]:.3g} as smooth="
-        if change["step"] is None
-        else f"smooth=geh_explain.engines.Step({change['step'] / 2:.3g})"
-    )
+    sharper = f"a larger beta than {change['beta'][1]:.3g} as smooth="
+    if change["step"] is not None:
+        sharper = f"smooth=geh_explain.engines.Step({change['step'] / 2:.3g})"
+    if change["sigma"] is not None:
+        sharper = f"smooth=geh_explain.engines.Radius(sigma={change['sigma'] / 2:.3g})"
     return (
         f"smoothing the kinks ({', '.join(change['functions'])}) changed the output {'; '.join(words)}; pass "
         f"{sharper}, explain a later layer, or use engine='difference'."

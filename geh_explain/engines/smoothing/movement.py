@@ -162,7 +162,7 @@ def _squared_movement(name: str, half: Tensor, out: Any, args: Sequence[Any], kw
     if name.startswith("adaptive_max_pool"):
         dimensions = int(name.removesuffix("_with_indices").removesuffix("d")[-1])
         return _squared_difference(half.flatten(-dimensions), -1)
-    if name in ("amax", "amin", "max", "min") and not _compares_tensors(args, kwargs):
+    if name in ("amax", "amin", "max", "min") and not compares_tensors(args, kwargs):
         dim = args[1] if len(args) > 1 else kwargs.get("dim")
         return _squared_difference(half, tuple(range(1, half.ndim)) if dim is None or dim == () else dim)
     return half.square()
@@ -177,7 +177,7 @@ def _squared_difference(x: Tensor, dims: Any) -> Tensor:
     return 2 * x.var(dim=dims).mean() if x.numel() > x.sum(dim=dims).numel() else x.new_zeros(())
 
 
-def _compares_tensors(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+def compares_tensors(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Return whether torch.max or torch.min is called on two tensors."""
     return isinstance(kwargs.get("other"), Tensor) or (len(args) > 1 and isinstance(args[1], Tensor))
 

@@ -22,7 +22,7 @@ def max_pool(dimensions: int) -> Callable[..., Any]:
     """
 
     def pool(
-        beta: float,
+        beta: float | Tensor,
         input: Tensor,
         kernel_size: int | Sequence[int],
         stride: int | Sequence[int] | None = None,
@@ -44,9 +44,11 @@ def max_pool(dimensions: int) -> Callable[..., Any]:
 def adaptive_max_pool(dimensions: int) -> Callable[..., Any]:
     """Return the smooth form of ``adaptive_max_pool1d``, 2d or 3d: log(sum exp(beta x)) / beta per cell."""
 
-    def pool(beta: float, input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    def pool(beta: float | Tensor, input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
         hard, indices = getattr(F, f"adaptive_max_pool{dimensions}d")(input.detach(), output_size, return_indices=True)
         first = input.ndim - dimensions
+        # A sharpness for each row and channel has dimensions of length 1 where cells are.
+        divisor = beta.flatten(first - 1) if isinstance(beta, Tensor) else beta
         cells = []
         sizes = [(input.shape[first + d], hard.shape[first + d]) for d in range(dimensions)]
         for cell in itertools.product(*(range(count) for _, count in sizes)):
@@ -55,7 +57,7 @@ def adaptive_max_pool(dimensions: int) -> Callable[..., Any]:
                 # Torch's rule for the bounds of a cell: floor of the first, ceiling of the last.
                 start, stop = cell[d] * length // count, -(-(cell[d] + 1) * length // count)
                 view = view.narrow(first + d, start, stop - start)
-            cells.append(torch.logsumexp(beta * view, tuple(range(first, input.ndim))) / beta)
+            cells.append(torch.logsumexp(beta * view, tuple(range(first, input.ndim))) / divisor)
         soft = torch.stack(cells, dim=-1).reshape(hard.shape)
         return (soft, indices) if return_indices else soft
 
@@ -112,7 +114,7 @@ def pool_windows(
     return torch.stack(positions)
 
 
-def _soft_maximum(beta: float, values: Tensor, highest: Tensor) -> Tensor:
+def _soft_maximum(beta: float | Tensor, values: Tensor, highest: Tensor) -> Tensor:
     """Return log(sum exp(beta x)) / beta over dimension 0, shifted by the ``highest`` values; -inf counts as absent."""
     return highest + torch.exp(beta * (values - highest)).sum(dim=0).log() / beta
 

@@ -61,19 +61,87 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Radius:
+    """Smooth each kink of each row as far as its input moves within a ball around the row.
+
+    With z the input of a kinked function at one entry of a layer, u the D units, and x a row, ReLU is replaced by its
+    mean over a normal distribution of z with bandwidth b(x) as standard deviation::
+
+        z Phi(z / b) + b phi(z / b),    b(x) = sigma ||dz / du||    at the row itself,
+
+    Phi and phi the standard normal distribution and density. Other kinked functions are smoothed by the same ramp, and
+    maxima over several entries by a log-sum-exp. ``sigma`` is the standard deviation of a unit in a ball of the given
+    ``radius``, of D dimensions::
+
+        sigma = radius / sqrt(D + 2).
+
+    The gradient and the Hessian of the network smoothed in this way are close to the means over such a ball of those of
+    the network itself, SmoothGrad and SmoothHess, without sampling. A row is smoothed the same whatever the other rows
+    are. Bandwidths are computed in each row and draw by a forward pass of up to 64 directions.
+
+    Parameters
+    ----------
+    radius
+        Radius of the ball, in the units' own measure: all units together move so far.
+    sigma
+        Standard deviation of each unit, in its own measure, instead of a radius. With neither of them each row sets
+        its own sigma, 0.6 / sqrt(K) of the median of |z| / ||dz / du|| over the K entries of the first kinked function:
+        of the row's distance to the kinks.
+
+    Examples
+    --------
+    One ReLU at its kink, whose bandwidth is 0.5 / sqrt(2 + 2) times the length 5 of (3, 4):
+
+    >>> import torch, geh_explain as geh
+    >>> model = lambda x: torch.relu(3 * x[:, 0] + 4 * x[:, 1])
+    >>> explainer = geh.GEHExplainer(model, smooth=geh.engines.Radius(0.5), posterior=geh.posterior.PointEstimate())
+    >>> score = explainer.explain(torch.zeros(10, 2), groups=1, progress=False).geh.pair_mean[0]
+    >>> round(float(score), 4), round(3 * 4 * 0.39894 / 1.25, 4)
+    (3.8298, 3.8298)
+    """
+
+    radius: float | None = None
+    sigma: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.radius is not None and self.sigma is not None:
+            raise GEHValueError(
+                f"Radius: radius={self.radius!r} and sigma={self.sigma!r}; give one of them, the radius of a ball or "
+                "the standard deviation of each unit, or none."
+            )
+        for name, value in (("radius", self.radius), ("sigma", self.sigma)):
+            if value is not None:
+                check_positive(f"Radius: {name}", value, "a positive number, in the measure of the units")
+
+    def __repr__(self) -> str:
+        given = "" if self.radius is None else repr(self.radius)
+        return f"Radius({given})" if self.sigma is None else f"Radius(sigma={self.sigma!r})"
+
+    def deviation(self, n_units: int) -> float | None:
+        """Return sigma for ``n_units`` units; None where each row sets it.
+
+        >>> Radius(2.0).deviation(2), Radius(sigma=0.1).deviation(2)
+        (1.0, 0.1)
+        """
+        if self.sigma is not None:
+            return self.sigma
+        return None if self.radius is None else self.radius / math.sqrt(n_units + 2)
+
+
+@dataclass(frozen=True)
 class Sharpened:
     """The sharpnesses that ``smooth`` sets, all times ``factor``; analyses of an explainer use it."""
 
-    smooth: str | float | Step
+    smooth: str | float | Step | Radius
     factor: float
 
 
 #: The argument ``smooth`` of an explainer.
-Smooth = str | float | Step | Sharpened | None
+Smooth = str | float | Step | Radius | Sharpened | None
 
 
 def check_smooth(smooth: Any) -> None:
-    """Refuse what is neither ``"auto"``, nor None, nor a Step, nor a positive finite number.
+    """Refuse what is neither ``"auto"``, nor None, nor a Step or Radius, nor a positive finite number.
 
     Raises
     ------
@@ -81,11 +149,13 @@ def check_smooth(smooth: Any) -> None:
         For any other value or type.
     """
     number = isinstance(smooth, numbers.Real) and not isinstance(smooth, bool)
-    word = smooth is None or isinstance(smooth, (Step, Sharpened)) or (isinstance(smooth, str) and smooth == "auto")
+    word = smooth is None or isinstance(smooth, (Step, Radius, Sharpened))
+    word = word or (isinstance(smooth, str) and smooth == "auto")
     if not word and not (number and 0 < float(smooth) < sys.float_info.max):
         raise GEHValueError(
             f"smooth={smooth!r} is unknown; use 'auto', None (never), geh_explain.engines.Step(size) for a step of the "
-            "units, or a positive number, the beta of the softplus that replaces ReLU."
+            "units, geh_explain.engines.Radius(radius) for a ball around each row, or a positive number, the beta of "
+            "the softplus that replaces ReLU."
         )
 
 
@@ -98,6 +168,11 @@ def step_of(smooth: str | float | Step) -> Step | None:
     if isinstance(smooth, Step):
         return smooth
     return Step(_AUTO_SIZE) if isinstance(smooth, str) else None
+
+
+def is_by_row(smooth: Smooth) -> bool:
+    """Return whether each row sets its own sharpness, so that no other rows are needed."""
+    return isinstance(smooth.smooth if isinstance(smooth, Sharpened) else smooth, Radius)
 
 
 def min_beta(smooth: str | float | Step, std: float) -> float:

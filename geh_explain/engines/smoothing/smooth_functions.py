@@ -9,8 +9,10 @@ kink, it is a kernel estimate of the curvature there, with bandwidth 1 / beta: a
 variance.
 
 Each form takes ``beta`` and then the arguments of the function that it replaces, and returns what that returns. Forms
-of elementwise functions also take one ``beta`` for each entry of a row, ``(1, *shape)``. Arguments ``inplace`` are
-ignored here; the caller copies the result.
+of elementwise functions also take one ``beta`` for each entry, ``(n or 1, *shape)``, or a
+:class:`~geh_explain.engines.smoothing.gaussian.Bandwidth`, with which ramps and steps are Gaussian. Maxima take one
+``beta`` for each of their results, with dimensions of length 1 where they reduce. Arguments ``inplace`` are ignored
+here; the caller copies the result.
 
 >>> x = torch.tensor([-1.0, 0.0, 1.0])
 >>> relu(1.0, x)  # log(2) = 0.6931 at the kink
@@ -27,11 +29,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geh_explain.engines.smoothing.gaussian import Bandwidth, gaussian_ramp, gaussian_step
 from geh_explain.engines.smoothing.pooling import adaptive_max_pool, max_pool, with_indices
 from geh_explain.engines.twice_differentiable import softplus
 
-#: One sharpness, or one for each entry of a row (1, *shape).
-Sharpness = float | Tensor
+#: One sharpness, or one for each entry (n or 1, *shape), or the bandwidths of a Gaussian form.
+Sharpness = float | Tensor | Bandwidth
 
 #: Constants of SELU in torch.
 _SELU_SCALE = 1.0507009873554805
@@ -39,8 +42,15 @@ _SELU_ALPHA = 1.6732632423543772
 
 
 def ramp(x: Tensor, beta: Sharpness) -> Tensor:
-    """Return r(x) = log(1 + exp(beta x)) / beta for max(x, 0)."""
+    """Return r(x) = log(1 + exp(beta x)) / beta for max(x, 0), or its Gaussian form."""
+    if isinstance(beta, Bandwidth):
+        return gaussian_ramp(x, beta)
     return softplus(beta * x) / beta if isinstance(beta, Tensor) else softplus(x, beta)
+
+
+def step(x: Tensor, beta: Sharpness) -> Tensor:
+    """Return s(x) = 1 / (1 + exp(-beta x)) for a step at 0, or its Gaussian form."""
+    return gaussian_step(x, beta) if isinstance(beta, Bandwidth) else torch.sigmoid(beta * x)
 
 
 def relu(beta: Sharpness, input: Tensor, inplace: bool = False) -> Tensor:
@@ -108,7 +118,7 @@ def hardswish(beta: Sharpness, input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardshrink(beta: Sharpness, input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return x (s(x - lambd) + s(-x - lambd))."""
-    return input * (torch.sigmoid(beta * (input - lambd)) + torch.sigmoid(beta * (-input - lambd)))
+    return input * (step(input - lambd, beta) + step(-input - lambd, beta))
 
 
 def softshrink(beta: Sharpness, input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -119,8 +129,8 @@ def softshrink(beta: Sharpness, input: Tensor, lambd: float = 0.5) -> Tensor:
 def threshold(beta: Sharpness, input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Return v + r(x - k) + (k - v) s(x - k), with k the ``threshold`` and v the ``value`` below it."""
     # A ramp from the threshold on, and the jump from the value up to the threshold.
-    step = (threshold - value) * torch.sigmoid(beta * (input - threshold))
-    return value + ramp(input - threshold, beta) + step
+    jump = (threshold - value) * step(input - threshold, beta)
+    return value + ramp(input - threshold, beta) + jump
 
 
 def absolute(beta: Sharpness, input: Tensor) -> Tensor:
@@ -129,7 +139,12 @@ def absolute(beta: Sharpness, input: Tensor) -> Tensor:
 
 
 def clamp(beta: Sharpness, input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Return y = min + r(x - min), then max - r(max - y); either bound may be None."""
+    """Return y = min + r(x - min), then max - r(max - y); either bound may be None.
+
+    The Gaussian form of both bounds is min + r(x - min) - r(x - max), which is the mean of the clamped values.
+    """
+    if isinstance(beta, Bandwidth) and min is not None and max is not None:
+        return min + ramp(input - min, beta) - ramp(input - max, beta)  # type: ignore[no-any-return]
     result = input if min is None else min + ramp(input - min, beta)
     return result if max is None else max - ramp(max - result, beta)
 
@@ -154,17 +169,23 @@ def minimum(beta: Sharpness, input: Tensor, other: Tensor) -> Tensor:
     return input - ramp(input - other, beta)
 
 
-def amax(beta: float, input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+def amax(beta: float | Tensor, input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """Return log(sum exp(beta x)) / beta over ``dim``, over everything where it is empty."""
-    return torch.logsumexp(beta * input, tuple(range(input.ndim)) if dim == () or dim == [] else dim, keepdim) / beta
+    dim = tuple(range(input.ndim)) if dim == () or dim == [] else dim
+    if isinstance(beta, Tensor):
+        result = torch.logsumexp(beta * input, dim, keepdim=True) / beta
+        return result if keepdim else result.squeeze(dim)
+    return torch.logsumexp(beta * input, dim, keepdim) / beta
 
 
-def amin(beta: float, input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+def amin(beta: float | Tensor, input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """Return -log(sum exp(-beta x)) / beta over ``dim``, over everything where it is empty."""
     return -amax(beta, -input, dim, keepdim)
 
 
-def reduce_max(beta: float, input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+def reduce_max(
+    beta: float | Tensor, input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None
+) -> Any:
     """Replace torch.max in its three forms: of two tensors, over everything, over one dimension with indices."""
     # torch.max(x, y) passes the other tensor in the place of dim.
     other = dim if isinstance(dim, Tensor) else other
@@ -176,7 +197,9 @@ def reduce_max(beta: float, input: Tensor, dim: Any = None, keepdim: bool = Fals
     return torch.return_types.max((amax(beta, input, dim, keepdim), indices))
 
 
-def reduce_min(beta: float, input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+def reduce_min(
+    beta: float | Tensor, input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None
+) -> Any:
     """Replace torch.min in its three forms: of two tensors, over everything, over one dimension with indices."""
     other = dim if isinstance(dim, Tensor) else other
     if other is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,20 @@ from torch import Tensor
 from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
+from geh_explain.engines.smoothing.bandwidths import row_layouts
 from geh_explain.engines.smoothing.missed_kinks import decision_name
 from geh_explain.engines.smoothing.movement import KinkMovements, entering_values, measure_movements, plain_values
-from geh_explain.engines.smoothing.sharpness import BETA_TIMES_BANDWIDTH, Sharpened, Smooth, Step, min_beta, step_of
+from geh_explain.engines.smoothing.radius import RadiusSmoothing
+from geh_explain.engines.smoothing.sharpness import (
+    BETA_TIMES_BANDWIDTH,
+    Radius,
+    Sharpened,
+    Smooth,
+    Step,
+    is_by_row,
+    min_beta,
+    step_of,
+)
 from geh_explain.engines.smoothing.view import Beta, KinkedCallView, Smoothing
 from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
@@ -164,14 +176,14 @@ class KinkSurvey(KinkedCallView):
             call.reset_statistics()
 
     def smoothing(
-        self, smooth: str | float | Step | Sharpened, cut: Cut, points: Points, std: Floats
+        self, smooth: str | float | Step | Radius | Sharpened, cut: Cut, points: Points, std: Floats
     ) -> Smoothing | None:
         """Return the view that smooths by the argument ``smooth``; None where no call is to be smoothed.
 
         Parameters
         ----------
         smooth
-            ``"auto"``, a step, a sharpness beta, or a multiple of what these set.
+            ``"auto"``, a step, a radius, a sharpness beta, or a multiple of what these set.
         cut, points
             The model as a function of the units' shifts, and all points; some of them are shifted for a step.
         std
@@ -180,6 +192,18 @@ class KinkSurvey(KinkedCallView):
         if isinstance(smooth, Sharpened):
             found = self.smoothing(smooth.smooth, cut, points, std)
             return None if found is None else found.times(smooth.factor)
+        if isinstance(smooth, Radius):
+            if not any(call.depends_on_units for call in self.calls):
+                return None
+            missing = self.calls_without_rows(cut, points.first)
+            if missing:
+                raise GEHValueError(
+                    f"smooth={smooth!r}: rows are smoothed one by one, and what enters {missing[0]}() in the model has "
+                    "no dimension of rows, as under torch.vmap; use smooth='auto' with more points, or "
+                    "geh_explain.engines.Step(size)."
+                )
+            names = [call.name for call in self.calls]
+            return RadiusSmoothing(names, cut, points.first, smooth.deviation(cut.n_units))
         step = step_of(smooth)
         if not any(call.is_smoothed for call in self.calls):
             return None
@@ -193,6 +217,12 @@ class KinkSurvey(KinkedCallView):
         if all(beta is None for beta in betas):
             return None
         return Smoothing([call.name for call in self.calls], betas, None if step is None else step.size)
+
+    def calls_without_rows(self, cut: Cut, rows: Rows) -> list[str]:
+        """Return the names of calls that depend on the units, in which no dimension is that of the rows."""
+        layouts = row_layouts(cut, rows)
+        pairs = zip_longest(self.calls, layouts[: len(self.calls)])
+        return [call.name for call, layout in pairs if call.depends_on_units and layout is None]
 
     def _beta(self, number: int, smooth: str | float | Step, movements: KinkMovements | None) -> Beta:
         """Return the sharpness of one call; None to leave it unchanged."""
@@ -259,7 +289,7 @@ def smoothing_for(
     points
         All points, whose spread and movements at the kinked calls set the sharpness.
     smooth
-        ``"auto"``, a step, a sharpness beta, or None for no smoothing.
+        ``"auto"``, a step, a radius, a sharpness beta, or None for no smoothing.
     batch_size
         Rows per forward pass; None for the default of :meth:`Points.split`.
     weights
@@ -273,6 +303,8 @@ def smoothing_for(
     survey = None if smooth is None else survey_kinks(cut, points.first)
     if survey is None or smooth is None:
         return None
+    if is_by_row(smooth):
+        return survey.smoothing(smooth, cut, points, np.zeros(cut.n_units))
     with cut.viewed(survey):
         for rows in points.split(batch_size):
             cut.outputs(rows, cut.zeros(rows))

@@ -16,7 +16,10 @@ from geh_explain.engines.twice_differentiable import DoubleBackwardView
 _TORCH_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 
 #: Sharpness of one kinked call: of all entries, or of each entry of a row (1, *shape); None leaves the call unchanged.
-Beta = Sharpness | None
+Beta = float | Tensor | None
+
+#: What the smooth form of one call takes: a sharpness or bandwidths; None leaves the call unchanged.
+Form = Sharpness | None
 
 
 class KinkedCallView(DoubleBackwardView):
@@ -54,6 +57,19 @@ class KinkedCallView(DoubleBackwardView):
     def handle_kinked(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result of the kinked call number ``n_calls``; ``name`` is its key in ``FORMS``."""
 
+    def call_form(
+        self, name: str, func: Callable[..., Any], form: Form, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """Return the result of a kinked call by its smooth form, unchanged where ``form`` is None."""
+        if form is None:
+            return DoubleBackwardView.handle(self, func, args, kwargs)
+        if func is torch.adaptive_max_pool1d:
+            # Unlike the function of the same name in torch.nn.functional, this one always returns indices.
+            kwargs = {**kwargs, "return_indices": True}
+        if func.__name__.endswith("_") or kwargs.get("inplace"):
+            return args[0].copy_(FORMS[name](form, args[0].clone(), *args[1:], **kwargs))
+        return FORMS[name](form, *args, **kwargs)
+
 
 class Smoothing(KinkedCallView):
     """Replaces each kinked call by its smooth form of sharpness beta, as modules and as functional calls alike.
@@ -80,13 +96,32 @@ class Smoothing(KinkedCallView):
         betas = [None if beta is None else beta * factor for beta in self.betas]
         return Smoothing(self.names, betas, None if self.step is None else self.step / factor)
 
-    def next_beta(self, x: Tensor) -> Beta:
-        """Return the sharpness of the next kinked call of this forward pass, which takes ``x``."""
-        return self._beta(self.n_calls + 1, x)
+    def next_form(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Form:
+        """Return what the smooth form of the next kinked call of this forward pass takes; None to leave it unchanged.
+
+        Parameters
+        ----------
+        name
+            Name of the function, its key in ``FORMS``.
+        args, kwargs
+            Arguments of the call.
+        """
+        return self._form(self.n_calls + 1, name, args, kwargs)
 
     def skip_call(self) -> None:
         """Count a kinked call that is computed elsewhere, in closed form."""
         self.n_calls += 1
+
+    def typical_betas(self) -> list[float | None]:
+        """Return one sharpness for each call, the median where it has several; None for calls left unchanged."""
+        return [float(beta.median()) if isinstance(beta, Tensor) else beta for beta in self.betas]
+
+    def typical_sigma(self) -> float | None:
+        """Return the standard deviation of the units, for smoothing by a radius; else None."""
+        return None
+
+    def _form(self, number: int, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Form:
+        return self._beta(number, args[0] if args else kwargs["input"])
 
     def _beta(self, number: int, x: Tensor) -> Beta:
         # Rows that take another path may make more calls than were surveyed, or others.
@@ -97,12 +132,4 @@ class Smoothing(KinkedCallView):
 
     def handle_kinked(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result of one kinked call by its smooth form, in place where the call is in place."""
-        beta = self._beta(self.n_calls, args[0] if args else kwargs["input"])
-        if beta is None:
-            return DoubleBackwardView.handle(self, func, args, kwargs)
-        if func is torch.adaptive_max_pool1d:
-            # Unlike the function of the same name in torch.nn.functional, this one always returns indices.
-            kwargs = {**kwargs, "return_indices": True}
-        if func.__name__.endswith("_") or kwargs.get("inplace"):
-            return args[0].copy_(FORMS[name](beta, args[0].clone(), *args[1:], **kwargs))
-        return FORMS[name](beta, *args, **kwargs)
+        return self.call_form(name, func, self._form(self.n_calls, name, args, kwargs), args, kwargs)

@@ -101,6 +101,8 @@ class StructuredRun(EngineRun):
         The exact engine for this run.
     unsupported
         What the network has that is not supported, as a noun phrase; None where everything is supported.
+    detaches
+        Whether the network detaches tensors, so that double backward is checked too.
     """
 
     batches_draws = True
@@ -125,8 +127,7 @@ class StructuredRun(EngineRun):
         #: Seed of the current draw, and whether its network was compared with double backward.
         self._seed, self._was_compared = 0, False
         self._fell_back = False
-        #: Whether the network detaches tensors, so that double backward is checked too.
-        self._detaches = False
+        self.detaches = False
 
     # Support, cost and checks.
 
@@ -200,7 +201,7 @@ class StructuredRun(EngineRun):
         with cut.viewed(recorder):
             outputs = cut.all_outputs(rows, t)
         recorder.check_followed(outputs)
-        self._detaches = recorder.detaches
+        self.detaches = recorder.detaches
         # The choice of the target is linear: it needs no step.
         values = [cut.selected(outputs, rows.with_target(target)) for target in targets]
         with torch._C.DisableTorchFunction():
@@ -319,7 +320,7 @@ class StructuredRun(EngineRun):
             sums.visit_sample()
         self.check_outputs(rows, self.cut.zeros(rows).requires_grad_(), outputs)
         self._compare(rows, local)
-        if self._detaches:
+        if self.detaches:
             self.exact.check_double_backward(rows)
         members = sums.one_hot(labels, self.cut.device)
         sums.add_slopes(slopes, members)

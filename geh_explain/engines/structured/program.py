@@ -31,6 +31,8 @@ from geh_explain.engines.structured.recorder import HessianTerm, Recorder, Step,
 
 #: Products of two shared directions are tabulated up to this many numbers.
 _MAX_TABLE = 2**22
+#: Entries with a weight of 0 are left out of a product if at most this part of the others remains in each row.
+_MAX_SHARE = 0.5
 #: A layer is narrow if there are at least this many times as many units as entries.
 _NARROW_RATIO = 2
 
@@ -224,6 +226,9 @@ def _add_term(hessians: Tensor | None, term: HessianTerm, n_rows: int) -> Tensor
         products = (left[:, None, 0] * right[None, :, 0]).reshape(n_units**2, width)
         part = (weight @ products.T).reshape(n_rows, n_units, n_units)
     else:
+        if term.right is None:
+            left, weight = _without_zeros(left, weight)
+            right = left
         first, second = (left * weight).transpose(0, 1), right.expand(-1, n_rows, -1).permute(1, 2, 0)
         if hessians is not None and term.right is None and hessians.dtype == first.dtype:
             return hessians.baddbmm_(first, second)
@@ -231,3 +236,17 @@ def _add_term(hessians: Tensor | None, term: HessianTerm, n_rows: int) -> Tensor
     if term.right is not None:
         part = part + part.transpose(1, 2)
     return part if hessians is None else hessians.add_(part)
+
+
+def _without_zeros(left: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return directions (D, n, k) and weights (n, k) of the entries that count in each row, where these are few.
+
+    The second derivative of a kink smoothed by a Gaussian is 0 away from the kink, at most entries of a row.
+    """
+    n_rows, width = weight.shape
+    count = max(1, int(torch.count_nonzero(weight, dim=1).max()))
+    if count > _MAX_SHARE * width:
+        return left, weight
+    entries = weight.abs().topk(count, dim=1, sorted=False).indices
+    chosen = left.expand(-1, n_rows, -1).gather(2, entries.expand(len(left), -1, -1))
+    return chosen, weight.gather(1, entries)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.utils._pytree import tree_leaves
 
+from geh_explain.data.rows import Rows
 from geh_explain.engines.structured.jacobians import Jacobian
 from geh_explain.model.view import View
 
@@ -111,6 +112,10 @@ class Recorder(View):
         self.executor = executor
         self._apply_rule = apply_rule
         self.begin()
+
+    def prepare(self, rows: Rows) -> None:
+        """Prepare the view that executes the calls."""
+        self.executor.prepare(rows)
 
     def begin(self) -> None:
         """Start a forward pass, with an empty record."""

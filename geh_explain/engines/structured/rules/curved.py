@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from geh_explain.engines.smoothing.gaussian import Bandwidth, ramp_derivatives
 from geh_explain.engines.smoothing.pooling import pool_windows
+from geh_explain.engines.smoothing.smooth_functions import Sharpness
 from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.engines.structured.jacobians import Jacobian, scale_rows, to_tensor
 from geh_explain.engines.structured.recorder import HessianTerm, Recorder, UnsupportedOp
@@ -102,14 +104,14 @@ def _closed_form(
     """
     name, executor = func.__name__.strip("_"), recorder.executor
     if name in _CLIPPED_RAMPS and isinstance(executor, Smoothing):
-        beta = executor.next_beta(z)
-        if beta is None:
+        form = executor.next_form(name, args, kwargs)
+        if form is None:
             return None
         executor.skip_call()
         low, high = _CLIPPED_RAMPS[name]
         if name == "hardtanh":
             low, high = argument(args, kwargs, 1, "min_val", low), argument(args, kwargs, 2, "max_val", high)
-        return _clipped_ramp(z, beta, low, high)
+        return _clipped_ramp(z, form, low, high)
     if name == "softplus":
         beta = argument(args, kwargs, 1, "beta", 1.0)
         return _softplus(z, beta, argument(args, kwargs, 2, "threshold", _SOFTPLUS_THRESHOLD))
@@ -124,14 +126,19 @@ def _closed_form(
     return None
 
 
-def _clipped_ramp(z: Tensor, beta: float | Tensor, low: float, high: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return low + r(z - low) - r(z - high) and its first two derivatives, with r the softplus; ``high`` may be inf."""
-    lower = _softplus(z - low if low else z, beta, _SOFTPLUS_THRESHOLD)
+def _clipped_ramp(z: Tensor, form: Sharpness, low: float, high: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return low + r(z - low) - r(z - high) and its first two derivatives, with r a ramp; ``high`` may be inf."""
+    lower = _ramp(z - low if low else z, form)
     value = lower[0] + low if low else lower[0]
     if high == math.inf:
         return value, lower[1], lower[2]
-    upper = _softplus(z - high, beta, _SOFTPLUS_THRESHOLD)
+    upper = _ramp(z - high, form)
     return value - upper[0], lower[1] - upper[1], lower[2] - upper[2]
+
+
+def _ramp(z: Tensor, form: Sharpness) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a smooth ramp and its first two derivatives: a softplus, or the Gaussian one."""
+    return ramp_derivatives(z, form) if isinstance(form, Bandwidth) else _softplus(z, form, _SOFTPLUS_THRESHOLD)
 
 
 def _softplus(z: Tensor, beta: float | Tensor, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -213,8 +220,9 @@ def max_pool(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], 
     x = only_tracked(recorder, args, kwargs)
     if argument(args, kwargs, 6, "return_indices", False):
         raise UnsupportedOp("max pooling with indices")
-    beta = recorder.executor.next_beta(x) if isinstance(recorder.executor, Smoothing) else None
-    assert not isinstance(beta, Tensor)  # windows have one sharpness
+    name = func.__name__.strip("_")
+    beta = recorder.executor.next_form(name, args, kwargs) if isinstance(recorder.executor, Smoothing) else None
+    assert not isinstance(beta, Bandwidth)  # windows have a sharpness, one for all or one for each
     out: Tensor = recorder.executor.handle(func, args, kwargs)
     dimensions = int(func.__name__.removesuffix("d")[-1])
     settings = (args[1:6], without(kwargs, "input", "return_indices"))

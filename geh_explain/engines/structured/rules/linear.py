@@ -23,6 +23,12 @@ from geh_explain.engines.structured.jacobians import (
 from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
 from geh_explain.engines.structured.rules.calls import argument, is_in_place, only_tracked, without
 
+#: Zeros are left out of the products of this many rows at most, with this many numbers at least in the directions of
+#: each, where at most this part of the factors is not 0.
+_MAX_PRODUCTS = 8
+_MIN_NUMBERS = 2**16
+_MAX_SHARE = 0.7
+
 
 def linear_layer(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
     """Record x W^T + b: J W^T.
@@ -39,9 +45,10 @@ def linear_layer(recorder: Recorder, func: Callable[..., Any], args: Sequence[An
             directions: Tensor = jacobian.scale.T[:, :, None] * weight.T.contiguous()[:, None]
             return directions
         if isinstance(jacobian, DeferredProduct):
-            tabulated = _product_by_table(jacobian, weight)
-            if tabulated is not None:
-                return tabulated
+            product = _product_by_table(jacobian, weight)
+            product = _product_without_zeros(jacobian, weight) if product is None else product
+            if product is not None:
+                return product
         directions = to_tensor(jacobian)
         if directions.stride(0) < directions.stride(1):  # rows first in memory, as _product_by_table() leaves them
             return F.linear(directions.transpose(0, 1), weight).transpose(0, 1)
@@ -62,6 +69,25 @@ def _product_by_table(jacobian: DeferredProduct, weight: Tensor) -> Tensor | Non
     table = base[:, 0].T[:, :, None] * weight.T[:, None]
     product = factor @ table.reshape(table.shape[0], -1)
     return product.reshape(-1, *table.shape[1:]).transpose(0, 1)
+
+
+def _product_without_zeros(jacobian: DeferredProduct, weight: Tensor) -> Tensor | None:
+    """Return (f J) W^T by one matrix product for each row, without the entries at which its factors f are 0.
+
+    These are the inactive units of a layer, whose kinks are away. Returns None where the products are small, there are
+    many of them, or few factors are 0.
+    """
+    base, factor = jacobian.base, jacobian.factor
+    if factor is None or base.ndim != 3 or len(factor) > _MAX_PRODUCTS or base[:, 0].numel() < _MIN_NUMBERS:
+        return None
+    if int(torch.count_nonzero(factor, dim=1).max()) > _MAX_SHARE * factor.shape[1]:
+        return None
+    found = []
+    for row, factors in enumerate(factor):
+        entries = factors.nonzero()[:, 0]
+        directions = base[:, row if base.shape[1] > 1 else 0].index_select(1, entries) * factors[entries]
+        found.append(F.linear(directions, weight.index_select(1, entries)))
+    return torch.stack(found, dim=1)
 
 
 def linear_by_draw(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
