@@ -297,6 +297,8 @@ def _check_settings(settings: Any) -> None:
     for key, value in settings.items():
         if _is_nested_deeper(value, _MAX_NESTING) or not _has_type(value, types.get(key, Any)):
             raise ValueError(f"its settings are malformed: {key}")
+    if settings.get("eah_points") is not None and settings["eah_points"] < 1:
+        raise ValueError("its settings are malformed: eah_points")
     json.dumps(settings, ensure_ascii=False).encode()  # raises if there is half of a surrogate pair
 
 

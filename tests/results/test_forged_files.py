@@ -63,7 +63,7 @@ def refused(content: bytes, path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        *(("eah_points", value) for value in ("many", [1], {}, True, 1.5)),
+        *(("eah_points", value) for value in ("many", [1], {}, True, 1.5, 0, -1)),
         *(("warnings", value) for value in (3, None, [3])),
         *(("posterior", value) for value in (3, None, ["MCDropout()"], "\ud800")),
         *(("draws", "many"), ("draws_kept", 1), ("layer", 0), ("smoothed", [1]), ("jumping_units", [0.5])),
