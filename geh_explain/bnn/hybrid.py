@@ -26,7 +26,7 @@ _WRAPPERS: dict[str, Callable[[LinearMap], nn.Module]] = {
     "point": lambda layer: layer,
 }
 #: Standard deviation of the prior of coefficients of products.
-_PRODUCT_PRIOR = 1 / 3
+_PRODUCT_PRIOR = 0.1
 #: The Bayesian layer of these coefficients.
 _PRODUCT_WRAPPERS: dict[str, Callable[[LinearMap], nn.Module]] = {
     "dropout": partial(ConcreteDropout, length_scale=1 / _PRODUCT_PRIOR),
