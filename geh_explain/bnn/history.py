@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from geh_explain.bnn.fit_check import FitCheck
 from geh_explain.plots.training_curve import draw_training_curve
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ class History:
         Root mean squared residual of a regression on held-out rows, in units of the target.
     interrupted : bool
         Training was stopped by the keyboard.
+    check : FitCheck or None
+        What the network explains of held-out rows, beside an additive model and boosted trees; None after fewer than 50
+        epochs, and for inputs that are no table.
 
     Examples
     --------
@@ -46,6 +50,7 @@ class History:
     best_epoch: int = -1
     noise: float | None = None
     interrupted: bool = False
+    check: FitCheck | None = None
 
     @property
     def best(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -12,6 +13,7 @@ from geh_explain._validation import check_int
 from geh_explain.bnn.concrete import ConcreteDropout
 from geh_explain.bnn.layers import LinearMap
 from geh_explain.bnn.mean_field import MeanField
+from geh_explain.bnn.products import PairPolynomials, largest_degree
 from geh_explain.errors import GEHTypeError, GEHValueError
 
 #: Hidden units of the network of each feature, for main="network".
@@ -23,16 +25,27 @@ _WRAPPERS: dict[str, Callable[[LinearMap], nn.Module]] = {
     "gaussian": MeanField,
     "point": lambda layer: layer,
 }
+#: Standard deviation of the prior of coefficients of products.
+_PRODUCT_PRIOR = 0.1
+#: The Bayesian layer of these coefficients.
+_PRODUCT_WRAPPERS: dict[str, Callable[[LinearMap], nn.Module]] = {
+    "dropout": partial(ConcreteDropout, length_scale=1 / _PRODUCT_PRIOR),
+    "gaussian": partial(MeanField, prior=_PRODUCT_PRIOR),
+    "point": lambda layer: layer,
+}
+#: Largest degree of these polynomials.
+_DEGREE = 3
 
 
 class HybridNet(nn.Module):
-    """Sum of main effects and an interaction network, for tables with ``features`` columns.
+    """Sum of main effects, products of two features and an interaction network, for tables of ``features`` columns.
 
     The output is, for scaled inputs s ::
 
-        f(x) = stretch * (main(s) + interactions(s)) + shift,    s = 2 (x - low) / span - 1
+        f(x) = stretch * (main(s) + pairs(s) + interactions(s)) + shift,    s = 2 (x - low) / span - 1
 
-    ``main`` takes up what each feature does alone, so that ``interactions`` can describe what features do together.
+    ``main`` takes up what each feature does alone, so that ``interactions`` can describe what features do together, and
+    ``pairs`` weak interactions of two features, which an MLP learns last (:class:`PairPolynomials`).
     :func:`fit` sets low and span such that s lies in (-1, 1), where a dropped input is one in the middle of its range,
     and shift and stretch by the range of the targets. The network therefore takes tables in their own units.
 
@@ -46,12 +59,14 @@ class HybridNet(nn.Module):
         Number of outputs: one per target or class; twice as many for ``fit(heteroscedastic=True)``.
     main
         Main effects: ``"linear"``, ``"network"`` for a small network per feature, or None for none.
+    pairs
+        Largest degree of the polynomials whose products are added for pairs of features, 0 for none. None for 3, or
+        what a million coefficients allow, and for 0 beside other ``interactions``.
     weights
-        Weights of the MLP: ``"dropout"`` for concrete dropout with a learned rate per node, ``"gaussian"`` for mean
-        field, ``"point"`` for plain weights.
+        Weights of the MLP and of the products: ``"dropout"`` for concrete dropout with a learned rate per node,
+        ``"gaussian"`` for mean field, ``"point"`` for plain weights.
     interactions
-        A module of (rows, features) -> (rows, outputs) to use instead of the MLP; ``hidden`` and ``weights`` are then
-        ignored.
+        A module of (rows, features) -> (rows, outputs) to use instead of the MLP; ``hidden`` is then ignored.
     activation
         Function that returns a new activation module; softplus with beta = 10 by default, which has the second
         derivatives that interactions are measured by.
@@ -60,8 +75,8 @@ class HybridNet(nn.Module):
 
     Attributes
     ----------
-    main, interactions : nn.Module
-        The two parts; ``main`` may be None.
+    main, pairs, interactions : nn.Module
+        The parts; ``main`` and ``pairs`` may be None.
     low, span : Tensor
         Buffers (features,) that scale the inputs; 0 and 1 before :func:`fit`.
     shift, stretch : Tensor
@@ -96,6 +111,7 @@ class HybridNet(nn.Module):
         outputs: int = 1,
         *,
         main: str | None = "linear",
+        pairs: int | None = None,
         weights: str = "dropout",
         interactions: nn.Module | None = None,
         activation: Callable[[], nn.Module] | None = None,
@@ -110,11 +126,14 @@ class HybridNet(nn.Module):
             raise GEHTypeError(f"interactions={interactions!r} is not a torch.nn.Module; pass a module or None.")
         widths = [check_int("hidden", width, 1) for width in hidden]
         make_activation = activation or (lambda: nn.Softplus(beta=10))
+        degree = _DEGREE * (interactions is None) if pairs is None else check_int("pairs", pairs, 0)
+        degree = largest_degree(features, outputs, degree)
         # New weights are made on the CPU, so only its generator is seeded and restored.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.main = _main_effects(main, features, outputs, make_activation)
             self.interactions = interactions or _mlp([features, *widths, outputs], _WRAPPERS[weights], make_activation)
+            self.pairs = PairPolynomials(features, outputs, degree, _PRODUCT_WRAPPERS[weights]) if degree else None
         self.register_buffer("low", torch.zeros(features))
         self.register_buffer("span", torch.ones(features))
         self.register_buffer("shift", torch.zeros(outputs))
@@ -125,20 +144,24 @@ class HybridNet(nn.Module):
         out: Tensor = self.interactions(scaled)
         if self.main is not None:
             out = out + self.main(scaled)
+        if self.pairs is not None:
+            out = out + self.pairs(scaled)
         return out * self.stretch + self.shift
 
     @property
     def input_dropout_rates(self) -> Tensor | None:
         """Learned dropout rate (features,) of each feature, low for important ones; None without concrete dropout.
 
-        ``GEHExplainer.screen`` ranks features by it.
+        It is the lowest one of the feature and of its polynomials. ``GEHExplainer.screen`` ranks features by it.
         """
-        for module in self.interactions.modules():
-            if isinstance(module, ConcreteDropout):
-                rates = module.rates
-                # A first layer with one common rate, or of another width, has no rate per feature.
-                return rates if len(rates) == self.features else None
-        return None
+        first = next((module for module in self.interactions.modules() if isinstance(module, ConcreteDropout)), None)
+        # A first layer with one common rate, or of another width, has no rate per feature.
+        if first is None or len(first.rates) != self.features:
+            return None
+        if self.pairs is None or not isinstance(self.pairs.coefficients, ConcreteDropout):
+            return first.rates
+        of_polynomials = self.pairs.coefficients.rates.reshape(self.pairs.degree, self.features)
+        return torch.minimum(first.rates, of_polynomials.amin(dim=0))
 
     def importance(self) -> Tensor | None:
         """Return 1 - dropout rate (features,) of each feature, high for important ones; None without concrete dropout.

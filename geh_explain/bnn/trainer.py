@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from geh_explain._types import Floats
 from geh_explain.bnn.concrete import NodeDropout
 from geh_explain.bnn.data import Table
 from geh_explain.bnn.history import History
@@ -165,6 +166,14 @@ class Trainer:
         y = self._held_out.y
         residuals = self._held_out_outputs()[:, : y.shape[1]] - y
         return math.sqrt(float(residuals.square().mean()))
+
+    @torch.no_grad()
+    def held_out_means(self) -> Floats:
+        """Return the outputs (n, k) on held-out rows: means of targets, or logits of classes."""
+        outputs = self._held_out_outputs()
+        if self._train.task == "regression":
+            outputs = outputs[:, : self._held_out.y.shape[1]]
+        return outputs.double().cpu().numpy()
 
     def _held_out_outputs(self) -> Tensor:
         """Return the outputs (n, n_outputs) on held-out rows."""

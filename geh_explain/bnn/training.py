@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from geh_explain._process import safe_contextmanager
 from geh_explain._validation import check_int, check_positive
 from geh_explain.bnn.data import Table, TableReader, check_columns
+from geh_explain.bnn.fit_check import check_fit
 from geh_explain.bnn.history import History
 from geh_explain.bnn.hybrid import HybridNet
 from geh_explain.bnn.trainer import Trainer, TrainingOptions
 from geh_explain.data.reader import Reader
-from geh_explain.errors import GEHTypeError, GEHValueError
+from geh_explain.errors import GEHTypeError, GEHValueError, warn
 from geh_explain.model.preserve import device_and_dtype, preserved
 
 #: Fewer rows than this are not split into training and held-out rows.
@@ -26,6 +27,8 @@ _BATCHES_PER_EPOCH = 40
 #: Bounds of the automatic batch size.
 _MIN_BATCH = 16
 _MAX_BATCH = 512
+#: Trainings of at least this many epochs are compared with other models; shorter ones are trials.
+_MIN_COMPARED = 50
 
 
 def fit(
@@ -85,7 +88,9 @@ def fit(
     -------
     History
         Losses by epoch, the best epoch and the noise of a regression. After an interruption by the keyboard the
-        network has the best weights until then, and ``interrupted`` is True.
+        network has the best weights until then, and ``interrupted`` is True. ``check`` compares the network with an
+        additive model and boosted trees on held-out rows, after 50 epochs and more; a warning says if the network has
+        learned less than these.
 
     Raises
     ------
@@ -127,7 +132,16 @@ def fit(
     )
     trainer = Trainer(model, train, held_out, options)
     with _seeded(seed):
-        return trainer.run()
+        history = trainer.run()
+    if options.epochs < _MIN_COMPARED or not history.validation:
+        return history
+    check = check_fit(train, held_out, trainer.held_out_means(), seed)
+    if check is not None and not check.has_learned and not history.interrupted:
+        warn(
+            f"the network has not learned what there is: {check.describe()}. Its interactions are then those of a poor "
+            "fit. Try more epochs, another lr, or fit_ensemble(...) whose members are averaged."
+        )
+    return replace(history, check=check)
 
 
 def _count_outputs(model: nn.Module, X: Any) -> int:

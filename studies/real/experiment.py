@@ -129,7 +129,7 @@ class Analysis:
         setting = SETTINGS[self.name]
         train, validation, test = Regression(X, y).split(SEED)
         weights, temperature = ("gaussian", setting.temperature) if self.posterior == MEAN_FIELD else ("dropout", 1.0)
-        net = bnn.HybridNet(X.shape[1], hidden=setting.hidden, weights=weights, seed=seed)
+        net = bnn.HybridNet(X.shape[1], hidden=setting.hidden, weights=weights, pairs=0, seed=seed)
         bnn.fit(
             net,
             train.X,

@@ -172,7 +172,7 @@ def _fit_and_explain(
         if name == MAIN_NETWORKS and sn != 1:  # one ratio is enough for this comparison
             continue
         start = process_time()
-        nets[name] = bnn.HybridNet(data.FEATURES, weights=weights, main=main, seed=seed)
+        nets[name] = bnn.HybridNet(data.FEATURES, weights=weights, main=main, pairs=0, seed=seed)
         bnn.fit(nets[name], rows.x, rows.y, **fitting)
         seconds[f"fit {name}"] = process_time() - start
         explain_and_test(name, GEHExplainer(nets[name]))
@@ -186,7 +186,7 @@ def _fit_and_explain(
 
 def _ensemble_member(seed: int) -> nn.Module:
     """Return an untrained network without a weight posterior."""
-    return bnn.HybridNet(data.FEATURES, weights="point", seed=seed)
+    return bnn.HybridNet(data.FEATURES, weights="point", pairs=0, seed=seed)
 
 
 def _rank_by_baselines(

@@ -9,6 +9,7 @@ from torch import nn
 import geh_explain as geh
 from geh_explain import baselines
 from geh_explain.bnn import HybridNet
+from geh_explain.errors import GEHTypeError
 
 
 def table(rows=2000, seed=0):
@@ -39,7 +40,9 @@ def test_nid_reads_the_weights():
     influence = (last.abs() @ second.abs())[0]
     expected = [float(influence[0] * 1), 0.0, float(influence[1] * 0.5)]
     assert baselines.nid(net).scores == pytest.approx(expected)
-    assert baselines.nid(HybridNet(5, hidden=(4, 3))).scores.shape == (10,)
+    assert baselines.nid(HybridNet(5, hidden=(4, 3), pairs=0)).scores.shape == (10,)
+    with pytest.raises(GEHTypeError, match="products of polynomials"):
+        baselines.nid(HybridNet(5, hidden=(4, 3)))
     with pytest.raises(geh.GEHError, match="needs an MLP"):
         baselines.nid(nn.Conv2d(1, 2, 3))
 
