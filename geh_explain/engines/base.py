@@ -44,6 +44,8 @@ class Limits:
         receives have theirs; an engine needs these for statistics of its own.
     names
         Names of the units, if they are known.
+    by_pair
+        Whether each pair has groups of its own, so that sums need the local interactions of each point.
     """
 
     n_points: int
@@ -53,6 +55,7 @@ class Limits:
     pairs: PairSet | None = None
     weights: Floats | None = None
     names: Sequence[str] | None = None
+    by_pair: bool = False
 
 
 class Engine(ABC):

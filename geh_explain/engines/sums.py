@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -72,6 +72,9 @@ class GroupSums:
     >>> sums.signed.flatten().tolist(), sums.absolute.flatten().tolist(), sums.squares.flatten().tolist()
     ([1.0, -3.0], [4.0], [1.0, 9.0])
     """
+
+    #: Whether each pair has groups of its own, so that only :meth:`add` may add to ``signed``.
+    by_pair: ClassVar[bool] = False
 
     signed: Tensor
     absolute: Tensor
@@ -247,6 +250,9 @@ def add_hessians(sums: GroupSums, hessians: Tensor, members: Tensor, pairs: Tens
 
     Whole matrices are summed over the points before the pairs are picked: picking them for each point is slow.
     """
+    if sums.by_pair:
+        sums.add(0, hessians.flatten(1)[:, pairs], members)
+        return
     flat = hessians.reshape(len(sums.signed), members.shape[1], -1)
     sums.signed += sums_by_group(flat, members)[:, :, pairs].double().cpu()
     if sums.visited is not None:

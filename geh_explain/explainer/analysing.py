@@ -20,6 +20,7 @@ from geh_explain.engines.difference import Difference
 from geh_explain.engines.smoothing.sharpness import Step
 from geh_explain.errors import GEHTypeError, GEHValueError, GEHWarning
 from geh_explain.explainer.explaining import Explaining
+from geh_explain.groups.pair_cells import PAIRWISE
 from geh_explain.model.cut import Cut
 from geh_explain.model.preserve import preserved
 from geh_explain.model.unit_values import unit_moments
@@ -238,7 +239,8 @@ class Analysing(Explaining):
         check_columns(columns_of(inputs), result.record)
         scale = stored_scale(result.record)
         sharper, softer = other_sharpnesses(self._setup.smooth, result.record.smooth, result.record.smoothed)
-        groups = np.asarray(result.group_names, dtype=object)[result.labels]
+        groups: Any = np.asarray(result.group_names, dtype=object)[result.labels]
+        groups = groups if result.pair_cells is None else PAIRWISE
 
         def explain(pairs: PairSet, **changes: Any) -> Floats:
             explainer = Explaining.__new__(Explaining)
@@ -327,7 +329,7 @@ class Analysing(Explaining):
                 raise GEHValueError(f"pair={tuple(pair)!r} names the same unit twice; a surface needs two.")
             posterior = self._setup.posterior_for(cut, points)
             surface = joint_effect(cut, points, posterior, SurfaceRequest((first, second), grid, background), options)
-        if result is None:
+        if result is None or result.pair_cells is not None:
             return surface
         effects = result.regions(first, second)["mean"].to_numpy()
         return surface.with_groups((names[first], names[second]), result.labels, effects)

@@ -235,7 +235,9 @@ class Explaining(ExplainerBase):
             return result
         try:
             with preserved(self.model):
-                explained = Explained.of(plan.cut, plan.points, grouping, result.signed_means[0], plan.factors)
+                explained = None
+                if result.pair_cells is None:  # true scores need groups that all pairs have in common
+                    explained = Explained.of(plan.cut, plan.points, grouping, result.signed_means[0], plan.factors)
                 return result.with_evidence(
                     held_out.run(result.pairs, strongest_pairs(result, MAX_TESTED), explained, progress)
                 )

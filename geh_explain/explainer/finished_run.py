@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from geh_explain.groups.group_info import GroupInfo
 from geh_explain.groups.grouping import Grouping
+from geh_explain.groups.pair_cells import PairGrouping
 from geh_explain.results.interactions import Interactions
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.record import RunRecord
@@ -32,5 +33,6 @@ def make_result(
         pairs=plan.pairs,
         group_info=info,
         sample_weight=plan.weights.sample_weight,
+        pair_cells=grouping.cells if isinstance(grouping, PairGrouping) else None,
     )
     return result.with_source(source)

@@ -113,7 +113,10 @@ class HeldOutTesting(ExplainerBase):
             held_out.check_units(result.record.units)
             held_out.check_columns(result.record.columns)
             means = result.signed_means[0]
-            points_of_result: Explained | GroupMeans = GroupMeans(result.shares, means)
+            points_of_result: Explained | GroupMeans | None = GroupMeans(result.shares, means)
+            if result.pair_cells is not None:
+                check_not_explained(explained)
+                points_of_result = None
             if explained is not None:
                 points, cut = self._setup.read(explained, target, additional_forward_args, argument="explained")
                 if cut.n_units != len(result.names):
@@ -170,3 +173,12 @@ class HeldOutTesting(ExplainerBase):
             held_out = self._held_out(rows, options)
             pairs = PairSet.all(held_out.n_units)
             return held_out.run(pairs, np.arange(len(pairs)), None, progress)
+
+
+def check_not_explained(explained: Any) -> None:
+    """Refuse points at which true scores would be estimated where each pair has groups of its own."""
+    if explained is not None:
+        raise GEHValueError(
+            "explained: true scores are estimated in groups that all pairs have in common, and result has "
+            "groups='pairwise'; leave explained=None, or explain with a number of groups."
+        )

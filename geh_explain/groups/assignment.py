@@ -12,6 +12,7 @@ from geh_explain.data.points import Points
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.grouping import Grouping, are_labels, check_groups, from_clusterer, from_labels
 from geh_explain.groups.kmeans import GroupTree, grow
+from geh_explain.groups.pair_cells import PAIRWISE
 from geh_explain.groups.positions import PositionSample
 from geh_explain.model.cut import Cut
 
@@ -20,12 +21,15 @@ MAX_GROUPS = 60
 
 
 def given_groups(groups: Any, points: Points) -> Grouping | None:
-    """Return the groups that need no positions: labels, or a single group. None where groups must be found."""
+    """Return the groups that need no positions: labels, or a single group. None where groups must be found.
+
+    Groups of each pair are found once the engine is there; until then all points are in one.
+    """
     check_groups(groups)
     if are_labels(groups):
         points.check_matched("groups")
         return from_labels(groups, len(points))
-    if isinstance(groups, (int, np.integer)) and groups == 1:
+    if (isinstance(groups, (int, np.integer)) and groups == 1) or (isinstance(groups, str) and groups == PAIRWISE):
         return Grouping(np.zeros(len(points), dtype=np.int64), ["0"])
     return None
 

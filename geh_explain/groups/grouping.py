@@ -43,12 +43,17 @@ class Grouping:
         """The sum of the points' weights in each group, shape (M,); the number of points without weights."""
         return self.sizes if self.weights is None else np.bincount(self.labels, self.weights, len(self.names))
 
+    @property
+    def unit_sums(self) -> Floats | Ints:
+        """The sums of weights, (M,) or (M, D), of the groups that first derivatives of the units are summed over."""
+        return self.weight_sums
+
 
 def check_groups(groups: Any) -> None:
     """Raise if the argument ``groups`` is not a number of groups, "auto", labels or a clusterer."""
-    if isinstance(groups, str) and groups != "auto":
+    if isinstance(groups, str) and groups not in ("auto", "pairwise"):
         raise GEHValueError(
-            f"groups={groups!r} is unknown; use a number, 'auto', labels such as those of a column, "
+            f"groups={groups!r} is unknown; use a number, 'auto', 'pairwise', labels such as those of a column, "
             f"groups=frame[{groups!r}], or a scikit-learn clusterer."
         )
     # A class is most likely a clusterer without its parentheses.

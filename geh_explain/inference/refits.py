@@ -20,6 +20,7 @@ from geh_explain._types import Floats
 from geh_explain._version import __version__
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, GEHWarning
 from geh_explain.explainer import GEHExplainer
+from geh_explain.groups.pair_cells import PAIRWISE
 from geh_explain.inference.jsonl import Record
 from geh_explain.inference.null_targets import NullTarget
 from geh_explain.inference.rows import data_digest
@@ -132,7 +133,7 @@ class Refits:
             return outcome
         options = {"seed": self.seed, "progress": False, "distributed": False, **self.explain}
         if number and self.groups is not None:
-            options["groups"] = self.groups if isinstance(self.groups, int) else np.asarray(self.groups)
+            options["groups"] = self.groups if isinstance(self.groups, (int, str)) else np.asarray(self.groups)
         return GEHExplainer(outcome).explain(self.X, **options)
 
     def _groups_of(self, outcome: Any) -> Any:
@@ -140,6 +141,8 @@ class Refits:
         labels = getattr(outcome, "labels", None)
         if labels is None:
             return None
+        if getattr(outcome, "pair_cells", None) is not None:
+            return PAIRWISE
         return labels.tolist() if len(labels) == len(self.y) else len(outcome.group_names)
 
 
@@ -253,9 +256,9 @@ def _same_scores(first: Floats, second: Floats) -> bool:
 
 
 def _are_groups(groups: Any) -> bool:
-    """Return whether a value can be the groups of a record: None, their number, or labels that are not negative."""
+    """Return whether a value can be the groups of a record: None, their number, "pairwise", or labels from 0 on."""
     labels = groups if isinstance(groups, list) else [groups]
-    return groups is None or all(type(label) is int and label >= 0 for label in labels)
+    return groups in (None, PAIRWISE) or all(type(label) is int and label >= 0 for label in labels)
 
 
 def _takes_seed(function: Callable[..., Any]) -> bool:

@@ -82,7 +82,7 @@ def build_content(
         "decision": _decision_words(decisions),
         "majority": result.majority_signs()[pairs].tolist(),
         "level": decisions.level,
-        "groups": _group_columns(result),
+        "groups": _group_columns(result, pairs_with_groups),
         "group_effects": _group_effects(result, decisions.level, pairs_with_groups),
         "surfaces": [_surface_cells(surface, pairs, result) for surface in _check_surfaces(surfaces)],
         **_gallery_images(gallery, pairs, result),
@@ -146,8 +146,16 @@ def _decision_words(decisions: Decisions) -> dict[str, str] | None:
     return {"column": decisions.column, "label": decisions.label, "other": decisions.other_label}
 
 
-def _group_columns(result: PairResult) -> dict[str, Any]:
-    """Return the names and sizes of the groups, and their descriptions where there are any."""
+def _group_columns(result: PairResult, pairs: Ints) -> dict[str, Any]:
+    """Return the names and sizes of the groups, and their descriptions where there are any; or those of each pair."""
+    cells = result.pair_cells
+    if cells is not None:
+        ends = np.stack(result.pairs.ends, axis=1)[pairs].tolist()
+        by_pair = [
+            {"names": cells.describe(int(pair), units, result.names)[0], "sizes": cells.sizes[:, pair].tolist()}
+            for pair, units in zip(pairs, ends, strict=True)
+        ]
+        return {"by_pair": by_pair}
     columns = {"names": result.group_names, "sizes": result.sizes.tolist()}
     descriptions = result.group_descriptions
     return columns if descriptions is None else {**columns, "descriptions": descriptions}

@@ -174,9 +174,11 @@
 
   function groupEffects(pair) {
     const { mean, half } = data.group_effects;
-    return data.groups.names.map((name, group) => {
-      const words = data.groups.descriptions?.[group] ?? "";
-      const row = { group: `${name} (${data.groups.sizes[group]})${words && `: ${words}`}`, mean: mean[pair][group] };
+    const { names, sizes, descriptions } = data.groups.by_pair?.[pair] ?? data.groups;
+    return names.flatMap((name, group) => {
+      if (sizes[group] === 0) return [];
+      const words = descriptions?.[group] ?? "";
+      const row = { group: `${name} (${sizes[group]})${words && `: ${words}`}`, mean: mean[pair][group] };
       return half === null || half[pair][group] === null ? row : { ...row, low: row.mean - half[pair][group], high: row.mean + half[pair][group] };
     });
   }

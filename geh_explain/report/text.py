@@ -21,10 +21,10 @@ def describe_scope(result: PairResult) -> str:
     """Return what was explained: units, pairs, points, groups and draws."""
     draws, pairs = result.scores("geh").n_draws, len(result.scores("geh").pair_mean)
     groups, clusters = len(result.group_names), result.settings.get("clusters")
-    points = _count(int(result.sizes.sum()), "point", "") + " with case weights" * _is_weighted(result)
+    points = _count(result.n_points, "point", "") + " with case weights" * _is_weighted(result)
     return (
         f"Interactions between {len(result.names)} units of {result.record.place}: {_count(pairs, 'pair', '')}, "
-        f"{points} in {_count(groups, 'group', '')}"
+        f"{points} in {_groups_of_pairs(result) or _count(groups, 'group', '')}"
         f"{f' and {clusters} clusters' if clusters else ''}, "
         f"{_count(draws, 'draw', '')} of {result.record.posterior}"
     )
@@ -107,10 +107,15 @@ def summarise(result: PairResult, decisions: Decisions) -> list[str]:
 
 def _scope(result: PairResult) -> str:
     """Return which units were explained, and at how many points."""
-    units, points = _count(len(result.names), "unit"), _count(int(result.sizes.sum()), "point")
-    groups = _count(len(result.group_names), "group")
+    units, points = _count(len(result.names), "unit"), _count(result.n_points, "point")
+    groups = _groups_of_pairs(result) or _count(len(result.group_names), "group")
     weights = " with case weights" * _is_weighted(result)
     return f"Pairwise interactions of {units} of {result.record.place}, at {points}{weights} in {groups}."
+
+
+def _groups_of_pairs(result: PairResult) -> str | None:
+    """Return how points are grouped where each pair has groups of its own, else None."""
+    return None if result.pair_cells is None else "groups of each pair"
 
 
 def _is_weighted(result: PairResult) -> bool:
@@ -162,7 +167,10 @@ def format_p_value(p_value: float) -> str:
 
 def _describe_signs(result: PairResult, i: str, j: str) -> str:
     """Return in how many groups the effect of a pair is positive and negative."""
-    means = result.signed_means[0][:, result.pair(i, j)]
+    pair = result.pair(i, j)
+    means = result.signed_means[0][:, pair]
+    if result.pair_cells is not None:
+        means = means[result.pair_cells.sizes[:, pair] > 0]
     positive, negative = int((means > 0).sum()), int((means < 0).sum())
     if not positive and not negative:
         return "no effect"

@@ -45,6 +45,11 @@ def compare_results(a: DrawnResult, b: DrawnResult, request: ComparisonRequest) 
         if contrasts is not None and not contrasts.equal_shares:
             raise _other_weights(request.measure)
         return _compare_scores(a, b, common, request, notes)
+    if a.pair_cells is not None or b.pair_cells is not None:
+        raise GEHValueError(
+            f"measure={request.measure!r} needs groups that all pairs have in common, and groups='pairwise' gives each "
+            "pair its own; use measure='geh', 'aeh' or 'eah', or explain both with a number of groups or labels."
+        )
     everything = align_all(len(a.group_names), len(b.group_names))
     alignment = everything if request.measure == "mean" else align_groups(a, b, notes)
     measure = request.measure or ("mean" if len(alignment.names) == 1 else "groups")
@@ -155,9 +160,12 @@ def _compare_scores(
 
 def _check_same_groups(a: PairResult, b: PairResult) -> None:
     """Raise unless the GEH scores of two results are over the same groups; finer or other ones give other scores."""
-    single = len(a.group_names) == len(b.group_names) == 1
+    own = a.pair_cells, b.pair_cells
+    if own[0] is not None and own[1] is not None and own[0].equals(own[1]):
+        return
+    single = len(a.group_names) == len(b.group_names) == 1 and own == (None, None)
     named = a.settings.get("groups_given") and b.settings.get("groups_given") and a.group_names == b.group_names
-    if single or named or (same_points(a, b) and np.array_equal(a.labels, b.labels)):
+    if single or named or (own == (None, None) and same_points(a, b) and np.array_equal(a.labels, b.labels)):
         return
     raise GEHValueError(
         "measure='geh': the scores are over different groups of points, so that equal networks and populations have "

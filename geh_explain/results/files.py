@@ -47,6 +47,7 @@ from geh_explain._types import Floats
 from geh_explain._validation import check_output_file, check_path
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.group_info import GroupInfo
+from geh_explain.groups.pair_cells import PairCells
 from geh_explain.results.error_arrays import check_point_errors, check_weights, is_finite, parse_clusters
 from geh_explain.results.evidence_files import (
     EVIDENCE_ARRAYS,
@@ -57,6 +58,7 @@ from geh_explain.results.evidence_files import (
 )
 from geh_explain.results.group_files import group_info_to_json, parse_group_info
 from geh_explain.results.level_files import PREFIX, levels_to_json, parse_contrasts
+from geh_explain.results.pair_cell_files import CELL_ARRAYS, cells_to_arrays, parse_cells
 from geh_explain.run.record import RunRecord
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws, LevelDraws
 from geh_explain.scores.evidence import Evidence
@@ -74,7 +76,9 @@ _PARTIAL_FORMAT = "geh_explain.Interactions/2"
 _WEIGHTED_FORMAT = "geh_explain.Interactions/3"
 #: Format of files of results with categories, of all pairs or some of them, with case weights or without.
 _LEVEL_FORMAT = "geh_explain.Interactions/4"
-_FORMATS = (_FORMAT, _PARTIAL_FORMAT, _WEIGHTED_FORMAT, _LEVEL_FORMAT)
+#: Format of files of results whose pairs have groups of their own, of all pairs or some of them.
+_PAIRWISE_FORMAT = "geh_explain.Interactions/5"
+_FORMATS = (_FORMAT, _PARTIAL_FORMAT, _WEIGHTED_FORMAT, _LEVEL_FORMAT, _PAIRWISE_FORMAT)
 #: Arrays of a file that does not have all pairs.
 _PAIR_ARRAYS = ("pair_first", "pair_second")
 #: Arrays of a file that holds all draws.
@@ -109,10 +113,13 @@ class StoredResult:
     pairs: PairSet | None = None
     group_info: GroupInfo = field(default_factory=GroupInfo)
     sample_weight: Floats | None = None
+    pair_cells: PairCells | None = None
 
     @property
     def format(self) -> str:
         """Format of the file."""
+        if self.pair_cells is not None:
+            return _PAIRWISE_FORMAT
         if self.draws.levels is not None:
             return _LEVEL_FORMAT
         if self.sample_weight is not None:
@@ -147,7 +154,7 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
     }
     text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     arrays = {"about": text, "labels": stored.labels, **_to_arrays(stored.draws)}
-    arrays |= evidence_to_arrays(stored.evidence)
+    arrays |= evidence_to_arrays(stored.evidence) | cells_to_arrays(stored.pair_cells)
     if stored.partial_pairs is not None:
         arrays |= dict(zip(_PAIR_ARRAYS, stored.partial_pairs.ends, strict=True))
     if stored.draws.levels is not None:
@@ -176,7 +183,16 @@ def read_result(path: str | os.PathLike[str]) -> StoredResult:
             with np.load(file, allow_pickle=False) as archive:
                 of_draws = (*_ERROR_ARRAYS, *_DRAW_ARRAYS, *_MOMENT_ARRAYS, *_SLOPE_MOMENTS, *_CLUSTER_ARRAYS)
                 of_levels = (PREFIX + name for name in of_draws)
-                names = ("labels", "about", "sample_weight", *of_draws, *_EVIDENCE, *_PAIR_ARRAYS, *of_levels)
+                names = (
+                    "labels",
+                    "about",
+                    "sample_weight",
+                    *of_draws,
+                    *_EVIDENCE,
+                    *_PAIR_ARRAYS,
+                    *of_levels,
+                    *CELL_ARRAYS,
+                )
                 arrays = {name: archive[name] for name in names if name in archive}
         about = json.loads(arrays.pop("about").tobytes().decode())
         return _parse(about, **arrays)
@@ -228,6 +244,7 @@ def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
     if (about["format"] == _PARTIAL_FORMAT) != bool(of_pairs) and about["format"] in _FORMATS[:2]:
         raise ValueError("its pairs do not fit its format")
     pairs = _parse_pairs(of_pairs, len(names)) if of_pairs else PairSet.all(len(names))
+    of_cells = {name: arrays.pop(name) for name in CELL_ARRAYS if name in arrays}
     of_evidence = {name: arrays.pop(name) for name in _EVIDENCE if name in arrays}
     evidence = parse_evidence(about.get("evidence"), of_evidence, len(pairs))
     of_levels = {name.removeprefix(PREFIX): arrays.pop(name) for name in list(arrays) if name.startswith(PREFIX)}
@@ -248,8 +265,12 @@ def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
         raise ValueError("its weights do not fit its format")
     if weighted:
         check_weights(sample_weight, labels)
+    pair_cells = parse_cells(of_cells, pairs, labels, group_names)
+    if (about["format"] == _PAIRWISE_FORMAT) != (pair_cells is not None):
+        raise ValueError("its groups of pairs do not fit its format")
     group_info = parse_group_info(about.get("group_info"), len(group_names), len(labels))
-    return StoredResult(draws, labels, names, group_names, settings, evidence, pairs, group_info, sample_weight)
+    parts = draws, labels, names, group_names, settings, evidence, pairs, group_info, sample_weight
+    return StoredResult(*parts, pair_cells)
 
 
 def _parse_all_draws(groups: int, sizes: tuple[int, int], arrays: dict[str, Any]) -> Draws | DrawMoments:

@@ -6,6 +6,7 @@ import numpy as np
 
 from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
+from geh_explain.groups.pair_cells import PairCells
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.draws import DrawMoments, Draws
 
@@ -22,6 +23,8 @@ class GroupShares:
     group_names: list[str]
     #: Case weights (N,), of mean 1 over the points that count, 0 for the others; None where all points count alike.
     sample_weight: Floats | None
+    #: The groups of each pair, with ``groups="pairwise"``; None where all pairs have the same groups.
+    pair_cells: PairCells | None
     _draws: Draws | DrawMoments
 
     @property
@@ -35,8 +38,19 @@ class GroupShares:
         return self._draws.weight_moments
 
     @cached_property
+    def n_points(self) -> int:
+        """Number of points that count: those of weight 0 do not."""
+        return int((self.labels >= 0).sum())
+
+    @cached_property
     def sizes(self) -> Ints:
-        """Number of points of each group (M,); points of weight 0 are in none."""
+        """Number of points of each group (M,); points of weight 0 are in none.
+
+        With ``groups="pairwise"`` each pair has groups of its own, and the shape is (M, P). Pairs without a third unit
+        have four groups; the others are empty.
+        """
+        if self.pair_cells is not None:
+            return self.pair_cells.sizes
         return np.bincount(self.labels[self.labels >= 0], minlength=len(self.group_names))
 
     @cached_property
@@ -50,7 +64,7 @@ class GroupShares:
         >>> result.sizes.tolist(), result.shares.round(3).tolist()
         ([2, 2], [0.25, 0.75])
         """
-        return np.asarray(self.weight_sums / self.weight_sums.sum())
+        return np.asarray(self.weight_sums / self.weight_sums.sum(axis=0))
 
     @cached_property
     def weight_sums(self) -> Floats | Ints:

@@ -15,6 +15,7 @@ from geh_explain._types import Floats
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError, warn
 from geh_explain.groups.group_info import GroupInfo
+from geh_explain.groups.pair_cells import PairCells
 from geh_explain.results.files import StoredResult, read_result, write_result
 from geh_explain.results.group_shares import GroupShares
 from geh_explain.results.measured import MeasuredResult
@@ -63,17 +64,21 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
         Descriptions or exemplars of the groups; None if nothing is known.
     sample_weight
         Case weights (N,), 0 for points that do not count; None where all points count alike.
+    pair_cells
+        The groups of each pair, with ``groups="pairwise"``; None where all pairs have the same groups.
 
     Attributes
     ----------
     names
         Names of the units (D).
     labels
-        Group of each point (N,), an index into ``group_names``; -1 for points of weight 0.
+        Group of each point (N,), an index into ``group_names``; -1 for points of weight 0. With ``groups="pairwise"``
+        groups differ from pair to pair, and all labels are 0: :meth:`regions` describes the groups of a pair.
     group_names
         Names of the groups (M).
     sizes, shares
-        Number of points of each group (M,), and its share of the case weights; without weights, of the points.
+        Number of points of each group (M,), and its share of the case weights; without weights, of the points. With
+        ``groups="pairwise"`` both are (M, P).
     settings
         The record of the run as a plain dict: arguments, choices that were made, and warnings. Entries that a user adds
         are saved with the result; they must be values that JSON can hold.
@@ -107,6 +112,7 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
         pairs: PairSet | None = None,
         group_info: GroupInfo | None = None,
         sample_weight: Floats | None = None,
+        pair_cells: PairCells | None = None,
     ) -> None:
         self._draws = draws
         self._group_info = group_info or GroupInfo()
@@ -117,6 +123,7 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
         self.record = record
         self.settings = record.to_settings() if settings is None else settings
         self.sample_weight = sample_weight
+        self.pair_cells = pair_cells
         self.evidence = check_evidence(evidence, len(self.pairs), names)
 
     def with_evidence(self, evidence: Evidence | None) -> Interactions:
@@ -133,7 +140,7 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
         settings = copy.deepcopy(self.settings)
         settings["warnings"] = list(record.warnings)
         parts = self._draws, self.labels, self.names, self.group_names, record, settings
-        result = Interactions(*parts, evidence, self.pairs, self._group_info, self.sample_weight)
+        result = Interactions(*parts, evidence, self.pairs, self._group_info, self.sample_weight, self.pair_cells)
         return result.with_source(self._source, self._share)
 
     # Scores.
@@ -151,7 +158,7 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
     @cached_property
     def eah(self) -> Scores:
         """Expected absolute Hessian: nothing cancels. Warns if it was measured on a part of the points."""
-        points, count = self.record.eah_points, int(self.sizes.sum())
+        points, count = self.record.eah_points, self.n_points
         if points is not None and points < count:
             warn(
                 f"eah: measured on {points} of {count} points in each draw, because each point needs all pairs of "
@@ -181,7 +188,8 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
                 "main: this result has no main effects, because its engine computes no first derivatives or an earlier "
                 "version saved it. Explain again with one of the engines of geh_explain.engines."
             )
-        return MainEffects(slopes, self.weight_sums, self.names)
+        sizes = self.weight_sums if self.pair_cells is None else self.pair_cells.unit_sizes
+        return MainEffects(slopes, sizes, self.names)
 
     @property
     def has_main(self) -> bool:
@@ -357,7 +365,7 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
         True
         """
         parts = self._draws, self.labels, self.names, self.group_names, self.settings, self.evidence, self.pairs
-        return write_result(StoredResult(*parts, self._group_info, self.sample_weight), path)
+        return write_result(StoredResult(*parts, self._group_info, self.sample_weight, self.pair_cells), path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Interactions:
@@ -365,4 +373,5 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
         stored = read_result(path)
         record = RunRecord.from_settings(stored.settings)
         parts = stored.draws, stored.labels, stored.names, stored.group_names, record, stored.settings
-        return cls(*parts, stored.evidence, stored.pairs, stored.group_info, stored.sample_weight)
+        further = stored.evidence, stored.pairs, stored.group_info, stored.sample_weight, stored.pair_cells
+        return cls(*parts, *further)

@@ -265,6 +265,11 @@ def triple_table(
 
     check_level(level)
     _refuse_categories(result, "triples")
+    if result.pair_cells is not None:
+        raise GEHValueError(
+            "triples: they are averaged in groups that all pairs have in common, and groups='pairwise' gives each pair "
+            "its own; explain with a number of groups or labels. result.regions(i, j) names the third unit of a pair."
+        )
     record, names = result.record, result.names
     chosen = strongest_ends(result, check_int("pairs", pairs, 1))
     groups = [result.group_names[group] for group in result.labels]

@@ -184,7 +184,9 @@ class ResultOutput:
 
         It is 0 for pairs with a category of several levels, whose differences have signs of their own.
         """
-        signs: NDArray[np.int64] = np.sign(self.weight_sums @ np.sign(self.signed_means[0])).astype(np.int64)
+        means = self.signed_means[0]
+        weights = self.weight_sums.reshape(len(means), -1)
+        signs: NDArray[np.int64] = np.sign((weights * np.sign(means)).sum(axis=0)).astype(np.int64)
         if self.level_draws is not None:
             signs[self.level_draws.contrasts.several] = 0
         return signs

@@ -10,6 +10,7 @@ import numpy as np
 from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHTypeError
 from geh_explain.groups.group_info import GroupInfo
+from geh_explain.groups.pair_cells import PairCells
 from geh_explain.results.compared_means import ComparisonRequest
 from geh_explain.results.comparing import compare_results
 from geh_explain.results.comparison import Comparison
@@ -44,9 +45,12 @@ class ResultRegions(ResultOutput):
             group; ``size`` is its number of points, ``weight`` its share of the case weights, where points have some.
             Intervals are over draws and points. With a single draw std is NaN, and so are low and high unless the
             errors of the points are known. ``description`` is what the group is in words, see
-            :attr:`group_descriptions`; there is none if the inputs are no table.
+            :attr:`group_descriptions`; there is none if the inputs are no table. With ``groups="pairwise"`` groups are
+            named by the units of the pair, ``"age low, bmi high"``, and described by the values that part them.
         """
         pair = self.pair(i, j)
+        if self.pair_cells is not None:
+            return pair_region_table(self, self.pair_cells, pair, level)
         mean, std = (values[:, pair] for values in self.signed_means)
         half_width = self.group_half_widths(level, np.array([pair]))[:, 0]
         shares = None if self.sample_weight is None else self.shares
@@ -57,8 +61,9 @@ class ResultRegions(ResultOutput):
     def group_half_widths(self: DrawnResult, level: float, pairs: Ints) -> Floats:
         """Return half the widths (M, p) of the intervals of the group means of p pairs; NaN where nothing is known."""
         errors = None if self.point_errors is None else self.point_errors[:, pairs]
-        std = self.signed_means[1][:, pairs]
-        return mean_half_width(std, self.scores("geh").n_draws, errors, self.effective_counts, level)
+        std, counts = self.signed_means[1][:, pairs], self.effective_counts
+        counts = counts if self.pair_cells is None else counts[:, pairs]
+        return mean_half_width(std, self.scores("geh").n_draws, errors, counts, level)
 
     @property
     def group_descriptions(self) -> list[str] | None:
@@ -143,3 +148,13 @@ class ResultRegions(ResultOutput):
         if not isinstance(other, ResultRegions):
             raise GEHTypeError(f"other is a {type(other).__name__}; give a result that explain(...) returned.")
         return compare_results(self, other, ComparisonRequest.of(level, fdr, measure, source, labels))
+
+
+def pair_region_table(result: DrawnResult, cells: PairCells, pair: int, level: float) -> pd.DataFrame:
+    """Return the table of the groups of one pair that hold points, where each pair has groups of its own."""
+    names, rules = cells.describe(pair, [int(end[pair]) for end in result.pairs.ends], result.names)
+    own = np.flatnonzero(cells.sizes[: len(names), pair])
+    mean, std = (values[own, pair] for values in result.signed_means)
+    half_width = result.group_half_widths(level, np.array([pair]))[own, 0]
+    table = group_table(mean, std, half_width, cells.sizes[own, pair], [names[group] for group in own])
+    return table.assign(description=[rules[group] for group in own])

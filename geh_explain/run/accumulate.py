@@ -12,6 +12,7 @@ from geh_explain.engines.sums import GroupSums
 from geh_explain.groups.grouping import Grouping, from_tree
 from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.number import GroupChoice, choose_group_number, scores_by_group_number
+from geh_explain.groups.pair_cells import PairGrouping
 from geh_explain.run.plan import RunPlan
 from geh_explain.scores.cluster_spread import ClusterSpread
 from geh_explain.scores.draws import DrawMoments, Draws, LevelDraws
@@ -160,7 +161,11 @@ class DrawAccumulator:
             weighted = None if weights is None else WeightedPointSpread(weights, labels, len(names))
             self._point_spread = PointSpread() if weighted is None else weighted
         while self._point_sums:
-            self._point_spread.add(*self._point_sums.pop(0))
+            sums = self._point_sums.pop(0)
+            if isinstance(self.grouping, PairGrouping):
+                # All points are visited, and engines do not count them by the groups of each pair.
+                sums = (*sums[:-1], self.grouping.sizes.astype(np.float64))
+            self._point_spread.add(*sums)
 
     def _fold_cells(self) -> None:
         """Add sums over cells to the spread over clusters."""
@@ -271,15 +276,15 @@ class DrawAccumulator:
     def _take_means(self, count: int) -> Draws:
         """Remove the sums of the first ``count`` draws, and return their means over the points of each group."""
         pair_factors = self._pair_factors()
-        sizes = self.grouping.weight_sums[:, None]
-        sizes = np.where(sizes > 0, sizes, 1)
+        sizes, of_units = (np.maximum(part, part <= 0) for part in (self.grouping.weight_sums, self.grouping.unit_sums))
+        sizes, of_units = sizes.reshape(len(sizes), -1), of_units.reshape(len(sizes), -1)
         # All in place: for thousands of units each array is a large one.
         signed, absolute = _take_out(self._signed, count), _take_out(self._absolute, count)
         signed /= sizes
         if not isinstance(pair_factors, float):
             signed *= pair_factors
             absolute *= np.abs(pair_factors)
-        slopes = _take_out(self._slopes, count) / sizes if self._slopes else None
+        slopes = _take_out(self._slopes, count) / of_units if self._slopes else None
         if self._contrasts is not None and self._reduction is None:
             # Where only moments are kept, the first draw decides on the signs.
             first = Draws(signed, absolute, None, slopes)

@@ -9,10 +9,13 @@ from __future__ import annotations
 from time import perf_counter
 
 import numpy as np
+import torch
 
 from geh_explain.data.rows import Rows
 from geh_explain.engines.level_contrasts import LevelSums
 from geh_explain.engines.sums import GroupSums
+from geh_explain.groups.pair_cells import PairGrouping
+from geh_explain.run.pair_groups import pair_sums
 from geh_explain.run.plan import RunPlan
 
 #: Rows of the first timed chunk, and how many times larger the next ones are.
@@ -64,6 +67,9 @@ def seconds_of_draw(plan: RunPlan, rows: Rows) -> float:
 def _time_chunk(plan: RunPlan, chunk: Rows) -> float:
     """Return the seconds of a chunk of rows."""
     sums = GroupSums.zeros(len(plan.grouping.names), plan.cut.n_units, 1, 0, len(plan.columns.numeric))
+    if isinstance(plan.grouping, PairGrouping):
+        sums = pair_sums(plan.grouping, plan.pairs, 1, 0, all_pairs=False)
+        sums.halves = torch.as_tensor(plan.grouping.halves[: len(chunk)])
     labels = plan.grouping.labels
     start = perf_counter()
     plan.engine.add(sums, chunk, labels[: len(chunk)])

@@ -15,6 +15,7 @@ from geh_explain.data.points import Points
 from geh_explain.groups.descriptions import CodeNames
 from geh_explain.groups.group_info import GroupInfo, TableSample, nearest_to_centres, stratified_sample
 from geh_explain.groups.grouping import Grouping
+from geh_explain.groups.pair_cells import PairGrouping
 from geh_explain.groups.positions import positions_of
 from geh_explain.model.cut import Cut
 from geh_explain.run.plan import RunPlan
@@ -37,6 +38,8 @@ _EXEMPLARS = 5
 
 def sample_groups(plan: RunPlan, grouping: Grouping) -> GroupInfo:
     """Return what is needed to describe the groups of a finished run; nothing is described yet."""
+    if isinstance(grouping, PairGrouping):
+        return GroupInfo()  # regions of a pair are described by its own units
     columns = _column_names(plan)
     if columns is not None:
         try:

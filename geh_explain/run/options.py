@@ -17,6 +17,7 @@ from geh_explain.errors import GEHValueError
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.clusters import check_clusters
 from geh_explain.groups.grouping import check_groups, from_labels
+from geh_explain.groups.pair_cells import PAIRWISE
 from geh_explain.run.pair_request import ALL_PAIRS, PairRequest
 
 #: The word for a number that the run itself decides on.
@@ -64,6 +65,19 @@ class RunOptions:
             _check_ints(self, draws=1)
         check_groups(self.groups)
         check_clusters(self.clusters)
+        if self.pairwise:
+            self._check_pairwise()
+
+    def _check_pairwise(self) -> None:
+        """Refuse options that need groups which all pairs have in common."""
+        for name in ("clusters", "sample_weight"):
+            if getattr(self, name) is not None:
+                raise GEHValueError(f"groups={PAIRWISE!r} does not go with {name}=; use a number of groups, or labels.")
+        if self.request.automatic:
+            raise GEHValueError(
+                f"groups={PAIRWISE!r} does not go with rows='auto', which searches in groups that all pairs have in "
+                "common; use a number of groups, or give units, for instance rows=explainer.screen(inputs)."
+            )
 
     def counted(self, weights: CaseWeights) -> RunOptions:
         """Return the options of a run without the rows of weight 0: labels of groups and clusters of the others."""
@@ -92,7 +106,12 @@ class RunOptions:
     @property
     def groups_are_chosen(self) -> bool:
         """Whether the package chooses the number of groups."""
-        return isinstance(self.groups, str)
+        return isinstance(self.groups, str) and not self.pairwise
+
+    @property
+    def pairwise(self) -> bool:
+        """Whether each pair has groups of its own."""
+        return isinstance(self.groups, str) and self.groups == PAIRWISE
 
     def largest_group_number(self, bytes_per_pair: int) -> int:
         """Return how many groups are tried where their number is open, with so many bytes of memory per pair."""

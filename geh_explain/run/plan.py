@@ -45,6 +45,7 @@ from geh_explain.run.columns import Columns, plan_columns
 from geh_explain.run.distributed import RankGroup
 from geh_explain.run.memory_plan import CELL_COPIES, check_units, cluster_draws, point_draws
 from geh_explain.run.options import RunOptions
+from geh_explain.run.pair_groups import PairGroupRequest, find_pair_groups
 from geh_explain.run.parameter_writes import check_unchanged, count_writes, explain_writes, parameters_not_written
 from geh_explain.run.profile import FirstPass, SecondPass
 from geh_explain.run.resources import Resources
@@ -184,6 +185,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         profile = _first_pass(setup, cut, points, options, weights.values, budget)
         groups = _find_groups(cut, points, options, profile.positions, budget // len(columns))
         limits = columns.limited(replace(resources.limits(options, points, columns.numeric, weights), names=names))
+        limits = replace(limits, by_pair=options.pairwise)
         engine = _start_engine(setup, cut, points, profile, limits)
         second = SecondPass(
             tree=groups.tree if groups.labels is None else None,
@@ -195,6 +197,9 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         find_kinks = partial(_find_missed_kinks, setup, cut, profile, engine)
         missed_kinks = find_kinks(points)
     grouping = replace(groups.grouping(labels), weights=weights.values)
+    if options.pairwise:
+        with fixed(posterior, setup.model, options.seed), cut.viewed(engine.view):
+            grouping = find_pair_groups(PairGroupRequest(engine.run, points, pairs, options, budget))
     factors = check_scale(options.scale, cut)
     if factors is None:
         assert profile.moments is not None

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from geh_explain.engines.level_contrasts import LevelSums
+from geh_explain.engines.pair_sums import PairSums
 from geh_explain.engines.sums import GroupSums
 from geh_explain.groups.grouping import Grouping
+from geh_explain.groups.pair_cells import PairGrouping
+from geh_explain.run.pair_groups import pair_sums
 from geh_explain.run.plan import RunPlan
 
 
@@ -31,6 +36,8 @@ def sum_points(plan: RunPlan, grouping: Grouping, part: slice, numbers: range, b
     n_sums = len(grouping.names) if cells is None else len(cells)
     n_pairs = len(plan.columns.numeric) if plan.engine.takes_pairs else None
     sums = GroupSums.zeros(n_sums, plan.cut.n_units, draws, squared if cells is None else 0, n_pairs)
+    if isinstance(grouping, PairGrouping):
+        sums = pair_sums(grouping, plan.pairs, draws, squared, all_pairs=n_pairs is None)
     if grouping.weights is not None:
         sums.visit_sample()
     of_levels = LevelSums(plan.levels, sums)
@@ -39,6 +46,8 @@ def sum_points(plan: RunPlan, grouping: Grouping, part: slice, numbers: range, b
         for chunk in shared.split(max(1, plan.engine.chunk_rows(rows) // draws)):
             labels = point_labels[chunk.start : chunk.start + len(chunk)]
             sums.weights = chunk.weights
+            if isinstance(grouping, PairGrouping) and isinstance(sums, PairSums):
+                sums.halves = torch.as_tensor(grouping.halves[chunk.start : chunk.start + len(chunk)])
             finished = bar.n + len(chunk) * draws * of_levels.share
             with plan.engine.reporting(bar.update):
                 plan.engine.add(sums, chunk.repeat(draws) if draws > 1 else chunk, labels)

@@ -53,6 +53,11 @@ def check_several(options: RunOptions) -> None:
             "checkpoint: a folder belongs to one target; explain the targets in calls of their own, each with its own "
             "folder and the same groups=labels."
         )
+    if options.pairwise:
+        raise GEHValueError(
+            "groups='pairwise' finds the groups of each pair for one target; explain the targets in calls of their "
+            "own, or use a number of groups."
+        )
     if options.request.automatic:
         raise GEHValueError(
             "rows='auto' searches for the strongest pairs of one target; give units, for instance "

@@ -19,6 +19,7 @@ from geh_explain.engines.selection import NO_GRADIENTS, REQUESTED, depends_on_un
 from geh_explain.engines.smoothing.change import smoothing_warning
 from geh_explain.engines.zero import explain_zero
 from geh_explain.groups.clusters import MIN_CLUSTERS
+from geh_explain.groups.pair_cells import PairGrouping
 from geh_explain.model.autograd_graph import ends_in_probabilities
 from geh_explain.model.row_independence import computing_dtype
 from geh_explain.model.unit_values import discrete_units
@@ -380,7 +381,19 @@ def _few_pairs(plan: RunPlan, done: DrawsDone) -> str | None:
 def _groups_of_one(plan: RunPlan, done: DrawsDone) -> str | None:
     """Warn that groups of a single point average nothing."""
     grouping = done.accumulator.grouping
+    if isinstance(grouping, PairGrouping):
+        return _no_thirds(grouping)
     alone, count = int((grouping.sizes == 1).sum()), len(grouping.names)
     if not alone or count == len(plan.points):
         return None
     return f"groups: {alone} of {count} groups hold a single point; use fewer groups."
+
+
+def _no_thirds(grouping: PairGrouping) -> str | None:
+    """Warn that memory was too short to look for third units, which change the sign of pairs."""
+    if grouping.complete:
+        return None
+    return (
+        f"groups='pairwise': {grouping.halves.shape[1]} units are too many to look for third units in memory; pairs "
+        "are grouped by their own two units only. Pass a larger memory=, or some pairs by pairs= or unit=."
+    )

@@ -60,13 +60,16 @@ class Draws:
     levels: LevelDraws | None = None
 
     def scores(self, measure: str, sizes: Floats | NDArray[np.int64]) -> Floats:
-        """Return the draws (K, P) of a measure; ``sizes`` (M,) are the groups' numbers of points or sums of weights."""
+        """Return the draws (K, P) of a measure.
+
+        ``sizes`` (M,) are the groups' numbers of points or sums of weights; (M, P) if each pair has groups of its own.
+        """
         if measure == "eah":
             return self.absolute
         # The formulas take sums over groups, draws hold means.
-        weights = sizes[:, None]
+        weights = sizes.reshape(len(sizes), -1)
         variance = 0.0 if self.noise is None else (self.noise * weights) ** 2
-        scores = _FORMULAS[measure](self.signed * weights, float(sizes.sum()), variance)
+        scores = _FORMULAS[measure](self.signed * weights, float(sizes.sum() / weights.shape[1]), variance)
         if self.levels is not None and isinstance(self.levels.draws, Draws):
             contrasts = self.levels.contrasts
             scores[:, contrasts.category_pairs] = contrasts.average(self.levels.draws.scores(measure, sizes))

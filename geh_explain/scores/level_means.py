@@ -47,6 +47,11 @@ class LevelMeans:
         return self.result.labels
 
     @property
+    def n_points(self) -> int:
+        """Number of points that count."""
+        return self.result.n_points
+
+    @property
     def sizes(self) -> Ints:
         """Number of points of each group (M,)."""
         return self.result.sizes

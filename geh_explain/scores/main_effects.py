@@ -30,7 +30,7 @@ class MainEffects:
     slopes
         g (K, M, D), or its moments (M, D) where the draws did not fit into memory.
     sizes
-        Number of points n_m of each group (M,), or the sum of their case weights.
+        Number of points n_m of each group (M,), or the sum of their case weights; (M, D) for groups of each unit's own.
     names
         Names of the D units.
 
@@ -47,7 +47,8 @@ class MainEffects:
     def __init__(self, slopes: Floats | Moments, sizes: Floats | NDArray[np.int64], names: list[str]) -> None:
         self.names = names
         self._slopes = slopes
-        self._shares = sizes / sizes.sum()
+        #: Shares (M, 1) of the groups, or (M, D) where each unit has groups of its own.
+        self._shares = (sizes / sizes.sum(axis=0)).reshape(len(sizes), -1)
 
     @property
     def n_draws(self) -> int:
@@ -59,12 +60,12 @@ class MainEffects:
         """Mean gradient (K, D) of each draw over all points; raises if only moments were kept."""
         if isinstance(self._slopes, Moments):
             raise draws_not_kept("draws", self.n_draws, len(self.names))
-        return np.asarray(np.einsum("kmd,m->kd", self._slopes, self._shares))
+        return np.asarray((self._slopes * self._shares).sum(axis=1))
 
     @property
     def mean(self) -> Floats:
         """Posterior mean (D,), signed."""
-        return np.asarray(self._shares @ self._group_means)
+        return np.asarray((self._shares * self._group_means).sum(axis=0))
 
     @property
     def std(self) -> Floats:
@@ -74,7 +75,7 @@ class MainEffects:
         """
         if isinstance(self._slopes, Moments):
             # The standard deviation of a sum is at most the sum of the standard deviations.
-            return np.asarray(self._shares @ self._slopes.std)
+            return np.asarray((self._shares * self._slopes.std).sum(axis=0))
         if self.n_draws < 2:
             return np.full(len(self.names), np.nan)
         return np.asarray(self.draws.std(axis=0, ddof=1))
@@ -82,7 +83,7 @@ class MainEffects:
     @property
     def strength(self) -> Floats:
         """Size of each main effect (D,), in which groups of opposite sign do not cancel."""
-        return np.asarray(self._shares @ np.abs(self._group_means))
+        return np.asarray((self._shares * np.abs(self._group_means)).sum(axis=0))
 
     @property
     def _group_means(self) -> Floats:

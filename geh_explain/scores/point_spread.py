@@ -47,12 +47,13 @@ class PointSpread:
         total, squares
             Sums (M, P) of h and of h^2 over the points of each group.
         counts
-            Number of these points (M,); groups with fewer than two tell nothing.
+            Number of these points (M,), or (M, P) if each pair has groups of its own; groups with fewer than two tell
+            nothing.
         """
         counts = np.asarray(counts, dtype=np.float64)
         # In place: for thousands of units each array is a large one.
         deviations = total**2
-        deviations /= -np.maximum(counts, 1)[:, None]
+        deviations /= -np.maximum(counts, 1).reshape(len(counts), -1)
         deviations += squares
         # Rounding may leave a small negative number where all points are equal.
         np.maximum(deviations, 0, out=deviations)
@@ -68,7 +69,8 @@ class PointSpread:
         """
         if not self.n_draws:
             return None
-        errors: Floats = self._deviations / (np.maximum(self._freedom, 1) * np.maximum(sizes, 1))[:, None]
+        divisors = np.maximum(self._freedom, 1) * np.maximum(sizes, 1)
+        errors: Floats = self._deviations / divisors.reshape(len(divisors), -1)
         np.sqrt(errors, out=errors)
         errors[self._freedom == 0] = np.nan
         # Squares in single precision overflow where the interactions themselves do not.

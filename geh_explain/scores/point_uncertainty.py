@@ -75,7 +75,7 @@ def find_point_uncertainty(result: GroupMeans, measure: str) -> PointUncertainty
         of_mean = weighted.quadratic(np.ones_like(shares))
         return PointUncertainty(single, GivenCovariance(of_mean[None, None]), score, max(effective - 1, 1.0))
     squares, within = _squares(result, errors)
-    n_points = int(result.sizes.sum())
+    n_points = result.n_points
     if measure == "geh":
         covariance = IndependentPoints(squares, shares, n_points)
         return PointUncertainty(shares, covariance, score, _freedom(covariance, within, result.sizes))
@@ -94,7 +94,7 @@ def known_errors(result: GroupMeans) -> Floats | None:
 def _shares(result: GroupMeans) -> Floats:
     """Return the shares (M, P) of the groups: root mean squares over draws, with the sign of the mean."""
     mean, std = result.signed_means
-    return np.asarray(result.shares[:, None] * np.copysign(np.hypot(mean, np.nan_to_num(std)), mean))
+    return np.asarray(result.shares.reshape(len(mean), -1) * np.copysign(np.hypot(mean, np.nan_to_num(std)), mean))
 
 
 def _squares(result: GroupMeans, errors: Floats) -> tuple[Floats, Floats]:
@@ -103,7 +103,7 @@ def _squares(result: GroupMeans, errors: Floats) -> tuple[Floats, Floats]:
     The error of a group with one visited point is unknown. It gets the variance per point of the other groups, unless
     it has one point in all, whose square is known.
     """
-    sizes, known = result.sizes[:, None], ~np.isnan(errors)
+    sizes, known = result.sizes.reshape(len(errors), -1), ~np.isnan(errors)
     per_point = np.where(known, sizes * np.nan_to_num(errors) ** 2, 0.0)
     weight = (sizes * known).sum(axis=0)
     pooled = np.divide((sizes * per_point).sum(axis=0), weight, out=np.full(len(weight), np.nan), where=weight > 0)
@@ -122,7 +122,8 @@ def _freedom(covariance: IndependentPoints, within: Floats, sizes: Ints) -> Floa
     total = covariance.variance.sum(axis=0)
     parts = within / (n_points * max(n_points - 1, 1))
     between = np.maximum(total - parts.sum(axis=0), 0)
-    inverse = (parts**2 / np.maximum(sizes - 1, 0.5)[:, None]).sum(axis=0) + between**2 / max(n_points - 1, 1)
+    of_groups = np.maximum(sizes - 1, 0.5).reshape(len(sizes), -1)
+    inverse = (parts**2 / of_groups).sum(axis=0) + between**2 / max(n_points - 1, 1)
     unlimited = np.full(len(total), float(max(n_points - 1, 1)))
     return np.asarray(np.divide(total**2, inverse, out=unlimited, where=inverse > 0))
 
@@ -132,7 +133,7 @@ def _of_eah(result: GroupMeans, squares: Floats, score: Floats) -> PointUncertai
 
     It may be measured at a sample of the points, drawn anew in each of K draws.
     """
-    n_points = int(result.sizes.sum())
+    n_points = result.n_points
     visited = min(result.record.eah_points or n_points, n_points)
     per_point = np.maximum(squares / n_points - score**2, 0) * n_points / max(n_points - 1, 1)
     repeats = result.scores("geh").n_draws

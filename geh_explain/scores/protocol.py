@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain._types import Floats, Ints
+from geh_explain.groups.pair_cells import PairCells
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.draws import LevelDraws
@@ -64,12 +65,16 @@ class GroupMeans(Protocol):
         """Group of each point (N,); -1 for points of weight 0."""
 
     @property
+    def n_points(self) -> int:
+        """Number of points that count."""
+
+    @property
     def sizes(self) -> NDArray[np.int64]:
-        """Number of points of each group (M,)."""
+        """Number of points of each group (M,); (M, P) where each pair has groups of its own."""
 
     @property
     def shares(self) -> Floats:
-        """Share of each group (M,) in the case weights, or in the points."""
+        """Share of each group (M,) in the case weights, or in the points; (M, P) for groups of each pair."""
 
     @property
     def sample_weight(self) -> Floats | None:
@@ -121,6 +126,10 @@ class PairResult(GroupMeans, Protocol):
     @property
     def group_names(self) -> list[str]:
         """Names of the groups (M)."""
+
+    @property
+    def pair_cells(self) -> PairCells | None:
+        """The groups of each pair, None where all pairs have the same groups."""
 
     @property
     def group_descriptions(self) -> list[str] | None:

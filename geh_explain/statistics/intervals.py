@@ -52,8 +52,9 @@ def predictive_half_width(std: Floats, draws: int, level: float) -> Floats:
 def mean_half_width(std: Floats, draws: int, errors: Floats | None, counts: Floats | Ints, level: float) -> Floats:
     """Return half the width (M, ...) of the intervals of group means, over draws and points.
 
-    sqrt(v^2 + (t e)^2) for the half-width v over draws and the standard ``errors`` e of the means over ``counts`` (M,)
-    points or clusters of points, t with counts - 1 degrees of freedom. NaN where there is one draw and no error.
+    sqrt(v^2 + (t e)^2) for the half-width v over draws and the standard ``errors`` e of the means over ``counts``,
+    (M,) or (M, ...), points or clusters of points, t with counts - 1 degrees of freedom. NaN where there is one draw
+    and no error.
 
     >>> import numpy as np
     >>> mean_half_width(np.array([np.nan]), 1, np.array([1.0]), np.array([10]), 0.95).round(2).tolist()
@@ -65,7 +66,8 @@ def mean_half_width(std: Floats, draws: int, errors: Floats | None, counts: Floa
     if errors is None:
         return half if draws > 1 else np.full_like(std, np.nan)
     quantile = stdtrit(np.maximum(np.asarray(counts) - 1.0, 0.5), (1 + level) / 2)
-    return np.asarray(np.hypot(half, quantile.reshape(-1, *(1 for _ in errors.shape[1:])) * errors))
+    quantile = quantile.reshape(*quantile.shape, *(1 for _ in errors.shape[quantile.ndim :]))
+    return np.asarray(np.hypot(half, quantile * errors))
 
 
 def gaussian_interval(mean: Floats, std: Floats, level: float) -> tuple[Floats, Floats]:

@@ -105,7 +105,7 @@ def sign_p_value(
         an unknown error of one group, which then has p-value 1.
     sizes
         Number of points of each group (M,), or effective number of clusters of points, for the degrees of freedom of
-        ``point_errors``. None: many.
+        ``point_errors``; (M, P) where each pair has groups of its own, 0 for those that it does not have. None: many.
 
     Returns
     -------
@@ -122,9 +122,13 @@ def sign_p_value(
         return np.full(mean.shape[1], np.nan)
     of_draws = std**2 * (1 + 1 / draws) if draws > 1 else np.zeros_like(mean)
     of_points = np.zeros_like(mean) if point_errors is None else point_errors**2
-    freedom = np.full((len(mean), 1), np.inf) if sizes is None else np.maximum(sizes - 1.0, 0.5)[:, None]
+    freedom = np.full((len(mean), 1), np.inf) if sizes is None else np.maximum(sizes - 1.0, 0.5).reshape(len(mean), -1)
     p_values = two_sided_p_value(mean, [(of_draws, max(draws - 1, 1)), (of_points, freedom)])
-    return simes(np.where(np.isnan(of_points), 1.0, p_values))
+    p_values = np.where(np.isnan(of_points), 1.0, p_values)
+    if sizes is not None and np.ndim(sizes) == 2:
+        # Groups that a pair does not have are no hypotheses.
+        p_values = np.where(np.asarray(sizes) > 0, p_values, np.nan)
+    return simes(p_values)
 
 
 def two_sided_p_value(mean: Floats, parts: Sequence[tuple[Floats, Floats | float]]) -> Floats:
@@ -162,10 +166,12 @@ def welch_freedom(parts: Sequence[tuple[Floats, Floats | float]]) -> Floats:
 def simes(p_values: Floats) -> Floats:
     """Return min_k M p_(k) / k, the p-value (P,) of the hypothesis that all hypotheses (M, P) of a column are true.
 
+    NaN is a hypothesis that a column does not have; each has at least one.
+
     >>> import numpy as np
     >>> simes(np.array([[0.02], [0.5], [0.03]])).tolist()
     [0.045]
     """
-    groups = len(p_values)
-    scaled = np.sort(p_values, axis=0) * groups / np.arange(1, groups + 1)[:, None]
-    return np.asarray(np.minimum(1.0, scaled.min(axis=0)))
+    groups = (~np.isnan(p_values)).sum(axis=0)
+    scaled = np.sort(p_values, axis=0) * groups / np.arange(1, len(p_values) + 1)[:, None]
+    return np.asarray(np.minimum(1.0, np.nanmin(scaled, axis=0)))

@@ -19,7 +19,7 @@ from geh_explain.engines.exact import Exact, NoSecondDerivative
 from geh_explain.engines.probes import choose_points, products_agree, random_directions
 from geh_explain.engines.structured.directions import unit_directions
 from geh_explain.engines.structured.program import LocalHessians, Program
-from geh_explain.engines.structured.pull_back import PullBack
+from geh_explain.engines.structured.pull_back import PullBack, check_common_groups
 from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
 from geh_explain.engines.structured.rules.table import apply_rule
 from geh_explain.engines.sums import GroupSums, add_hessians, sums_by_group
@@ -217,6 +217,7 @@ class StructuredRun(EngineRun):
         carried once, and multiplied with every other direction at all curved entries.
         """
         cut = self.cut
+        check_common_groups(self.limits, narrow_width)
         n_directions = narrow_width or cut.n_units
         self._check_rows(n_directions * (work + n_directions * program.n_curved * _PAIR_COST), work)
         if n_directions * program.n_curved * _PAIR_COST > max(work, 1) and n_directions > _MAX_CHEAP_UNITS:

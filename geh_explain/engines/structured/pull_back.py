@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from geh_explain._process import cached_property
+from geh_explain.engines.base import Limits
 from geh_explain.engines.pair_blocks import PairBlock, split_pairs
+from geh_explain.engines.structured.recorder import UnsupportedOp
 from geh_explain.engines.sums import GroupSums, add_by_group, scale_points
 from geh_explain.units.pair_set import PairSet, count_pairs
 
@@ -18,6 +20,15 @@ _MAX_HESSIANS = 64
 _BLOCK_ROWS = 256
 #: Numbers of all Hessians at the units that are computed at a time.
 _MAX_NUMBERS = 2**20
+
+
+def check_common_groups(limits: Limits, narrow_width: int) -> None:
+    """Raise UnsupportedOp if units enter through a narrow layer and pairs have groups of their own.
+
+    Hessians at the narrow layer are summed over the points of a group before they are pulled back to the pairs.
+    """
+    if narrow_width and limits.by_pair:
+        raise UnsupportedOp("groups='pairwise' of units that enter through a narrow layer")
 
 
 class PullBack:
