@@ -101,6 +101,8 @@ class HeldOutTesting(ExplainerBase):
         self._check_result(result)
         options = AnalysisOptions(1, batch_size, seed, progress)
         check_int("pairs", pairs, 1)
+        if result.pair_cells is not None:
+            check_not_explained(explained)
         target = recorded_target(result.record)
         rows = HeldOutRows(inputs, y, target, additional_forward_args, link, train, sample_weight=sample_weight)
         with preserved(self.model):
@@ -115,7 +117,6 @@ class HeldOutTesting(ExplainerBase):
             means = result.signed_means[0]
             points_of_result: Explained | GroupMeans | None = GroupMeans(result.shares, means)
             if result.pair_cells is not None:
-                check_not_explained(explained)
                 points_of_result = None
             if explained is not None:
                 points, cut = self._setup.read(explained, target, additional_forward_args, argument="explained")
