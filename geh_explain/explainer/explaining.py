@@ -319,10 +319,11 @@ class Explaining(ExplainerBase):
         seed: int = 0,
         progress: bool = True,
     ) -> GroupChoice:
-        """Choose the number of groups by the rank weighted distance (the paper's equation 7).
+        """Choose the smallest number of groups whose scores reach 70 % of those with the largest number.
 
-        One pass over the data per draw gives the scores for 1 to ``max_groups`` groups. ``explain(groups="auto")``
-        makes the same choice.
+        One pass over the data per draw gives the scores for 1 to ``max_groups`` groups, and the rank weighted distances
+        between them (the paper's equation 7). Sums of the scores of all pairs are compared. Numbers with fewer than ten
+        points per group are not chosen, unless they are at most 10. ``explain(groups="auto")`` makes the same choice.
 
         Parameters
         ----------

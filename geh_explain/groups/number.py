@@ -1,11 +1,17 @@
-"""The number of groups M, chosen by the rank weighted distance between the scores for M - 1 and M groups.
+"""The number of groups M: the smallest one whose scores reach most of those with the largest number.
 
-For the vector of scores w_M (P,) of all pairs with M groups, normalised to sum to 1, and its ranks pi_M,
+For the vector of scores w_M (P,) of all pairs with M groups, normalised to sum to 1, and its ranks pi_M, the paper
+looks at the rank weighted distance ::
 
-    Delta^2_M = sum_i (w_M(i) - w_{M-1}(i))^2 (pi_M(i) - pi_{M-1}(i))^2.
+    Delta^2_M = sum_i (w_M(i) - w_{M-1}(i))^2 (pi_M(i) - pi_{M-1}(i))^2,
 
-It is large where one more group changes strong pairs and their order. The chosen M is the smallest one after which it
-stays near 0. Local Hessians do not depend on M, so all scores come from one pass over the data.
+which is large where one more group changes strong pairs and their order, and takes the last M at which it is not small.
+A single large distance decides then, and the choice differs much between samples of points. Here the sum of the scores
+decides. Groups are nested, so that it grows with M, from the sum of AEH to that of the largest number of groups ::
+
+    M = min { M : S_M >= 0.7 S_max },    S_M = sum over pairs of GEH with M groups.
+
+Local Hessians do not depend on M, so all scores come from one pass over the data.
 """
 
 from __future__ import annotations
@@ -20,10 +26,11 @@ from geh_explain._types import Floats, Ints
 from geh_explain.groups.kmeans import GroupTree
 from geh_explain.plots.group_number import draw_group_number
 
-#: Distances of up to this share of the largest one count as near 0.
-_SMALL_SHARE = 0.05
-#: Distances of up to this value count as near 0: a pair gains a hundredth of the total score and one rank.
-_SMALL_DISTANCE = 1e-4
+#: The part of the sum of the scores with the largest number of groups that the chosen number reaches.
+_MIN_SHARE = 0.7
+#: Groups need this many points on average, unless there are at most so many groups: means of fewer points are noise.
+_MIN_POINTS = 10
+_FEW_GROUPS = 10
 #: Pairs that are processed at a time, so that temporary arrays stay small for thousands of units.
 _PAIRS_AT_ONCE = 65536
 
@@ -41,7 +48,7 @@ class GroupChoice:
     scores
         Mean GEH of each pair for 1, 2, ..., k + 1 groups, shape (k + 1, P); (k + 1, 0) where memory was short.
     chosen
-        The smallest number of groups after which the distances stay near 0.
+        The smallest number of groups whose scores reach 70 % of those with the largest number.
 
     Examples
     --------
@@ -66,19 +73,20 @@ class GroupChoice:
         return draw_group_number(self.counts, self.delta, self.chosen, ax)
 
 
-def choose_group_number(scores: Floats) -> GroupChoice:
-    """Choose the smallest M after which the scores and their ranks hardly change.
+def choose_group_number(scores: Floats, n_points: int | None = None) -> GroupChoice:
+    """Choose the smallest M whose scores sum to 70 % of the sum with the largest number of groups.
 
-    ``scores`` (M, P) are the scores of P pairs for 1, 2, ..., M groups. The chosen number is the last one whose
-    distance exceeds both a twentieth of the largest distance and 1e-4; 1 if there is none.
+    ``scores`` (M, P) are the scores of P pairs for 1, 2, ..., M nested groups. Of ``n_points`` points, groups hold ten
+    or more on average, or there are at most ten groups; None for any number.
 
-    >>> choose_group_number(np.array([[1.0, 3.0], [3.0, 1.0], [3.0, 1.0], [3.0, 1.0]])).chosen
+    >>> choose_group_number(np.array([[1.0, 2.0], [2.0, 6.0], [3.0, 7.0]])).chosen
     2
     """
     delta = rank_weighted_distances(scores)
-    changing = np.flatnonzero(delta > max(_SMALL_DISTANCE, _SMALL_SHARE * delta.max(initial=0)))
-    # delta[k] belongs to k + 2 groups.
-    chosen = int(changing[-1]) + 2 if len(changing) else 1
+    largest = len(scores) if n_points is None else max(_FEW_GROUPS, n_points // _MIN_POINTS)
+    # Row by row: for thousands of units each has millions of pairs.
+    totals = np.array([row.sum() for row in scores[:largest]])
+    chosen = int((totals >= _MIN_SHARE * totals[-1]).argmax()) + 1
     return GroupChoice(np.arange(2, len(delta) + 2), delta, scores, chosen)
 
 

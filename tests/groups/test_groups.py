@@ -96,15 +96,14 @@ def test_the_rank_weighted_distance_is_the_papers_formula() -> None:
     assert rank_weighted_distances(curve) == pytest.approx([0.2**2 * 1 + 0.2**2 * 1 + 0])
 
 
-def test_the_chosen_number_is_the_last_that_still_changes_something() -> None:
-    settled = np.array([6.0, 3.0, 1.0])
-    curve = np.stack([np.array([1.0, 3.0, 6.0]), np.array([3.0, 6.0, 1.0]), settled, settled, settled])
+def test_the_chosen_number_reaches_seventy_percent_of_the_largest_sum() -> None:
+    curve = np.array([[1.0, 1.0], [4.0, 2.0], [5.0, 2.0], [6.0, 3.0], [7.0, 3.0]])  # sums 2, 6, 7, 9, 10
     assert choose_group_number(curve).chosen == 3
-    assert choose_group_number(np.stack([settled] * 5)).chosen == 1
-
-
-def test_for_a_single_pair_the_last_increase_of_its_score_decides() -> None:
-    assert choose_group_number(np.array([[0.0], [1.0], [2.0], [2.0], [2.0]])).chosen == 3
+    assert choose_group_number(np.stack([curve[0]] * 5)).chosen == 1
+    assert choose_group_number(np.zeros((5, 2))).chosen == 1
+    assert choose_group_number(np.array([[0.0], [1.0], [2.0], [2.0], [2.0]])).chosen == 3  # a single pair
+    # Forty groups of 120 points would hold three each; twelve hold ten.
+    assert choose_group_number(np.arange(40.0)[:, None], n_points=120).chosen == 9
 
 
 def test_labels_of_any_kind_are_groups() -> None:
