@@ -11,7 +11,7 @@ from geh_explain._types import Bools, Floats, Ints
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun
 from geh_explain.engines.pair_sums import PairSums, ThirdUnitSums
-from geh_explain.engines.stein import SteinRun
+from geh_explain.engines.stein.engine import SteinRun
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.pair_cells import PAIRWISE, PairGrouping, choose_thirds, group_pairs, median_edges
 from geh_explain.model.cut import Cut
