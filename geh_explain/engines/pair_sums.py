@@ -91,7 +91,7 @@ class PairSums(GroupSums):
 
 @dataclass
 class ThirdUnitSums(PairSums):
-    """Sums from which the third unit of each pair is chosen, see :func:`~geh_explain.groups.pair_cells.choose_thirds`.
+    """Sums from which the third unit of each pair is chosen, see :func:`~geh_explain.groups.pairwise.choose_thirds`.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ from geh_explain.engines.difference import Difference
 from geh_explain.engines.smoothing.sharpness import Step
 from geh_explain.errors import GEHTypeError, GEHValueError, GEHWarning
 from geh_explain.explainer.explaining import Explaining
-from geh_explain.groups.pair_cells import PAIRWISE
+from geh_explain.groups.pairwise import PAIRWISE
 from geh_explain.model.cut import Cut
 from geh_explain.model.preserve import preserved
 from geh_explain.model.unit_values import unit_moments

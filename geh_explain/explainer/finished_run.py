@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from geh_explain.groups.group_info import GroupInfo
 from geh_explain.groups.grouping import Grouping
-from geh_explain.groups.pair_cells import PairGrouping
+from geh_explain.groups.pairwise import PairGrouping
 from geh_explain.results.interactions import Interactions
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.record import RunRecord

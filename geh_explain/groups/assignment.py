@@ -12,7 +12,7 @@ from geh_explain.data.points import Points
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.grouping import Grouping, are_labels, check_groups, from_clusterer, from_labels
 from geh_explain.groups.kmeans import GroupTree, grow
-from geh_explain.groups.pair_cells import PAIRWISE
+from geh_explain.groups.pairwise import PAIRWISE
 from geh_explain.groups.positions import PositionSample
 from geh_explain.model.cut import Cut
 

@@ -20,7 +20,7 @@ from geh_explain._types import Floats
 from geh_explain._version import __version__
 from geh_explain.errors import GEHRuntimeError, GEHTypeError, GEHValueError, GEHWarning
 from geh_explain.explainer import GEHExplainer
-from geh_explain.groups.pair_cells import PAIRWISE
+from geh_explain.groups.pairwise import PAIRWISE
 from geh_explain.inference.jsonl import Record
 from geh_explain.inference.null_targets import NullTarget
 from geh_explain.inference.rows import data_digest

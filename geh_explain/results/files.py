@@ -47,7 +47,6 @@ from geh_explain._types import Floats
 from geh_explain._validation import check_output_file, check_path
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.group_info import GroupInfo
-from geh_explain.groups.pair_cells import PairCells
 from geh_explain.results.error_arrays import check_point_errors, check_weights, is_finite, parse_clusters
 from geh_explain.results.evidence_files import (
     EVIDENCE_ARRAYS,
@@ -63,6 +62,7 @@ from geh_explain.run.record import RunRecord
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws, LevelDraws
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.moments import Moments
+from geh_explain.scores.pair_cells import PairCells
 from geh_explain.storage.archives import check_size, expands_too_much
 from geh_explain.storage.whole import write_whole
 from geh_explain.units.pair_set import PairSet

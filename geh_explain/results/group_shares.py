@@ -6,9 +6,9 @@ import numpy as np
 
 from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
-from geh_explain.groups.pair_cells import PairCells
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.draws import DrawMoments, Draws
+from geh_explain.scores.pair_cells import PairCells
 
 
 class GroupShares:

@@ -15,7 +15,6 @@ from geh_explain._types import Floats
 from geh_explain._validation import check_int
 from geh_explain.errors import GEHValueError, warn
 from geh_explain.groups.group_info import GroupInfo
-from geh_explain.groups.pair_cells import PairCells
 from geh_explain.results.files import StoredResult, read_result, write_result
 from geh_explain.results.group_shares import GroupShares
 from geh_explain.results.measured import MeasuredResult
@@ -28,6 +27,7 @@ from geh_explain.scores.draws import MEASURES, DrawMoments, Draws, LevelDraws
 from geh_explain.scores.evidence import Evidence, check_evidence
 from geh_explain.scores.main_effects import MainEffects
 from geh_explain.scores.moments import Moments, draws_not_kept
+from geh_explain.scores.pair_cells import PairCells
 from geh_explain.scores.pair_scores import Scores
 from geh_explain.scores.ranking import PairRanking, find_unit
 from geh_explain.units.pair_set import PairSet

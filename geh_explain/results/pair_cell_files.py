@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from geh_explain.groups.pair_cells import PairCells
+from geh_explain.scores.pair_cells import PairCells
 from geh_explain.units.pair_set import PairSet
 
 #: Names of the arrays in a file, and the attributes of PairCells that they hold.

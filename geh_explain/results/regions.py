@@ -10,13 +10,13 @@ import numpy as np
 from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHTypeError
 from geh_explain.groups.group_info import GroupInfo
-from geh_explain.groups.pair_cells import PairCells
 from geh_explain.results.compared_means import ComparisonRequest
 from geh_explain.results.comparing import compare_results
 from geh_explain.results.comparison import Comparison
 from geh_explain.results.output import ResultOutput
 from geh_explain.results.tables import group_table
 from geh_explain.scores.group_unions import DrawnResult
+from geh_explain.scores.pair_cells import PairCells
 from geh_explain.statistics.intervals import mean_half_width
 
 if TYPE_CHECKING:

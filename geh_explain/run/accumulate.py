@@ -12,7 +12,7 @@ from geh_explain.engines.sums import GroupSums
 from geh_explain.groups.grouping import Grouping, from_tree
 from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.number import GroupChoice, choose_group_number, scores_by_group_number
-from geh_explain.groups.pair_cells import PairGrouping
+from geh_explain.groups.pairwise import PairGrouping
 from geh_explain.run.plan import RunPlan
 from geh_explain.scores.cluster_spread import ClusterSpread
 from geh_explain.scores.draws import DrawMoments, Draws, LevelDraws

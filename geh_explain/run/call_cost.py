@@ -14,7 +14,7 @@ import torch
 from geh_explain.data.rows import Rows
 from geh_explain.engines.level_contrasts import LevelSums
 from geh_explain.engines.sums import GroupSums
-from geh_explain.groups.pair_cells import PairGrouping
+from geh_explain.groups.pairwise import PairGrouping
 from geh_explain.run.pair_groups import pair_sums
 from geh_explain.run.plan import RunPlan
 

@@ -15,7 +15,7 @@ from geh_explain.data.points import Points
 from geh_explain.groups.descriptions import CodeNames
 from geh_explain.groups.group_info import GroupInfo, TableSample, nearest_to_centres, stratified_sample
 from geh_explain.groups.grouping import Grouping
-from geh_explain.groups.pair_cells import PairGrouping
+from geh_explain.groups.pairwise import PairGrouping
 from geh_explain.groups.positions import positions_of
 from geh_explain.model.cut import Cut
 from geh_explain.run.plan import RunPlan

@@ -17,7 +17,7 @@ from geh_explain.errors import GEHValueError
 from geh_explain.groups.assignment import MAX_GROUPS
 from geh_explain.groups.clusters import check_clusters
 from geh_explain.groups.grouping import check_groups, from_labels
-from geh_explain.groups.pair_cells import PAIRWISE
+from geh_explain.groups.pairwise import PAIRWISE
 from geh_explain.run.pair_request import ALL_PAIRS, PairRequest
 
 #: The word for a number that the run itself decides on.

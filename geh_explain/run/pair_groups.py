@@ -13,7 +13,7 @@ from geh_explain.engines.base import EngineRun
 from geh_explain.engines.pair_sums import PairSums, ThirdUnitSums
 from geh_explain.engines.stein.engine import SteinRun
 from geh_explain.errors import GEHValueError
-from geh_explain.groups.pair_cells import PAIRWISE, PairGrouping, choose_thirds, group_pairs, median_edges
+from geh_explain.groups.pairwise import PAIRWISE, PairGrouping, choose_thirds, group_pairs, median_edges
 from geh_explain.model.cut import Cut
 from geh_explain.posterior.protocols import seed_of_draw
 from geh_explain.run.options import RunOptions

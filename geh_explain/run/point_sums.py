@@ -10,7 +10,7 @@ from geh_explain.engines.level_contrasts import LevelSums
 from geh_explain.engines.pair_sums import PairSums
 from geh_explain.engines.sums import GroupSums
 from geh_explain.groups.grouping import Grouping
-from geh_explain.groups.pair_cells import PairGrouping
+from geh_explain.groups.pairwise import PairGrouping
 from geh_explain.run.pair_groups import pair_sums
 from geh_explain.run.plan import RunPlan
 

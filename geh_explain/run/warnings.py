@@ -19,7 +19,7 @@ from geh_explain.engines.selection import NO_GRADIENTS, REQUESTED, depends_on_un
 from geh_explain.engines.smoothing.change import smoothing_warning
 from geh_explain.engines.zero import explain_zero
 from geh_explain.groups.clusters import MIN_CLUSTERS
-from geh_explain.groups.pair_cells import PairGrouping
+from geh_explain.groups.pairwise import PairGrouping
 from geh_explain.model.autograd_graph import ends_in_probabilities
 from geh_explain.model.row_independence import computing_dtype
 from geh_explain.model.unit_values import discrete_units

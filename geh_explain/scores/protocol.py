@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geh_explain._types import Floats, Ints
-from geh_explain.groups.pair_cells import PairCells
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.draws import LevelDraws
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.main_effects import MainEffects
+from geh_explain.scores.pair_cells import PairCells
 from geh_explain.scores.pair_scores import Scores
 from geh_explain.units.pair_set import PairSet
 

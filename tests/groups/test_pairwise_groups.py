@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import geh_explain as geh
 from geh_explain.errors import GEHValueError, GEHWarning
-from geh_explain.groups.pair_cells import choose_thirds, median_edges
+from geh_explain.groups.pairwise import choose_thirds, median_edges
 
 
 def odd(x: Tensor) -> Tensor:
