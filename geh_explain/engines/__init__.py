@@ -17,6 +17,7 @@ engine           formula                                for
 ``twice_differentiable`` those that torch cannot differentiate twice, or only slowly, and ``sums`` is what engines fill.
 ``third_order`` computes third derivatives and differences, ``level_contrasts`` differences between levels of
 categories, beside any engine.
+``pair_sums`` are sums over groups that each pair has of its own.
 ``pair_blocks`` holds the blocks of Hessians that belong to pairs.
 """
 

@@ -108,8 +108,9 @@ class Explaining(ExplainerBase):
         additional_forward_args
             Further arguments of the model, as in Captum; those with one entry per row are split with the rows.
         groups
-            The number of groups of points within which signs may cancel; ``"auto"`` chooses it; labels, one per row; or
-            a scikit-learn clusterer.
+            The number of groups of points within which signs may cancel; ``"auto"`` chooses it; labels, one per row; a
+            scikit-learn clusterer; or ``"pairwise"``: each pair has groups of its own, the halves of its two units, and
+            of a third unit that changes it.
         clusters
             Labels, one per row, of points that are not independent: crops of one photograph, frames of one film, visits
             of one patient. Intervals and stable pairs then count whole clusters. None: all points are independent.

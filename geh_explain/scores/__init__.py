@@ -12,6 +12,8 @@
     Draws and uncertainty of pairs with a category, from those of differences between levels.
 ``pair_scores``, ``main_effects``
     One measure of all pairs, and the mean gradient of each unit, with uncertainty.
+``pair_cells``
+    The groups of a result in which each pair has groups of its own.
 ``evidence``, ``decisions``
     Outcome of the test on held-out labels, and what a rule decides about each pair.
 ``pair_names``
