@@ -14,6 +14,9 @@ from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.groups.kmeans import GroupTree
 
+#: What the argument ``groups`` may be, for error messages.
+_ACCEPTED = "a whole number, 'auto', 'pairwise', labels, or a scikit-learn clusterer"
+
 
 @dataclass(frozen=True)
 class Grouping:
@@ -58,9 +61,9 @@ def check_groups(groups: Any) -> None:
         )
     # A class is most likely a clusterer without its parentheses.
     if isinstance(groups, (bool, float)) or groups is None or isinstance(groups, type):
-        raise GEHTypeError(f"groups={groups!r}: use a whole number, 'auto', labels, or a scikit-learn clusterer.")
+        raise GEHTypeError(f"groups={groups!r}: use {_ACCEPTED}.")
     if not isinstance(groups, (str, int, np.integer, Iterable)) and not hasattr(groups, "fit_predict"):
-        raise GEHTypeError(f"groups={groups!r}: use a whole number, 'auto', labels, or a scikit-learn clusterer.")
+        raise GEHTypeError(f"groups={groups!r}: use {_ACCEPTED}.")
     if isinstance(groups, (int, np.integer)) and groups < 1:
         raise GEHValueError(f"groups={groups}: at least one group is needed.")
 
