@@ -324,7 +324,8 @@ class Explaining(ExplainerBase):
 
         One pass over the data per draw gives the scores for 1 to ``max_groups`` groups, and the rank weighted distances
         between them (the paper's equation 7). Sums of the scores of all pairs are compared. Numbers with fewer than ten
-        points per group are not chosen, unless they are at most 10. ``explain(groups="auto")`` makes the same choice.
+        distinct points per group are not chosen, unless they are at most 10. ``explain(groups="auto")`` makes the same
+        choice.
 
         Parameters
         ----------

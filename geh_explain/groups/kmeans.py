@@ -36,6 +36,9 @@ _MAX_ROUNDS = 100
 #: Numbers whose ratio differs from 1 by less than this count as equal: their difference is rounding.
 _ROUNDING = 1e-9
 
+#: Distinct points are counted up to this many times the number of groups.
+_PLACES = 10
+
 
 @dataclass(frozen=True)
 class Split:
@@ -56,6 +59,8 @@ class GroupTree:
         Points x (d,) are standardised to (x - centre) / scale before they are split.
     splits
         The splits in the order in which they were made; their planes are in standardised coordinates.
+    n_places
+        Number of distinct points that were split, counted up to ten times the number of groups that was asked for.
 
     Examples
     --------
@@ -69,6 +74,7 @@ class GroupTree:
     centre: Floats
     scale: Floats
     splits: list[Split]
+    n_places: int
 
     @property
     def n_groups(self) -> int:
@@ -135,7 +141,17 @@ def grow(points: Floats, groups: int, *, standardise: bool, weights: Floats | No
         spreads.append(_spread(inside[above], _part(inside_weights, above)))
         spreads[parent] = _spread(inside[~above], _part(inside_weights, ~above))
         splits.append(Split(parent, normal, offset))
-    return GroupTree(centre, scale, splits)
+    return GroupTree(centre, scale, splits, _count_places(points, _PLACES * groups))
+
+
+def _count_places(points: Floats, most: int) -> int:
+    """Return the number of distinct points (n, d), or ``most`` if there are more."""
+    places: set[bytes] = set()
+    for point in points:
+        places.add(point.tobytes())
+        if len(places) == most:
+            break
+    return len(places)
 
 
 def _part(weights: Floats | None, rows: Any) -> Floats | None:

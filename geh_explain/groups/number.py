@@ -73,17 +73,17 @@ class GroupChoice:
         return draw_group_number(self.counts, self.delta, self.chosen, ax)
 
 
-def choose_group_number(scores: Floats, n_points: int | None = None) -> GroupChoice:
+def choose_group_number(scores: Floats, n_places: int | None = None) -> GroupChoice:
     """Choose the smallest M whose scores sum to 70 % of the sum with the largest number of groups.
 
-    ``scores`` (M, P) are the scores of P pairs for 1, 2, ..., M nested groups. Of ``n_points`` points, groups hold ten
-    or more on average, or there are at most ten groups; None for any number.
+    ``scores`` (M, P) are the scores of P pairs for 1, 2, ..., M nested groups. Of ``n_places`` distinct points,
+    groups hold ten or more on average, or there are at most ten groups; None for any number.
 
     >>> choose_group_number(np.array([[1.0, 2.0], [2.0, 6.0], [3.0, 7.0]])).chosen
     2
     """
     delta = rank_weighted_distances(scores)
-    largest = len(scores) if n_points is None else max(_FEW_GROUPS, n_points // _MIN_POINTS)
+    largest = len(scores) if n_places is None else max(_FEW_GROUPS, n_places // _MIN_POINTS)
     # Row by row: for thousands of units each has millions of pairs.
     totals = np.array([row.sum() for row in scores[:largest]])
     chosen = int((totals >= _MIN_SHARE * totals[-1]).argmax()) + 1

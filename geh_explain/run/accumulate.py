@@ -140,7 +140,7 @@ class DrawAccumulator:
         scores *= np.abs(self._pair_factors()) / len(self._signed)
         if self._contrasts is not None:
             scores = self._contrasts.by_pair(scores)
-        self.choice = choose_group_number(scores, len(self.grouping.labels))
+        self.choice = choose_group_number(scores, tree.n_places)
         if self._max_bytes < 8 * scores.nbytes:
             self.choice = replace(self.choice, scores=scores[:, :0])  # they are for the curve only
         del scores

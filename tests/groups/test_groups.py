@@ -103,7 +103,7 @@ def test_the_chosen_number_reaches_seventy_percent_of_the_largest_sum() -> None:
     assert choose_group_number(np.zeros((5, 2))).chosen == 1
     assert choose_group_number(np.array([[0.0], [1.0], [2.0], [2.0], [2.0]])).chosen == 3  # a single pair
     # Forty groups of 120 points would hold three each; twelve hold ten.
-    assert choose_group_number(np.arange(40.0)[:, None], n_points=120).chosen == 9
+    assert choose_group_number(np.arange(40.0)[:, None], n_places=120).chosen == 9
 
 
 def test_labels_of_any_kind_are_groups() -> None:
