@@ -27,6 +27,9 @@ Members of the archive, with K draws, M groups, P pairs, D units and N points:
 ``sample_weight``, ``weight_moments``
     Case weights (N,), and sums (M, P) beside ``point_errors``, where there are any; such files have format 3, and
     labels of -1 for points of weight 0.
+``cell_edges``, ``cell_thirds``, ``cell_sizes``, ``cell_unit_sizes``
+    The parts of :class:`~geh_explain.scores.pair_cells.PairCells`, where each pair has groups of its own; such files
+    have format 5.
 ``level_signed``, ``level_absolute``, ...
     Differences between levels of categories, see ``level_files``; such files have format 4.
 """
@@ -55,7 +58,7 @@ from geh_explain.results.evidence_files import (
     evidence_to_json,
     parse_evidence,
 )
-from geh_explain.results.group_files import group_info_to_json, parse_group_info
+from geh_explain.results.group_files import check_names, group_info_to_json, parse_group_info
 from geh_explain.results.level_files import PREFIX, levels_to_json, parse_contrasts
 from geh_explain.results.pair_cell_files import CELL_ARRAYS, cells_to_arrays, parse_cells
 from geh_explain.run.record import RunRecord
@@ -233,7 +236,7 @@ def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
     if not isinstance(about, dict) or about.get("format") not in _FORMATS:
         raise ValueError(f"its format is not {_FORMAT!r}")
     names, group_names = about["names"], about["group_names"]
-    _check_names(names, group_names)
+    check_names(names, group_names)
     settings = about["settings"]
     _check_settings(settings)
     of_pairs = [arrays.pop(name) for name in _PAIR_ARRAYS if name in arrays]
@@ -265,12 +268,11 @@ def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
         raise ValueError("its weights do not fit its format")
     if weighted:
         check_weights(sample_weight, labels)
-    pair_cells = parse_cells(of_cells, pairs, labels, group_names)
-    if (about["format"] == _PAIRWISE_FORMAT) != (pair_cells is not None):
+    if (about["format"] == _PAIRWISE_FORMAT) != bool(of_cells):
         raise ValueError("its groups of pairs do not fit its format")
     group_info = parse_group_info(about.get("group_info"), len(group_names), len(labels))
     parts = draws, labels, names, group_names, settings, evidence, pairs, group_info, sample_weight
-    return StoredResult(*parts, pair_cells)
+    return StoredResult(*parts, parse_cells(of_cells, pairs, labels, group_names))
 
 
 def _parse_all_draws(groups: int, sizes: tuple[int, int], arrays: dict[str, Any]) -> Draws | DrawMoments:
@@ -293,18 +295,6 @@ def _summary(draws: Draws | DrawMoments) -> tuple[bool, int, bool]:
     """Return whether all draws were kept, their number, and whether errors are those of weighted points."""
     n_draws = len(draws.signed) if isinstance(draws, Draws) else draws.geh.count
     return isinstance(draws, Draws), n_draws, draws.weight_moments is not None
-
-
-def _check_names(names: Any, group_names: Any) -> None:
-    """Raise unless names of units and groups are lists of text, and units are at least two and distinct."""
-    if not (isinstance(names, list) and isinstance(group_names, list)):
-        raise ValueError("its names are malformed")
-    if not all(isinstance(name, str) for name in (*names, *group_names)) or len(set(names)) < len(names):
-        raise ValueError("its names are not text, or not all different")
-    if len(names) < 2:
-        raise ValueError("it has no pair of units")
-    # JSON can hold half of a surrogate pair, which cannot be written to a page or a terminal.
-    "".join((*names, *group_names)).encode()
 
 
 def _check_settings(settings: Any) -> None:

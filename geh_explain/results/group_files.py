@@ -1,4 +1,4 @@
-"""Descriptions and exemplars of groups in a file of results, as JSON."""
+"""Names, descriptions and exemplars of groups in a file of results, as JSON."""
 
 from __future__ import annotations
 
@@ -62,3 +62,15 @@ def _parse_exemplars(stored: Any, groups: int, points: int) -> Ints | None:
     if any(type(index) is not int or not -1 <= index < points for row in stored for index in row):
         raise ValueError("its exemplars are no points")
     return np.array(stored, dtype=np.int64)
+
+
+def check_names(names: Any, group_names: Any) -> None:
+    """Raise unless names of units and groups are lists of text, and units are at least two and distinct."""
+    if not (isinstance(names, list) and isinstance(group_names, list)):
+        raise ValueError("its names are malformed")
+    if not all(isinstance(name, str) for name in (*names, *group_names)) or len(set(names)) < len(names):
+        raise ValueError("its names are not text, or not all different")
+    if len(names) < 2:
+        raise ValueError("it has no pair of units")
+    # JSON can hold half of a surrogate pair, which cannot be written to a page or a terminal.
+    "".join((*names, *group_names)).encode()
