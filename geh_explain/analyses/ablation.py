@@ -41,8 +41,8 @@ class AblationCheck:
         predicted = score_ij * mean over x of |x_i - b_i| |x_j - b_j|,
         observed  = mean over x of |f(x) - f(x/i) - f(x/j) + f(x/ij)|.
 
-    A category is switched off by its most frequent level b_i, and |x_i - b_i| is 1 at other levels. Scores with a scale
-    belong to steps that are divided by it.
+    A category is switched off by its most frequent level b_i, and ``|x_i - b_i|`` is 1 at other levels. Scores with a
+    scale belong to steps that are divided by it.
 
     Attributes
     ----------

@@ -85,8 +85,8 @@ class Radius:
         Radius of the ball, in the units' own measure: all units together move so far.
     sigma
         Standard deviation of each unit, in its own measure, instead of a radius. With neither of them each row sets
-        its own sigma, 0.6 / sqrt(K) of the median of |z| / ||dz / du|| over the K entries of the first kinked function:
-        of the row's distance to the kinks.
+        its own sigma, 0.6 / sqrt(K) of the median of ``|z| / ||dz / du||`` over the K entries of the first kinked
+        function: of the row's distance to the kinks.
 
     Examples
     --------
