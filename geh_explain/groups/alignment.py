@@ -61,7 +61,9 @@ def align_labels(first: Ints, second: Ints, names: tuple[list[str], list[str]]) 
 
     of_first, of_second = (len(group_names) for group_names in names)
     total = of_first + of_second
-    graph = coo_array((np.ones(len(first)), (first, second + of_first)), shape=(total, total))
+    # Earlier versions of SciPy take indices of 32 bits only.
+    ends = (first.astype(np.int32), (second + of_first).astype(np.int32))
+    graph = coo_array((np.ones(len(first)), ends), shape=(total, total))
     _, component = connected_components(graph, directed=False)
     sizes = np.bincount(component[first], minlength=int(component.max()) + 1)
     # Groups without points are components of their own.
