@@ -18,15 +18,11 @@ from geh_explain.engines.smoothing.radius import RadiusSmoothing
 from geh_explain.engines.structured.engine import StructuredRun
 from geh_explain.engines.structured.recorder import UnsupportedOp
 from geh_explain.errors import GEHValueError
-from geh_explain.local.baselines import ReferenceData
-from geh_explain.local.hessians import RowHessians
+from geh_explain.local.hessians import CHUNK_NUMBERS, RowHessians, read_rows
 from geh_explain.model.cut import Cut
 from geh_explain.model.preserve import preserved
-from geh_explain.model.row_independence import check_row_independence
 from geh_explain.run.setup import ModelSetup
 
-#: Numbers in the Hessians of one chunk of rows, at most.
-_CHUNK_NUMBERS = 2**23
 #: Rows at which double backward is compared with differences of gradients, at most.
 _MAX_CHECKED = 16
 
@@ -109,12 +105,7 @@ def expand_rows(
         As in :func:`~geh_explain.local.hessians.row_hessians`.
     """
     with preserved(setup.model):
-        points, cut = setup.read(inputs, target, additional_forward_args)
-        with torch.no_grad():
-            check_row_independence(cut, points.first, cut.outputs(points.first[:1]))
-        data = ReferenceData(setup, reference, "reference", "inputs")
-        data.check(points.first, None)
-        rows_of = RowHessians(setup, cut, data, points.first)
+        points, cut, rows_of = read_rows(setup, inputs, target, additional_forward_args, reference)
         parts = [_expand(rows_of, cut, rows) for rows in rows_of.parts(points)]
         rows_of.warn()
     return _joined(parts)
@@ -129,7 +120,7 @@ def _expand(rows_of: RowHessians, cut: Cut, rows: Rows) -> Expansion:
                 f"engine={run.name!r} has no derivatives, of which an expansion is made; use engine='auto' with a "
                 "model that torch can differentiate."
             )
-        size = max(1, min(run.chunk_rows(rows), _CHUNK_NUMBERS // cut.n_units**2))
+        size = max(1, min(run.chunk_rows(rows), CHUNK_NUMBERS // cut.n_units**2))
         for chunk in rows.split(size):
             hessian = _hessians(run, chunk)
             found.append(_complete(cut, chunk, hessian))

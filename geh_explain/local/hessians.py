@@ -36,7 +36,7 @@ from geh_explain.run.setup import ModelSetup
 from geh_explain.units.pair_set import PairSet
 
 #: Numbers in the Hessians of one chunk of rows, at most.
-_CHUNK_NUMBERS = 2**23
+CHUNK_NUMBERS = 2**23
 
 
 def row_hessians(
@@ -57,13 +57,8 @@ def row_hessians(
         Rows like those of the training data; None where there are none.
     """
     with preserved(setup.model):
-        points, cut = setup.read(inputs, target, additional_forward_args)
-        with torch.no_grad():
-            check_row_independence(cut, points.first, cut.outputs(points.first[:1]))
-        data = ReferenceData(setup, reference, "reference", "inputs")
-        data.check(points.first, None)
-        computed = RowHessians(setup, cut, data, points.first)
-        if data.points is None and not computed.share_smoothing(points):
+        points, cut, computed = read_rows(setup, inputs, target, additional_forward_args, reference)
+        if not computed.has_reference and not computed.share_smoothing(points):
             parts = [computed.hessians_alone(rows) for rows in points.batches()]
         else:
             parts = [computed.hessians(rows) for rows in computed.parts(points)]
@@ -72,6 +67,21 @@ def row_hessians(
             warn(explain_zero(cut, points.first, PairSet.all(cut.n_units), computed.smoothed))
         computed.warn()
     return found, cut.n_units
+
+
+def read_rows(
+    setup: ModelSetup, inputs: Any, target: Target, additional_forward_args: Any, reference: Any
+) -> tuple[Points, Cut, RowHessians]:
+    """Return the rows of :func:`row_hessians`, the model, and what computes Hessians.
+
+    Raises if outputs of a row depend on other rows, or the reference does not fit.
+    """
+    points, cut = setup.read(inputs, target, additional_forward_args)
+    with torch.no_grad():
+        check_row_independence(cut, points.first, cut.outputs(points.first[:1]))
+    data = ReferenceData(setup, reference, "reference", "inputs")
+    data.check(points.first, None)
+    return points, cut, RowHessians(setup, cut, data, points.first)
 
 
 class RowHessians:
@@ -103,6 +113,11 @@ class RowHessians:
         #: Rows of which double backward fits into memory; 0 where it is not used.
         self._chunk_rows = 0
         self.smoothed = False
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether a reference sets the sharpness of all rows."""
+        return self._data.points is not None
 
     def _finds_rows(self, rows: Rows) -> bool:
         """Return whether all kinked functions can be smoothed in each row by itself."""
@@ -170,7 +185,7 @@ class RowHessians:
         """
         parts = [self.hessians(rows[:1])]
         together = len(rows) > 2 and self._chunk_rows > 1 and not self._doubtful and not self.has_custom_functions(rows)
-        size = min(self._chunk_rows, max(2, _CHUNK_NUMBERS // self._cut.n_units**2)) if together else 1
+        size = min(self._chunk_rows, max(2, CHUNK_NUMBERS // self._cut.n_units**2)) if together else 1
         for chunk in rows[1:].split(size):
             found = None if len(chunk) == 1 else self._hessians_together(chunk)
             parts += [self.hessians(row) for row in chunk.split(1)] if found is None else [found]
