@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-import skorch
 import torch
 from expected_errors import Net, cases, refused
 from sklearn.calibration import CalibratedClassifierCV
@@ -55,7 +54,7 @@ class Recorded:
         (LinearRegression(), "predict"),
         (LogisticRegression(), "predict_proba"),
         (RidgeClassifier(), "decision_function"),
-        (make_pipeline(StandardScaler(), LinearSVC()), "decision_function"),
+        (make_pipeline(StandardScaler(), LinearSVC(dual="auto")), "decision_function"),
         (Recorded(), "predict"),
     ],
 )
@@ -69,7 +68,7 @@ def test_the_function_that_is_explained(estimator, method):
 @pytest.mark.parametrize(
     "estimator",
     [
-        CalibratedClassifierCV(LinearSVC(), cv=2),
+        CalibratedClassifierCV(LinearSVC(dual="auto"), cv=2),
         GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=2),
         make_pipeline(StandardScaler(), LogisticRegression()),
     ],
@@ -89,9 +88,14 @@ def test_a_bound_method_chooses_another_function():
 
 
 def test_a_skorch_net_is_its_network():
+    skorch = pytest.importorskip("skorch")
     net = skorch.NeuralNetRegressor(Net, max_epochs=1, verbose=0, train_split=None)
     net.fit(np.zeros((4, 3), np.float32), np.zeros((4, 1), np.float32))
     assert as_module(net) is net.module_
+
+
+def unfitted_skorch_net():
+    return pytest.importorskip("skorch").NeuralNetRegressor(Net)
 
 
 def test_networks_and_functions_are_no_estimators():
@@ -106,7 +110,7 @@ def test_networks_and_functions_are_no_estimators():
         "pipeline": (lambda: as_module(make_pipeline(StandardScaler(), LinearRegression())), RuntimeError, "Pipeline"),
         "search": (lambda: as_module(GridSearchCV(LogisticRegression(), {})), RuntimeError, "GridSearchCV is not"),
         "method": (lambda: as_module(LogisticRegression().predict_proba), RuntimeError, "not fitted"),
-        "skorch": (lambda: as_module(skorch.NeuralNetRegressor(Net)), RuntimeError, "NeuralNetRegressor", "fit("),
+        "skorch": (lambda: as_module(unfitted_skorch_net()), RuntimeError, "NeuralNetRegressor", "fit("),
     }
 )
 def test_estimators_that_were_not_fitted_are_refused(call, kind, words):
