@@ -182,14 +182,25 @@ class FrameLayout:
 
 
 def _factorize(column: pd.Series[Any]) -> tuple[np.ndarray[Any, Any], Any]:
-    """Return the code (n,) of each entry of a column, and its distinct values, sorted where they can be compared."""
+    """Return the code (n,) of each entry of a column, and its distinct values, sorted where they can be compared.
+
+    Missing values come last. Those of a column of objects keep their kind, None, NaN or NA: encoders of scikit-learn
+    take them for different categories.
+    """
     import pandas as pd
 
+    is_object = column.dtype == object
     try:
-        codes, levels = pd.factorize(column, sort=True, use_na_sentinel=False)
+        codes, levels = pd.factorize(column, sort=True, use_na_sentinel=is_object)
     except TypeError:
-        codes, levels = pd.factorize(column, use_na_sentinel=False)
-    return np.asarray(codes), levels
+        codes, levels = pd.factorize(column, use_na_sentinel=is_object)
+    if not is_object:
+        return np.asarray(codes), levels
+    codes, missing = np.array(codes), column.isna().to_numpy()
+    kinds = {type(value): value for value in column[missing]}
+    places = {kind: len(levels) + place for place, kind in enumerate(kinds)}
+    codes[missing] = [places[type(value)] for value in column[missing]]
+    return codes, pd.Index([*levels, *kinds.values()], dtype=object)
 
 
 def _as_dtype(numbers: np.ndarray[Any, Any], dtype: Any) -> Any:

@@ -31,6 +31,19 @@ def test_a_frame_comes_back_as_it_was():
     pd.testing.assert_frame_equal(layout.to_frame(values), frame)
 
 
+@pytest.mark.parametrize(
+    "column",
+    [["b", None, "a"], [np.nan, "b", None, pd.NA, "a", None], [True, None, False], [None, None], [1, "a", None]],
+    ids=str,
+)
+def test_missing_objects_keep_their_kind(column):
+    frame = pd.DataFrame({"text": pd.Series(column, dtype=object)})
+    values, layout = FrameLayout.read(frame, "inputs")
+    back = layout.to_frame(values)["text"]
+    assert back.dtype == object
+    assert all(value is kept for value, kept in zip(back, frame["text"], strict=True))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_frame_of_floats_comes_back_as_it_was(dtype):
     frame = pd.DataFrame(np.arange(6, dtype=dtype).reshape(3, 2) / 7, columns=["a", "b"])

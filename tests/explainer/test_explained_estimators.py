@@ -242,6 +242,19 @@ def test_boosted_trees_of_another_package_work_by_their_methods():
         assert result.geh.mean == pytest.approx(by_hand.geh.mean, rel=1e-9, abs=1e-12)
 
 
+def test_a_missing_text_reaches_an_encoder_as_it_was_fitted():
+    """OneHotEncoder takes None and NaN for different categories; unknown ones are all 0 here, without an error."""
+    frame = table()[["age", "bmi"]].astype(float)
+    frame["city"] = pd.Series(np.where(np.arange(len(frame)) % 2, "Bonn", None), dtype=object)
+    encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
+    model = make_pipeline(encode, PolynomialFeatures(3, interaction_only=True), LinearRegression())
+    known = frame["city"].notna()
+    model.fit(frame, frame["age"] * frame["bmi"] * np.where(known, 1.0, 5.0))
+    with pytest.warns(geh.GEHWarning, match="'city'"):
+        result = explain_point(model, frame, groups=np.where(known, "known", "missing"))
+    assert result.regions("age", "bmi")["mean"].to_dict() == pytest.approx({"known": 1.0, "missing": 5.0}, rel=1e-6)
+
+
 def test_few_calls_before_the_first_draw_and_few_large_ones_in_it():
     X = table()[["age", "bmi"]].to_numpy(float)
 
