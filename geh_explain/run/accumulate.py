@@ -179,7 +179,8 @@ class DrawAccumulator:
         """Add sums of squares to the spread, and reduce draws to moments if all of them would not fit into memory."""
         self._fold_points()
         self._fold_cells()
-        if self.moments is None and self.expected * self._signed[0].nbytes > self._max_bytes:
+        bytes_per_draw = self._signed[0].nbytes + self._absolute[0].nbytes if self.moments is None else 0
+        if self.expected * bytes_per_draw > self._max_bytes:
             levels = None if self._contrasts is None else LevelDraws(self._contrasts, DrawMoments())
             self.moments = DrawMoments(levels=levels)
         while self.moments is not None and self._signed:
