@@ -90,8 +90,8 @@ def stratified_sample(labels: Ints, n_groups: int, rows: int, least: int) -> tup
 
     >>> import numpy as np
     >>> indices, weights = stratified_sample(np.array([0] * 6 + [1]), 2, rows=4, least=1)
-    >>> len(indices), weights.sum().round(6)
-    (4, np.float64(7.0))
+    >>> len(indices), float(weights.sum().round(6))
+    (4, 7.0)
     """
     if len(labels) <= rows:
         return np.arange(len(labels)), np.ones(len(labels))

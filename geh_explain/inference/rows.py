@@ -76,9 +76,10 @@ def replace_values(y: Any, values: NDArray[Any]) -> Any:
         return values.tolist()
     if hasattr(y, "iloc"):
         dtypes = y.dtypes if values.ndim == 2 else y.dtype
-        is_whole = np.issubdtype(to_array(y).dtype, np.integer)
+        # Nullable dtypes of pandas have a kind, too; as an array their columns may be objects.
+        is_whole = [dtype.kind in "iu" for dtype in np.atleast_1d(np.asarray(dtypes, dtype=object))]
         axes = {"index": y.index, "columns": y.columns} if values.ndim == 2 else {"index": y.index, "name": y.name}
-        return type(y)(values.round() if is_whole else values, **axes).astype(dtypes)
+        return type(y)(np.where(is_whole, values.round(), values), **axes).astype(dtypes)
     dtype = np.asarray(y).dtype
     return (values.round() if np.issubdtype(dtype, np.integer) else values).astype(dtype)
 

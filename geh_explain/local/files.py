@@ -29,7 +29,7 @@ from geh_explain._validation import check_output_file, check_path
 from geh_explain.errors import GEHValueError
 from geh_explain.local.account import Contributions
 from geh_explain.model.unit_names import check_unit_names
-from geh_explain.storage.archives import check_headers, check_size
+from geh_explain.storage.archives import check_headers, check_size, write_archive
 from geh_explain.storage.whole import write_whole
 
 _FORMAT = "geh_explain.LocalExplanations/1"
@@ -70,7 +70,7 @@ def write_accounts(accounts: Sequence[Any], path: str | os.PathLike[str]) -> Pat
             arrays[f"{kind}_error"] = np.stack([part.baseline_error for part in effects])
     arrays["about"] = np.frombuffer(about.encode(), dtype=np.uint8)
     with write_whole(path, sum(array.nbytes for array in arrays.values())) as file:
-        np.savez(file, **arrays)
+        write_archive(file, arrays)
     return path
 
 

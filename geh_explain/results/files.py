@@ -66,7 +66,7 @@ from geh_explain.scores.draws import MEASURES, DrawMoments, Draws, LevelDraws
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.moments import Moments
 from geh_explain.scores.pair_cells import PairCells
-from geh_explain.storage.archives import check_size, expands_too_much
+from geh_explain.storage.archives import check_size, expands_too_much, write_archive
 from geh_explain.storage.whole import write_whole
 from geh_explain.units.pair_set import PairSet
 
@@ -165,12 +165,12 @@ def write_result(stored: StoredResult, path: str | os.PathLike[str]) -> Path:
     arrays |= {} if stored.sample_weight is None else {"sample_weight": stored.sample_weight}
     size = sum(array.nbytes for array in arrays.values())
     with write_whole(path, size) as file:
-        np.savez_compressed(file, **arrays)
+        write_archive(file, arrays, compress=True)
         if expands_too_much(size, file.seek(0, os.SEEK_END), _MAX_BYTES, _MAX_EXPANSION):
             # Scores that are mostly 0 compress so well that reading would refuse the file as a decompression bomb.
             file.seek(0)
             file.truncate()
-            np.savez(file, **arrays)
+            write_archive(file, arrays)
     return path
 
 

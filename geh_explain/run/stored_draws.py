@@ -23,7 +23,7 @@ from torch import Tensor
 
 from geh_explain._hashing import digest
 from geh_explain.engines.sums import ARRAYS, GroupSums
-from geh_explain.storage.archives import check_headers, check_size
+from geh_explain.storage.archives import check_headers, check_size, write_archive
 from geh_explain.storage.whole import write_whole
 
 #: Arrays that cannot be negative.
@@ -81,7 +81,7 @@ def write_draws(path: Path, draws: StoredDraws, run: str, start: int) -> None:
     parts: dict[str, Any] = {name: part.numpy() for name, part in arrays.items()}
     stamp = np.frombuffer(_stamp(run, start, parts).encode(), dtype=np.uint8)
     with write_whole(path, sum(part.nbytes for part in parts.values())) as file:
-        np.savez(file, stamp=stamp, **parts)
+        write_archive(file, {"stamp": stamp, **parts})
 
 
 def read_draws(path: Path, run: str, start: int, sizes: DrawSizes) -> StoredDraws:
