@@ -6,10 +6,13 @@ looks at the rank weighted distance ::
     Delta^2_M = sum_i (w_M(i) - w_{M-1}(i))^2 (pi_M(i) - pi_{M-1}(i))^2,
 
 which is large where one more group changes strong pairs and their order, and takes the last M at which it is not small.
-A single large distance decides then, and the choice differs much between samples of points. Here the sum of the scores
-decides. Groups are nested, so that it grows with M, from the sum of AEH to that of the largest number of groups ::
+A single large distance decides then, and the choice differs much between samples of points. Here the mean over pairs
+decides of the part that M groups leave of a pair's score. Groups are nested, so that it grows with M to 1 ::
 
-    M = min { M : S_M >= 0.7 S_max },    S_M = sum over pairs of GEH with M groups.
+    M = min { M : mean over pairs of GEH_M / GEH_max >= 0.7 }.
+
+Every pair counts the same: strong pairs whose interaction has one sign would choose a single group for all, in which
+weaker ones that change their sign cancel.
 
 Local Hessians do not depend on M, so all scores come from one pass over the data.
 """
@@ -26,8 +29,10 @@ from geh_explain._types import Floats, Ints
 from geh_explain.groups.kmeans import GroupTree
 from geh_explain.plots.group_number import draw_group_number
 
-#: The part of the sum of the scores with the largest number of groups that the chosen number reaches.
+#: The part of the scores with the largest number of groups that the chosen number reaches.
 _MIN_SHARE = 0.7
+#: Pairs whose score is less than this part of the largest are rounding errors, and do not count.
+_ROUNDING = 1e-5
 #: Groups need this many points on average, unless there are at most so many groups: means of fewer points are noise.
 _MIN_POINTS = 10
 _FEW_GROUPS = 10
@@ -48,7 +53,7 @@ class GroupChoice:
     scores
         Mean GEH of each pair for 1, 2, ..., k + 1 groups, shape (k + 1, P); (k + 1, 0) where memory was short.
     chosen
-        The smallest number of groups whose scores reach 70 % of those with the largest number.
+        The smallest number of groups whose scores reach 70 % of those with the largest number, in the mean over pairs.
 
     Examples
     --------
@@ -74,7 +79,7 @@ class GroupChoice:
 
 
 def choose_group_number(scores: Floats, n_places: int | None = None) -> GroupChoice:
-    """Choose the smallest M whose scores sum to 70 % of the sum with the largest number of groups.
+    """Choose the smallest M whose scores are 70 % of those with the largest number of groups, in the mean over pairs.
 
     ``scores`` (M, P) are the scores of P pairs for 1, 2, ..., M nested groups. Of ``n_places`` distinct points,
     groups hold ten or more on average, or there are at most ten groups; None for any number.
@@ -84,9 +89,12 @@ def choose_group_number(scores: Floats, n_places: int | None = None) -> GroupCho
     """
     delta = rank_weighted_distances(scores)
     largest = len(scores) if n_places is None else max(_FEW_GROUPS, n_places // _MIN_POINTS)
-    # Row by row: for thousands of units each has millions of pairs.
-    totals = np.array([row.sum() for row in scores[:largest]])
-    chosen = int((totals >= _MIN_SHARE * totals[-1]).argmax()) + 1
+    finest = scores[:largest][-1]
+    # Row by row, and as a product: for thousands of units each row has millions of pairs.
+    counted = finest > _ROUNDING * finest.max()
+    weights = np.divide(1, finest, out=np.zeros_like(finest), where=counted)
+    reached = np.array([row @ weights for row in scores[:largest]]) >= _MIN_SHARE * np.count_nonzero(counted)
+    chosen = int(reached.argmax()) + 1
     return GroupChoice(np.arange(2, len(delta) + 2), delta, scores, chosen)
 
 
