@@ -239,7 +239,7 @@ class HeldOutTest:
             chunk = max(1, _MAX_NUMBERS // n_rows)
             for start in range(0, len(pairs), chunk):
                 part = slice(start, start + chunk)
-                without = functions.without(tested[part], bar.update)
+                without = functions.without(tested[part], bar.update, tests.independent)
                 for column, pair in enumerate(pairs[part]):
                     slopes[pair], estimates[pair] = tests.pair(units[pair], pair, without[:, :, column], interactions)
         averaged_out = None if explained is None else self._averaged_out(tests)

@@ -27,12 +27,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.polynomial import legendre
 
 from geh_explain._types import Floats
 from geh_explain.errors import GEHValueError
 from geh_explain.evidence.copula import GaussianCopula, PairFunction
 from geh_explain.evidence.covariates import Covariates
+from geh_explain.statistics.additive import polynomials, scaled_ranks
 from geh_explain.statistics.slopes import orthonormal
 
 #: Nuisance columns may be this share of the rows; with more of them the test is not reliable. Columns that cost power
@@ -228,23 +228,23 @@ class Nuisance:
         self._root_weights = root_weights[:, None]
         n_units = values.shape[1]
         everything = values if covariates is None else np.concatenate([values, covariates.columns], axis=1)
-        self._ranks = _ranks(everything)
+        self._ranks = scaled_ranks(everything)
         self._bounded = bounded(everything, *value_bounds(everything))
         # Columns with the degrees of units; covariates may have poorer ones.
         rich = slice(None) if degrees.covariates is None else slice(n_units)
-        columns = [np.ones((len(values), 1)), _legendre(self._ranks[:, rich], degrees.ranks)]
+        columns = [np.ones((len(values), 1)), polynomials(self._ranks[:, rich], degrees.ranks)]
         if degrees.values:
-            columns.append(_legendre(self._bounded[:, rich], degrees.values))
+            columns.append(polynomials(self._bounded[:, rich], degrees.values))
         if degrees.covariates is not None:
-            columns.append(_legendre(self._ranks[:, n_units:], degrees.covariates))
+            columns.append(polynomials(self._ranks[:, n_units:], degrees.covariates))
         if covariates is not None and covariates.members.size:
-            columns.append(_legendre(_ranks(covariates.members), degrees.ranks))
+            columns.append(polynomials(scaled_ranks(covariates.members), degrees.ranks))
         if degrees.fine_bins:
             columns += [self._bins(unit, degrees.fine_bins) for unit in range(everything.shape[1])]
         self.common = orthonormal(np.concatenate(columns, axis=1) * self._root_weights)
         self._scores = _normal_scores(self._ranks)
         if covariates is not None and covariates.further is not None:
-            self._scores = np.concatenate([self._scores, _normal_scores(_ranks(covariates.further))], axis=1)
+            self._scores = np.concatenate([self._scores, _normal_scores(scaled_ranks(covariates.further))], axis=1)
         correlations = self._scores.T @ self._scores / len(values)
         self._precision: Floats = np.asarray(
             np.linalg.inv(correlations + _RIDGE * np.eye(len(correlations))), dtype=np.float64
@@ -257,9 +257,9 @@ class Nuisance:
         ``functions`` (n, k) are the network's own functions of x without i and of x without j.
         """
         degree = self._degrees.indices
-        polynomials = [_legendre(self._ranks[:, [unit]], degree) for unit in (i, j)]
-        predicted = [_legendre(column[:, None], degree) for column in _ranks(self._indices(i, j)).T]
-        products = [_products(first, second) for first in polynomials for second in predicted]
+        own = [polynomials(self._ranks[:, [unit]], degree) for unit in (i, j)]
+        predicted = [polynomials(column[:, None], degree) for column in scaled_ranks(self._indices(i, j)).T]
+        products = [_products(first, second) for first in own for second in predicted]
         columns = [
             functions,
             *(self._bins(unit, self._degrees.bins) for unit in (i, j)),
@@ -307,9 +307,9 @@ class Nuisance:
         if self._degrees.others:
             yield from (self._bounded[:, [unit]] * self._bounded[:, others] for unit in (i, j))
         if self._degrees.others > 1:
-            polynomials = [_legendre(self._ranks[:, [unit]], _OTHER_DEGREE) for unit in (i, j)]
-            rest = _legendre(self._ranks[:, others], _OTHER_DEGREE)
-            yield from (_products(own, rest) for own in polynomials)
+            own = [polynomials(self._ranks[:, [unit]], _OTHER_DEGREE) for unit in (i, j)]
+            rest = polynomials(self._ranks[:, others], _OTHER_DEGREE)
+            yield from (_products(first, rest) for first in own)
         if self._degrees.others > 2:
             first, second = np.triu_indices(len(others), 1)
             pairs = self._ranks[:, others][:, first] * self._ranks[:, others][:, second]
@@ -332,13 +332,6 @@ class Nuisance:
         return np.asarray(np.eye(count)[places])
 
 
-def _ranks(values: Floats) -> Floats:
-    """Return ranks (n, D) on (-1, 1), the same for equal values."""
-    from scipy.stats import rankdata
-
-    return np.asarray((2 * rankdata(values, axis=0) - 1) / len(values) - 1)
-
-
 def _normal_scores(ranks: Floats) -> Floats:
     """Return the normal quantiles (n, D) of ranks on (-1, 1)."""
     from scipy.special import ndtri
@@ -357,11 +350,6 @@ def bounded(values: Floats, low: Floats, high: Floats) -> Floats:
     width = high - low
     scaled = (2 * values - low - high) / np.where(width > 0, width, 1)
     return np.asarray(np.where(width > 0, np.clip(scaled, -1, 1), 0))
-
-
-def _legendre(values: Floats, degree: int) -> Floats:
-    """Return Legendre polynomials (n, D * degree) of degrees 1 to ``degree`` of values (n, D) on [-1, 1]."""
-    return np.asarray(legendre.legvander(values, degree)[..., 1:].reshape(len(values), -1))
 
 
 def _products(first: Floats, second: Floats) -> Floats:

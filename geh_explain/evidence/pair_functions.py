@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from geh_explain._process import safe_contextmanager
-from geh_explain._types import Floats, Ints
+from geh_explain._types import Bools, Floats, Ints
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.errors import GEHRuntimeError, GEHValueError
@@ -42,8 +42,10 @@ from geh_explain.model.unit_values import whole_units
 from geh_explain.posterior import MCDropout, PointEstimate, Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed
 
-#: Number of background values of each unit, at least one for each draw.
+#: Number of background values of each unit, at least one for each draw; of units that are independent of all others,
+#: whose whole local interaction is tested: its mean given other units must be 0.
 _BACKGROUND_VALUES = 8
+_BACKGROUND_VALUES_IF_INDEPENDENT = 34
 #: Number of background rows for the mean interaction.
 _BACKGROUND_ROWS = 32
 #: Number of values of a unit on the grid; units with at most twice as many distinct values take these.
@@ -58,6 +60,9 @@ _MAX_MEMBERS = _BACKGROUND_ROWS
 #: inputs in these rows (128 MB in single precision).
 _ROWS_PER_CALL = 8192
 _NUMBERS_PER_CALL = 2**25
+
+#: Steps of a lattice are this share of its size, about: multiples of the golden ratio are never near each other.
+_GOLDEN = 0.618
 
 Pair = tuple[int, int]
 
@@ -104,15 +109,10 @@ class HeldOutFunctions:
         self._seed = seed
         self.values = unit_values(cut, points, batch_size)
         self.covariates = read_covariates(cut, points, batch_size)
-        count = -(-_BACKGROUND_VALUES // self.n_functions) * self.n_functions
-        places = (np.arange(count) + 0.5) / count
-        # A Latin hypercube: every unit takes all of its quantiles, in an order of its own.
-        quantiles = np.quantile(self.values, places, axis=0)
-        # The same in all rows still, so that q keeps its form.
-        whole = whole_units(cut)
-        quantiles[:, whole] = np.rint(quantiles[:, whole])
+        self._whole = whole = whole_units(cut)
         generator = np.random.default_rng(seed)
-        self._background = generator.permuted(quantiles, axis=0)
+        # A Latin hypercube: every unit takes all of its quantiles, in an order of its own.
+        self._background = generator.permuted(self._quantiles(_BACKGROUND_VALUES), axis=0)
         self._grids = [_grid(column, rounds) for column, rounds in zip(self.values.T, whole, strict=True)]
         chosen = generator.choice(len(points), min(len(points), _BACKGROUND_ROWS), replace=False)
         # Batch by batch, so that a streamed loader is read once.
@@ -145,19 +145,24 @@ class HeldOutFunctions:
         """Return the tested number (n,) of each row."""
         return self._mean_over_functions(lambda _: [self._outputs()])[0]
 
-    def without(self, pairs: Sequence[Pair], advance: Callable[[int], object]) -> Floats:
+    def without(self, pairs: Sequence[Pair], advance: Callable[[int], object], independent: Bools) -> Floats:
         """Return mean outputs (3, n, C) with background values of i, of j, and of both, for C pairs.
 
         They are functions of x without i, without j, and without both. ``advance`` is called with the number of pairs
-        done in each draw.
+        done in each draw. Pairs of two ``independent`` (D,) units have more background values.
         """
 
         def evaluate(function: int) -> list[Floats]:
-            values = self._background[function :: self.n_functions]
-            single = {unit: self._at_background((unit,), values) for unit in {unit for pair in pairs for unit in pair}}
+            single: dict[tuple[int, int], Floats] = {}
             means = np.empty((3, len(self.values), len(pairs)))
             for column, (i, j) in enumerate(pairs):
-                means[:, :, column] = single[i], single[j], self._at_background((i, j), values)
+                values = self._lattice(i, j) if independent[[i, j]].all() else self._background
+                values = values[function :: self.n_functions]
+                for unit in (i, j):
+                    if (unit, len(values)) not in single:
+                        single[unit, len(values)] = self._at_background((unit,), values)
+                means[:2, :, column] = single[i, len(values)], single[j, len(values)]
+                means[2, :, column] = self._at_background((i, j), values)
                 advance(1)
             return [means]
 
@@ -180,6 +185,20 @@ class HeldOutFunctions:
         grids = [_centred(grid) for grid in self._mean_over_functions(evaluate)]
         places = [_position(grid, column) for grid, column in zip(self._grids, self.values.T, strict=True)]
         return MeanInteractions(dict(zip(pairs, grids, strict=True)), places, self._grids)
+
+    def _quantiles(self, count: int) -> Floats:
+        """Return at least ``count`` quantiles of all units (B, D), as many for each draw."""
+        count = -(-count // self.n_functions) * self.n_functions
+        quantiles = np.quantile(self.values, (np.arange(count) + 0.5) / count, axis=0)
+        # The same in all rows still, so that q keeps its form.
+        quantiles[:, self._whole] = np.rint(quantiles[:, self._whole])
+        return np.asarray(quantiles)
+
+    def _lattice(self, i: int, j: int) -> Floats:
+        """Return background values (B, D) whose columns i and j are a lattice of both units' quantiles."""
+        values = self._quantiles(_BACKGROUND_VALUES_IF_INDEPENDENT)
+        values[:, j] = values[lattice_order(len(values)), j]
+        return values
 
     def _outputs(self) -> Floats:
         """Return the tested number (n,) of each row in the current function."""
@@ -261,6 +280,19 @@ class HeldOutFunctions:
             first, count = self._points.first[:1], self.n_functions
             with enter_draws(self._posterior, model, count, self._seed, lambda: self._cut.all_outputs(first)) as draws:
                 yield draws
+
+
+def lattice_order(count: int) -> Ints:
+    """Return an order (count,) of numbers from 0 which, with 0, 1, 2, ..., makes points that fill a square evenly.
+
+    It is a lattice of Fibonacci for 8, 13, 21, 34, ... points, moved by half of them, so that means of products of two
+    coordinates are close to the products of their means.
+
+    >>> lattice_order(8)
+    array([4, 1, 6, 3, 0, 5, 2, 7])
+    """
+    step = next(step for step in range(round(count * _GOLDEN), count + 2) if math.gcd(step, count) == 1)
+    return np.asarray((np.arange(count) * step + count // 2) % count)
 
 
 def _rows_per_call(cut: Cut, points: Points) -> int:

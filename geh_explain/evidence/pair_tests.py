@@ -11,6 +11,7 @@ import numpy as np
 from geh_explain._types import Floats
 from geh_explain.evidence.covariates import Covariates
 from geh_explain.evidence.explained import Explained, GroupMeans
+from geh_explain.evidence.independence import independent_units
 from geh_explain.evidence.nuisance import (
     Degrees,
     Nuisance,
@@ -40,9 +41,9 @@ _NOTHING = 1e-8
 _ROWS_PER_LEVEL = 5
 #: Where conditional means are among the nuisance columns, their errors are smaller, and so is the share.
 _LOST_BESIDE_MEANS = 1 / 3
-#: Products of three units are tested if they have at least this share of the variance that projection leaves of the
-#: network's interaction.
-_MIN_THIRD_ORDER = 0.2
+#: What the mean interaction leaves, or products of three units, is tested if it has at least this share of the variance
+#: that projection leaves of the network's interaction.
+_MIN_SECOND = 0.2
 #: Means over background rows and at all rows differ in size by this factor at most, or are not comparable.
 _MAX_FACTOR = 5.0
 #: Products of three units that are linear combinations of others to this relative size share their coefficients.
@@ -57,7 +58,7 @@ _MIN_WEIGHT = 1e-4
 
 @dataclass(frozen=True)
 class ThirdOrder:
-    """A pair with two directions, the mean interaction and products of three units.
+    """A pair with two directions: the mean interaction, and what depends on a third unit or on more of them.
 
     ``share`` is the weight of the slope of the second; ``p_mean`` and ``p_third`` are the p-values of both.
     """
@@ -102,8 +103,10 @@ class PairTests:
     lost, determined
         Pairs so far whose interaction can hardly be told from effects of other units, and those whose interaction is
         nothing else at these rows.
+    independent
+        Whether each unit (D,) is independent of all others, so that the whole of the network's interaction is tested.
     third_order
-        Pairs so far with a test of products of three units beside that of the mean interaction.
+        Pairs so far with two directions.
     """
 
     def __init__(
@@ -146,6 +149,9 @@ class PairTests:
                 functions.values, labels - outputs, self._nuisance.common, explained, self._root_weights
             )
         self._explained = explained
+        # Log-odds are no sums of the effects of labels, and background values have no case weights.
+        simple = not (self._logit or self._weighted or functions.covariates.count)
+        self.independent = independent_units(functions.values) if simple else np.zeros(n_units, dtype=bool)
         self._third_order_shares = (
             ThirdOrderShares(functions.values, explained) if isinstance(explained, Explained) else None
         )
@@ -190,14 +196,17 @@ class PairTests:
     ) -> tuple[list[_Direction], float | None]:
         """Return the directions to test.
 
-        They are the mean interaction and, where it has a considerable part of the variance, what products of three
-        units explain of the rest: an interaction whose sign depends on a third unit has the mean 0. If the network has
-        an interaction, and nuisance columns leave too little of it, there are none, and the share that is left is
-        returned too; else None.
+        They are the mean interaction and, where it has a considerable part of the variance, the rest: an interaction
+        whose sign depends on a third unit has the mean 0. Of units that depend on others, it is what products of three
+        units explain of the rest. If the network has an interaction, and nuisance columns leave too little of it, there
+        are none, and the share that is left is returned too; else None.
         """
         root_weights = self._root_weights
-        products = orthonormal(project_off(self._nuisance.triple_products(*pair) * root_weights[:, None], *bases))
-        third = products @ (products.T @ project_off((local - mean) * root_weights, *bases)) / root_weights
+        third = project_off((local - mean) * root_weights, *bases)
+        if not self.independent[list(pair)].all():
+            products = orthonormal(project_off(self._nuisance.triple_products(*pair) * root_weights[:, None], *bases))
+            third = products @ (products.T @ third)
+        third = third / root_weights
         (of_mean, left_of_mean), (_, left_of_third), (of_local, left_of_local) = (
             self._variances(direction, bases) for direction in (mean, third, local)
         )
@@ -208,7 +217,7 @@ class PairTests:
         directions = []
         if has_mean and left_of_mean > share * of_mean:
             directions.append(_Direction(mean, left_of_mean))
-        if left_of_third > max(rounding, share * of_local, _MIN_THIRD_ORDER * left_of_local):
+        if left_of_third > max(rounding, share * of_local, _MIN_SECOND * left_of_local):
             # The size of the mean over few background rows is uncertain then; that at all rows is better known.
             directions = [self._with_size_of(local, direction, bases) for direction in directions]
             directions.append(_Direction(third, left_of_third))
@@ -230,14 +239,18 @@ class PairTests:
     def _third_order_share(
         self, pair: Pair, index: int, rest: Floats, directions: list[_Direction], bases: tuple[Floats, Floats]
     ) -> float:
-        """Return the weight of the slope of products of three units beside that of the mean interaction.
+        """Return the weight of the slope of the second direction beside that of the mean interaction.
 
-        It is their share of the score at the explained points; without these, what the mean over all points does not
-        explain of the groups' scores; without an explanation, the share of the variance that nuisance columns leave.
-        ``rest`` (n,) is the network's interaction without its mean.
+        It is the share of products of three units in the score at the explained points; without these points, or of
+        independent units, what the mean over all points does not explain of the groups' scores; without an explanation,
+        the share of the variance that nuisance columns leave. ``rest`` (n,) is the network's interaction without its
+        mean.
         """
-        if isinstance(self._explained, GroupMeans):
-            return self._explained.third_order_share(index)
+        explained = self._explained
+        if isinstance(explained, Explained) and self.independent[list(pair)].all():
+            explained = GroupMeans(explained.shares, explained.signed)
+        if isinstance(explained, GroupMeans):
+            return explained.third_order_share(index)
         if self._third_order_shares is None:
             of_mean, of_third = (direction.left for direction in directions)
             return of_third / (of_mean + of_third)

@@ -7,7 +7,7 @@ from torch import nn
 
 import geh_explain as geh
 from geh_explain.data.points import Points
-from geh_explain.evidence.pair_functions import HeldOutFunctions
+from geh_explain.evidence.pair_functions import HeldOutFunctions, lattice_order
 
 
 def _networks(count):
@@ -26,15 +26,17 @@ def _functions(networks, x):
     return HeldOutFunctions(cut, points, ensemble, lambda out: out[:, 0], batch_size=None, seed=3)
 
 
+@pytest.mark.parametrize("independent", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 10])
-def test_the_offset_has_no_interaction_whatever_the_number_of_networks(count):
+def test_the_offset_has_no_interaction_whatever_the_number_of_networks(count, independent):
     """Over the corners of a rectangle in x0 and x1 the offset q has no mixed difference; the outputs have one."""
     generator = np.random.default_rng(0)
     first, others = generator.normal(size=(50, 2, 2)), generator.normal(size=(50, 1, 1))
     corners = [(a, b) for a in (0, 1) for b in (0, 1)]
     rows = [np.concatenate([first[:, [a], 0], first[:, [b], 1], others[:, 0]], axis=1) for a, b in corners]
     functions = _functions(_networks(count), torch.as_tensor(np.concatenate(rows)))
-    without = functions.without([(0, 1), (0, 2)], advance=lambda _: None)[:, :, 0]
+    units = np.full(3, independent)
+    without = functions.without([(0, 1), (0, 2)], lambda _: None, units)[:, :, 0]
     signs = np.array([1, -1, -1, 1])
     outputs, offset = (values.reshape(4, 50) for values in (functions.outputs(), without[0] + without[1] - without[2]))
     assert np.abs(signs @ outputs).mean() > 1e-3
@@ -51,8 +53,26 @@ def test_networks_that_are_the_same_are_one_network_with_other_backgrounds(count
     pairs = [(0, 1)]
     means = [functions.mean_interactions(pairs, lambda _: None).at_rows((0, 1)) for functions in (one, several)]
     assert np.corrcoef(*means)[0, 1] > 0.9
-    for own, shared in zip(one.without(pairs, lambda _: None), several.without(pairs, lambda _: None), strict=True):
+    found = [functions.without(pairs, lambda _: None, np.zeros(3, dtype=bool)) for functions in (one, several)]
+    for own, shared in zip(*found, strict=True):
         assert np.corrcoef(own[:, 0], shared[:, 0])[0, 1] > 0.9
+
+
+def test_of_independent_units_the_local_interaction_has_the_mean_0_given_the_others():
+    """For x0 x1^2 x2 it is (x0 - E x0) (x1^2 - E x1^2) x2: sums over one of the two units are 0."""
+    x = np.random.default_rng(2).uniform(size=(4000, 3))
+    functions = _functions([lambda x: (x[:, 0] * x[:, 1] ** 2 * x[:, 2])[:, None]], torch.as_tensor(x))
+    without = functions.without([(0, 1)], lambda _: None, np.ones(3, dtype=bool))[:, :, 0]
+    local = functions.outputs() - without[0] - without[1] + without[2]
+    expected = (x[:, 0] - x[:, 0].mean()) * (x[:, 1] ** 2 - (x[:, 1] ** 2).mean()) * x[:, 2]
+    np.testing.assert_allclose(local, expected, atol=0.01 * np.ptp(expected))
+
+
+def test_a_lattice_has_every_value_once_and_little_correlation():
+    for count in (2, 5, 8, 32, 33, 36):
+        assert sorted(lattice_order(count)) == list(range(count))
+    for count in (34, 55):
+        assert abs(np.corrcoef(np.arange(count), lattice_order(count))[0, 1]) < 0.05
 
 
 def test_each_network_uses_background_values_of_its_own_and_all_are_used():
