@@ -40,15 +40,16 @@ def run_case(case: str, seed: int, quick: bool) -> list[dict[str, Any]]:
     generator = np.random.default_rng([seed, list(DIAMOND).index(case), 1])
     x = function.draw(_QUICK_ROWS if quick else ROWS, generator, irrelevant)
     y = function(x)
-    fitted = ours.fit_and_explain(x, y, y, seed, PAIRS)
-    evidence = fitted.result.evidence
+    fitted = ours.fit(x, y, y, seed)
+    result, seconds = fitted.explain(PAIRS)
+    evidence = result.evidence
     assert evidence is not None
     found = discoveries(evidence.p_value, RATE)
     common = {
         "function": case,
         "seed": seed,
         "error": fitted.error,
-        "seconds": fitted.fit_seconds + fitted.explain_seconds,
+        "seconds": fitted.seconds + seconds,
         "p_value": [None if np.isnan(value) else float(value) for value in evidence.p_value],
     }
     truths = {"listed": function.listed_pairs(x.shape[1]), "corrected": function.true_pairs(x.shape[1])}

@@ -17,8 +17,8 @@ from studies.yardsticks.verdicts import verdicts
 
 _INTRODUCTION = """
 Tasks that other authors defined to compare methods for interactions, with their methods beside this package on the same
-data. The package is run with its defaults: networks, training, groups and tests. The tables show where it loses as well
-as where it wins. Quoted numbers are those of publications; they were neither computed nor verified here.
+data. Networks, training and tests are the defaults of the package. The tables show where it loses as well as where it
+wins. Quoted numbers are those of publications; they were neither computed nor verified here.
 """
 _DEVELOPMENT = """
 **This is a trial on seeds that were used for development, and not the result of the study.** Cases may be missing; the
@@ -31,9 +31,10 @@ functions confirm that these pairs interact on the domain and that all others do
 ROC curve over the 45 pairs: 1 if all true pairs come first, 0.5 for an order by chance.
 """
 _NID_METHODS = f"""
-This package: `bnn.HybridNet` and `bnn.fit` with their defaults on four fifths of the rows, `explain` with its defaults
-at 2,000 of them, and the held-out test on the last fifth. *Supported* is the order of `result.table()`; GEH and EAH use
-no held-out labels; *held-out test* orders by the p-value. On the same network, at {peers.POINTS} points with
+This package: `bnn.HybridNet` and `bnn.fit` with their defaults on four fifths of the rows, `explain` at 2,000 of them,
+and the held-out test on the last fifth. *Pairwise groups*: `groups="pairwise"`, to which the targets refer; *default
+groups*: `groups="auto"`. *Supported* is the order of `result.table()`; GEH and EAH use no held-out labels; *held-out
+test* orders by the p-value. On the same network, at {peers.POINTS} points with
 {peers.BACKGROUND} background rows: SHAP's interaction values and shapiq's faithful Shapley interactions, both from all
 coalitions, and the numerator of Friedman's H-statistic. Fitted to all rows, held-out ones included: NID as its authors
 train it, with and without networks for main effects (hidden layers 140-100-60-20, L1 penalty 5e-5, Adam 1e-2, early
@@ -133,7 +134,18 @@ def _nid_blocks(table: pd.DataFrame) -> list[str]:
     )
     for setting in shown:
         blocks += [f"### {str(setting).capitalize()}", _function_table(table, setting)]
+    blocks += [fill_paragraph('Numbers of groups that `groups="auto"` chose, least and largest:'), _group_table(table)]
     return blocks
+
+
+def _group_table(table: pd.DataFrame) -> str:
+    """Return the range of the chosen numbers of groups by setting and function."""
+    rows = []
+    for setting in settings(table):
+        found = in_setting(table, setting).groupby("function", sort=False)["groups"].agg(["min", "max"])
+        rows.append([str(setting), *(f"{low}-{high}" for low, high in found.itertuples(index=False))])
+        names = list(map(str, found.index))
+    return markdown_table(["", *names], rows)
 
 
 def _definitions(functions: Mapping[str, Function]) -> str:

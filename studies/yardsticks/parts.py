@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,14 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def tasks(names: Sequence[str], seeds: Sequence[int], quick: bool) -> list[tuple[str, str, int]]:
-    """Return one task per part, case and seed."""
-    return [(name, case, seed) for seed in seeds for name in names for case in _cases(name, quick)]
+    """Return one task per part, case and seed; some cases are run with the first seeds only."""
+    return [
+        (name, case, seed)
+        for place, seed in enumerate(seeds)
+        for name in names
+        for case in _cases(name, quick)
+        if place < _count_seeds(name, case)
+    ]
 
 
 def run_task(task: tuple[str, str, int], quick: bool) -> Record:
@@ -53,6 +60,12 @@ def _cases(name: str, quick: bool) -> list[str]:
     """Return the cases of a part."""
     module = _module(name)
     return list(module.cases(quick)) if hasattr(module, "cases") else [_WHOLE]
+
+
+def _count_seeds(name: str, case: str) -> float:
+    """Return how many seeds a case is run with, at most."""
+    module = _module(name)
+    return int(module.count_seeds(case)) if hasattr(module, "count_seeds") else math.inf
 
 
 def _module(name: str) -> Any:

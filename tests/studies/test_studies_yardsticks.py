@@ -173,7 +173,8 @@ def test_a_network_that_is_the_truth_ranks_all_pairs_right(known):
     rows = {row["method"]: row for row in nid.run_case("F8 2000 0.5", 0, quick=True)}
     assert rows["EAH"]["auc"] == 1
     assert rows["H-statistic"]["auc"] == 1
-    assert rows["supported"]["auc"] > 0.95
+    assert rows["supported, pairwise groups"]["auc"] > 0.95
+    assert rows["supported, default groups"]["auc"] > 0.95
     assert rows["EAH"]["error"] < 1e-10
     assert len(rows["EAH"]["scores"]) == 45
 
@@ -205,7 +206,7 @@ def test_the_study_resumes_and_writes_its_page(known, tmp_path, capsys, monkeypa
     assert "| both directions | 1.000 | 1.000 | 1.000 | 1.000 |" in text
     assert "## Diamond's setting" not in text
     assert "not the result of the study" in text
-    area = pd.read_csv(tmp_path / "studies" / "yardsticks_nid.csv").set_index("method").loc["supported", "auc"]
+    area = pd.read_csv(tmp_path / "studies" / "yardsticks_nid.csv").set_index("method").loc[ours.SCORES[0], "auc"]
     assert f"| NID, 2,000 rows, no noise: mean AUC at least 0.96 | {area:.3f} |" in text
     assert (tmp_path / "images" / "yardsticks.png").stat().st_size > 5000
     options = ["yardsticks", "--quick", "--workers", "1", "--output", str(tmp_path)]
