@@ -63,7 +63,7 @@ def _uncorrelated(functions: list[Floats]) -> Bools:
     # Functions have mean 0 and length 1; times the root of the rows, correlations are normal with variance 1.
     found = np.abs(columns.T @ columns) * len(columns) ** 0.5
     found[units[:, None] == units] = 0
-    count = max(1, np.count_nonzero(found) // 2)
+    count = max(1, int(np.count_nonzero(found)) // 2)
     strongest = np.zeros(len(functions))
     np.maximum.at(strongest, units, found.max(axis=1, initial=0.0))
     return np.asarray(strongest < ndtri(1 - _LEVEL / (2 * count)))

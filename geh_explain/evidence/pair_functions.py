@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -196,9 +197,14 @@ class HeldOutFunctions:
 
     def _lattice(self, i: int, j: int) -> Floats:
         """Return background values (B, D) whose columns i and j are a lattice of both units' quantiles."""
-        values = self._quantiles(_BACKGROUND_VALUES_IF_INDEPENDENT)
+        values = self._many_quantiles.copy()
         values[:, j] = values[lattice_order(len(values)), j]
         return values
+
+    @cached_property
+    def _many_quantiles(self) -> Floats:
+        """Quantiles (B, D) of which lattices are made."""
+        return self._quantiles(_BACKGROUND_VALUES_IF_INDEPENDENT)
 
     def _outputs(self) -> Floats:
         """Return the tested number (n,) of each row in the current function."""

@@ -67,7 +67,7 @@ def test_interactions_of_four_independent_units_are_found():
     y = product(x) + 0.1 * torch.randn(2000, generator=torch.Generator().manual_seed(1), dtype=torch.double)
     explainer = geh.GEHExplainer(product, posterior=geh.posterior.PointEstimate())
     evidence = explainer.test_pairs(x, y, progress=False)
-    first, second = np.triu_indices(5, 1)
+    second = np.triu_indices(5, 1)[1]
     interact = second < 4
     assert (evidence.p_value[interact] < 1e-6).all()
     np.testing.assert_allclose(evidence.slope[interact], 1, atol=0.2)
