@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,14 +38,14 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def tasks(names: Sequence[str], seeds: Sequence[int], quick: bool) -> list[tuple[str, str, int]]:
-    """Return one task per part, case and seed; some cases are run with the first seeds only."""
-    return [
-        (name, case, seed)
-        for place, seed in enumerate(seeds)
-        for name in names
-        for case in _cases(name, quick)
-        if place < _count_seeds(name, case)
-    ]
+    """Return one task per part, case and seed.
+
+    Some cases are run with the first seeds only, after those that all seeds are for.
+    """
+    found = [(name, case, seed) for seed in seeds for name in names for case in _cases(name, quick)]
+    counts = {(name, case): _count_seeds(name, case) for name, case, _ in found}
+    chosen = [(name, case, seed) for name, case, seed in found if seed in seeds[: counts[name, case]]]
+    return sorted(chosen, key=lambda task: -counts[task[:2]])
 
 
 def run_task(task: tuple[str, str, int], quick: bool) -> Record:
@@ -62,10 +61,10 @@ def _cases(name: str, quick: bool) -> list[str]:
     return list(module.cases(quick)) if hasattr(module, "cases") else [_WHOLE]
 
 
-def _count_seeds(name: str, case: str) -> float:
+def _count_seeds(name: str, case: str) -> int:
     """Return how many seeds a case is run with, at most."""
     module = _module(name)
-    return int(module.count_seeds(case)) if hasattr(module, "count_seeds") else math.inf
+    return int(module.count_seeds(case)) if hasattr(module, "count_seeds") else len(FULL_SEEDS)
 
 
 def _module(name: str) -> Any:

@@ -186,6 +186,14 @@ def test_noise_leaves_the_features_as_they_are():
     assert np.std(noisy[1] - noisy[2]) == pytest.approx(0.5 * clean[1].std(), rel=0.1)
 
 
+def test_cases_of_all_seeds_come_first_and_others_have_few_seeds():
+    tasks = parts.tasks(("nid", "diamond"), parts.FULL_SEEDS, quick=False)
+    assert len(tasks) == 10 * (10 + 3 * nid.FEWER_SEEDS) + 10 * 10
+    first = tasks[:200]
+    assert {case.split()[1:] == ["10000", "0"] for name, case, _ in first if name == "nid"} == {True}
+    assert {seed for _, _, seed in tasks[200:]} == set(parts.FULL_SEEDS[: nid.FEWER_SEEDS])
+
+
 def test_diamond_finds_true_pairs_of_a_network_that_is_the_truth(known):
     corrected = next(row for row in diamond.run_case("F8", 0, quick=True) if row["truth"] == "corrected")
     assert corrected["power"] > 0.9
