@@ -3,7 +3,7 @@
 The local interaction G of a pair has the mean 0 given x without i, and given x without j, if both units are independent
 of all others. Any function that is the sum of one without i and one without j is uncorrelated with it then, and the
 whole of G can be tested, interactions of any order included. With dependent units that does not hold. Background values
-are quantiles, which stand for the distribution of a unit without frequent values.
+are quantiles, which must stand for the distribution of a unit.
 """
 
 from __future__ import annotations
@@ -17,41 +17,51 @@ from geh_explain.statistics.slopes import orthonormal
 #: Functions of a unit that others must not explain, and functions of the others: polynomials of ranks of this degree.
 _DEGREE = 3
 #: There are at least this many rows for each of the functions of the others.
-_ROWS_PER_COLUMN = 10
+_ROWS_PER_COLUMN = 5
 #: Units with a value in more than this share of the rows are left out.
 _MAX_TIED = 0.02
+#: So are those whose mean differs from that of their quantiles by more than this number of its standard errors.
+_MAX_BIAS = 0.5
 #: Level of all tests of one kind together. A unit that is wrongly called dependent costs power only.
-_LEVEL = 0.1
+_LEVEL = 0.05
 
 
-def independent_units(values: Floats) -> Bools:
+def independent_units(values: Floats, n_quantiles: int) -> Bools:
     """Return whether each unit (D,) is independent of all others, given their values (n, D).
 
-    Polynomials of the ranks of a unit are compared with those of each other unit, by correlations, and regressed on
-    those of all others and, if there are rows enough, on products of two of them, by F-tests. A unit is independent if
-    neither finds anything, at a level for all units together. Units with frequent values are not; without rows enough
-    for polynomials of all others, none is.
+    Three kinds of tests look for dependence, each at a level for all units together: correlations of polynomials of the
+    ranks of two units; F-tests of those of a unit on those of all others and on products of two of them; and
+    Chatterjee's rank correlation of two units, which finds any function of another unit. Units with frequent values,
+    or whose mean is not that of ``n_quantiles`` quantiles, are left out. Without rows enough for the F-tests, no unit
+    is independent.
 
     Examples
     --------
     >>> x, y, z = np.random.default_rng(0).normal(size=(3, 1000))
-    >>> independent_units(np.stack([x, y, x**2 + z], axis=1))
+    >>> independent_units(np.stack([x, y, x**2 + z], axis=1), 34)
     array([False,  True, False])
     """
     n_rows, n_units = values.shape
-    if n_units < 2 or (n_units - 1) * _DEGREE * _ROWS_PER_COLUMN > n_rows:
-        return np.zeros(n_units, dtype=bool)
     ranks = scaled_ranks(values)
+    columns = (n_units - 1) * _DEGREE + (n_units - 1) * (n_units - 2) // 2
+    if n_units < 2 or columns * _ROWS_PER_COLUMN > n_rows:
+        return np.zeros(n_units, dtype=bool)
     functions = [_centred_basis(polynomials(column[:, None], _DEGREE)) for column in ranks.T]
-    found = _uncorrelated(functions)
+    found = np.array([_is_represented(column, n_quantiles) for column in values.T])
+    found[found] = _unrelated(values[:, found])
+    found &= _uncorrelated(functions)
     for unit in np.flatnonzero(found):
-        found[unit] = not _has_frequent_value(values[:, unit]) and _unexplained(int(unit), functions, ranks)
+        found[unit] = _unexplained(int(unit), functions, ranks)
     return found
 
 
-def _has_frequent_value(column: Floats) -> bool:
-    """Return whether one value is that of many rows."""
-    return bool(np.unique(column, return_counts=True)[1].max() > _MAX_TIED * len(column))
+def _is_represented(column: Floats, n_quantiles: int) -> bool:
+    """Return whether quantiles stand for the distribution of a unit: no value is frequent, and the means agree."""
+    if np.unique(column, return_counts=True)[1].max() > _MAX_TIED * len(column):
+        return False
+    quantiles = np.quantile(column, (np.arange(n_quantiles) + 0.5) / n_quantiles)
+    bias = abs(quantiles.mean() - column.mean()) / (column.std() / len(column) ** 0.5)
+    return bool(bias <= _MAX_BIAS)
 
 
 def _uncorrelated(functions: list[Floats]) -> Bools:
@@ -69,13 +79,32 @@ def _uncorrelated(functions: list[Floats]) -> Bools:
     return np.asarray(strongest < ndtri(1 - _LEVEL / (2 * count)))
 
 
+def _unrelated(values: Floats) -> Bools:
+    """Return which units (D,) are neither a function of another unit nor the reverse.
+
+    Chatterjee's rank correlation of y with x is 1 - 3 sum |r_k+1 - r_k| / (n^2 - 1), with the ranks r of y in the order
+    of x. Of independent units it is normal with variance 2 / (5 n).
+    """
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    n_rows, n_units = values.shape
+    ranks = rankdata(values, axis=0)
+    limit = ndtri(1 - _LEVEL / max(1, n_units * (n_units - 1))) * (2 / (5 * n_rows)) ** 0.5
+    related = np.zeros((n_units, n_units), dtype=bool)
+    for unit, order in enumerate(np.argsort(values, axis=0, kind="stable").T):
+        steps = np.abs(np.diff(ranks[order], axis=0)).sum(axis=0)
+        related[unit] = 1 - 3 * steps / (n_rows**2 - 1) > limit
+    np.fill_diagonal(related, False)
+    return np.asarray(~(related.any(axis=0) | related.any(axis=1)))
+
+
 def _unexplained(unit: int, functions: list[Floats], ranks: Floats) -> bool:
     """Return whether functions of all other units explain none of the functions of a unit."""
     from scipy.stats import f
 
     responses = functions[unit]
-    others = np.delete(ranks, unit, axis=1)
-    columns = [*functions[:unit], *functions[unit + 1 :], _products(others)]
+    columns = [*functions[:unit], *functions[unit + 1 :], _products(np.delete(ranks, unit, axis=1))]
     basis = _centred_basis(np.hstack(columns))
     if not basis.shape[1]:
         return True  # all others are constant
@@ -87,12 +116,13 @@ def _unexplained(unit: int, functions: list[Floats], ranks: Floats) -> bool:
 
 
 def _products(ranks: Floats) -> Floats:
-    """Return products (n, c) of the ranks of two units; none if there are too few rows for all of them."""
+    """Return products (n, c) of the ranks of two units and, if there are rows enough, of one squared and another."""
     n_rows, count = ranks.shape
     first, second = np.triu_indices(count, 1)
-    if (count * _DEGREE + len(first)) * _ROWS_PER_COLUMN > n_rows:
-        return np.empty((n_rows, 0))
-    return np.asarray(ranks[:, first] * ranks[:, second])
+    products = [ranks[:, first] * ranks[:, second]]
+    if (count * _DEGREE + 3 * len(first)) * _ROWS_PER_COLUMN <= n_rows:
+        products += [ranks[:, one] ** 2 * ranks[:, other] for one, other in ((first, second), (second, first))]
+    return np.hstack(products)
 
 
 def _centred_basis(columns: Floats) -> Floats:

@@ -270,6 +270,19 @@ class Nuisance:
         ]
         return orthonormal(np.concatenate(columns, axis=1) * self._root_weights, beside=self.common)
 
+    def conditional_slopes(self, i: int, j: int, slopes: Floats) -> Floats:
+        """Return columns (n, c) for dependence of i or j on other units that was not found.
+
+        With ``slopes`` (2, n) of the interaction over i and over j, functions of x without i and without j. If the mean
+        of unit i given all others is linear in their ranks, that of the interaction is the product of both, about.
+        """
+        others = [np.delete(self._ranks, unit, axis=1) for unit in (i, j)]
+        columns = [
+            slope[:, None] * np.column_stack([np.ones(len(slope)), ranks])
+            for slope, ranks in zip(slopes, others, strict=True)
+        ]
+        return np.concatenate(columns, axis=1)
+
     def conditional_means(self, i: int, j: int, function: PairFunction) -> Floats:
         """Return conditional means (n, 3) of a function of i and j, see :mod:`~geh_explain.evidence.copula`.
 

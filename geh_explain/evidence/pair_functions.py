@@ -46,7 +46,7 @@ from geh_explain.posterior.protocols import enter_draws, fixed
 #: Number of background values of each unit, at least one for each draw; of units that are independent of all others,
 #: whose whole local interaction is tested: its mean given other units must be 0.
 _BACKGROUND_VALUES = 8
-_BACKGROUND_VALUES_IF_INDEPENDENT = 34
+BACKGROUND_VALUES_IF_INDEPENDENT = 34
 #: Number of background rows for the mean interaction.
 _BACKGROUND_ROWS = 32
 #: Number of values of a unit on the grid; units with at most twice as many distinct values take these.
@@ -147,23 +147,33 @@ class HeldOutFunctions:
         return self._mean_over_functions(lambda _: [self._outputs()])[0]
 
     def without(self, pairs: Sequence[Pair], advance: Callable[[int], object], independent: Bools) -> Floats:
-        """Return mean outputs (3, n, C) with background values of i, of j, and of both, for C pairs.
+        """Return mean outputs (5, n, C) with background values, for C pairs.
 
-        They are functions of x without i, without j, and without both. ``advance`` is called with the number of pairs
-        done in each draw. Pairs of two ``independent`` (D,) units have more background values.
+        The first three have those of i, of j, and of both: functions of x without i, without j, and without both.
+        ``advance`` is called with the number of pairs done in each draw. Pairs of two ``independent`` (D,) units have
+        more background values, and the last two rows are the slopes of the network's interaction over those of i, and
+        of j: functions of x without i, and without j. They are 0 for other pairs.
         """
 
         def evaluate(function: int) -> list[Floats]:
-            single: dict[tuple[int, int], Floats] = {}
-            means = np.empty((3, len(self.values), len(pairs)))
+            single: dict[tuple[int, bool], Floats] = {}
+            means = np.zeros((5, len(self.values), len(pairs)))
             for column, (i, j) in enumerate(pairs):
-                values = self._lattice(i, j) if independent[[i, j]].all() else self._background
-                values = values[function :: self.n_functions]
+                many = bool(independent[[i, j]].all())
+                values = (self._many_quantiles if many else self._background)[function :: self.n_functions]
+                ranks = _standardised(len(values))
                 for unit in (i, j):
-                    if (unit, len(values)) not in single:
-                        single[unit, len(values)] = self._at_background((unit,), values)
-                means[:2, :, column] = single[i, len(values)], single[j, len(values)]
-                means[2, :, column] = self._at_background((i, j), values)
+                    if (unit, many) not in single:
+                        single[unit, many] = self._at_background((unit,), values, ranks[None])
+                if many:
+                    order = lattice_order(len(values))
+                    values = values.copy()
+                    values[:, j] = values[order, j]
+                    ranks = np.stack([ranks, ranks[order]])
+                both = self._at_background((i, j), values, np.atleast_2d(ranks))
+                means[:3, :, column] = single[i, many][0], single[j, many][0], both[0]
+                if many:
+                    means[3:, :, column] = single[i, many][1] - both[1], single[j, many][1] - both[2]
                 advance(1)
             return [means]
 
@@ -195,16 +205,10 @@ class HeldOutFunctions:
         quantiles[:, self._whole] = np.rint(quantiles[:, self._whole])
         return np.asarray(quantiles)
 
-    def _lattice(self, i: int, j: int) -> Floats:
-        """Return background values (B, D) whose columns i and j are a lattice of both units' quantiles."""
-        values = self._many_quantiles.copy()
-        values[:, j] = values[lattice_order(len(values)), j]
-        return values
-
     @cached_property
     def _many_quantiles(self) -> Floats:
         """Quantiles (B, D) of which lattices are made."""
-        return self._quantiles(_BACKGROUND_VALUES_IF_INDEPENDENT)
+        return self._quantiles(BACKGROUND_VALUES_IF_INDEPENDENT)
 
     def _outputs(self) -> Floats:
         """Return the tested number (n,) of each row in the current function."""
@@ -220,8 +224,12 @@ class HeldOutFunctions:
             seen += len(rows)
         return own
 
-    def _at_background(self, units: tuple[int, ...], background: Floats) -> Floats:
-        """Return the mean outputs (n,) with ``units`` set to their values in each row of ``background`` (B, D)."""
+    def _at_background(self, units: tuple[int, ...], background: Floats, factors: Floats) -> Floats:
+        """Return means (1 + k, n) of outputs with ``units`` set to their values in each row of ``background`` (B, D).
+
+        The first is that of the outputs, the others are those of the outputs times ``factors`` (k, B).
+        """
+        weights = np.concatenate([np.ones((1, len(background))), factors]) / len(background)
         repeats = len(background)
         means = []
         for rows in self._points.split(max(1, self._rows_per_call // repeats)):
@@ -230,8 +238,8 @@ class HeldOutFunctions:
             for unit in units:
                 shifts[:, :, unit] = background[:, None, unit] - values[:, unit]
             outputs = self._call(rows.repeat(repeats), shifts.reshape(-1, values.shape[1]))
-            means.append(outputs.reshape(repeats, -1).mean(axis=0))
-        return np.concatenate(means)
+            means.append(weights @ outputs.reshape(repeats, -1))
+        return np.concatenate(means, axis=1)
 
     def _on_grid(self, units: tuple[int, ...], background: list[tuple[Rows, Floats]]) -> Floats:
         """Return the mean output over ``background`` rows at each combination of the units' grid values."""
@@ -286,6 +294,12 @@ class HeldOutFunctions:
             first, count = self._points.first[:1], self.n_functions
             with enter_draws(self._posterior, model, count, self._seed, lambda: self._cut.all_outputs(first)) as draws:
                 yield draws
+
+
+def _standardised(count: int) -> Floats:
+    """Return the numbers (count,) from 0 on with mean 0 and variance 1."""
+    numbers = np.arange(count) - (count - 1) / 2
+    return np.asarray(numbers / max(float(numbers.std()), 1e-300))
 
 
 def lattice_order(count: int) -> Ints:

@@ -20,7 +20,12 @@ from geh_explain.evidence.nuisance import (
     choose_with_covariates,
     max_predictors,
 )
-from geh_explain.evidence.pair_functions import HeldOutFunctions, MeanInteractions, Pair
+from geh_explain.evidence.pair_functions import (
+    BACKGROUND_VALUES_IF_INDEPENDENT,
+    HeldOutFunctions,
+    MeanInteractions,
+    Pair,
+)
 from geh_explain.evidence.third_order import ThirdOrderShares
 from geh_explain.evidence.true_scores import UNKNOWN, TrueScore, TrueScores
 from geh_explain.statistics.combination import cauchy_combination
@@ -41,9 +46,9 @@ _NOTHING = 1e-8
 _ROWS_PER_LEVEL = 5
 #: Where conditional means are among the nuisance columns, their errors are smaller, and so is the share.
 _LOST_BESIDE_MEANS = 1 / 3
-#: What the mean interaction leaves, or products of three units, is tested if it has at least this share of the variance
-#: that projection leaves of the network's interaction.
-_MIN_SECOND = 0.2
+#: Products of three units, and what they leave, are tested if they have at least this share of the variance that
+#: projection leaves of the network's interaction.
+_MIN_THIRD_ORDER = 0.2
 #: Means over background rows and at all rows differ in size by this factor at most, or are not comparable.
 _MAX_FACTOR = 5.0
 #: Products of three units that are linear combinations of others to this relative size share their coefficients.
@@ -58,7 +63,7 @@ _MIN_WEIGHT = 1e-4
 
 @dataclass(frozen=True)
 class ThirdOrder:
-    """A pair with two directions: the mean interaction, and what depends on a third unit or on more of them.
+    """A pair with two directions, the mean interaction and products of three units.
 
     ``share`` is the weight of the slope of the second; ``p_mean`` and ``p_third`` are the p-values of both.
     """
@@ -106,7 +111,7 @@ class PairTests:
     independent
         Whether each unit (D,) is independent of all others, so that the whole of the network's interaction is tested.
     third_order
-        Pairs so far with two directions.
+        Pairs so far with a test of products of three units beside that of the mean interaction.
     """
 
     def __init__(
@@ -149,9 +154,11 @@ class PairTests:
                 functions.values, labels - outputs, self._nuisance.common, explained, self._root_weights
             )
         self._explained = explained
-        # Log-odds are no sums of the effects of labels, and background values have no case weights.
-        simple = not (self._logit or self._weighted or functions.covariates.count)
-        self.independent = independent_units(functions.values) if simple else np.zeros(n_units, dtype=bool)
+        # Log-odds are no sums of the effects of labels, background values have no case weights, and draws share them.
+        simple = functions.n_functions == 1 and not (self._logit or self._weighted or functions.covariates.count)
+        self.independent = np.zeros(n_units, dtype=bool)
+        if simple:
+            self.independent = independent_units(functions.values, BACKGROUND_VALUES_IF_INDEPENDENT)
         self._third_order_shares = (
             ThirdOrderShares(functions.values, explained) if isinstance(explained, Explained) else None
         )
@@ -164,7 +171,7 @@ class PairTests:
         pair, index
             Units i and j, and the index of the pair.
         without
-            Mean outputs (3, n) with background values of i, of j, and of both.
+            Mean outputs (5, n) with background values, see :meth:`HeldOutFunctions.without`.
         interactions
             Mean interactions of this pair and of others.
         """
@@ -173,59 +180,73 @@ class PairTests:
         local = self._outputs - offset
         beside = interactions.beside(pair, self._rounding) if self._degrees.others else ()
         means = self._nuisance.conditional_means(*pair, partial(interactions.at_values, pair))
-        bases = self._nuisance.common, self._nuisance.pair(*pair, np.column_stack([*without, *beside, means]))
+        columns = [without[:3].T, *(column[:, None] for column in beside), means]
+        if self.independent[list(pair)].all():
+            columns.append(self._nuisance.conditional_slopes(*pair, without[3:]))
+        bases = self._nuisance.common, self._nuisance.pair(*pair, np.concatenate(columns, axis=1))
         true_score = UNKNOWN
-        directions, left = self._directions(pair, mean, local, bases)
+        directions, higher, left = self._directions(pair, mean, local, bases)
         determined = left is not None and (left <= _NOTHING or self._levels.determine(mean))
         if left is not None:
             (self.determined if determined else self.lost).append(pair)
         elif self._true_scores is not None:
             interaction = local if np.abs(local).max() > self._rounding else None
             true_score = self._true_scores.estimate(pair, index, interaction, bases[1])
-        if not directions:
-            return (NO_DIRECTION if left is None or determined else UNTESTABLE), true_score
         tests = [self._test(direction.values, offset, bases) for direction in directions]
-        if len(tests) == 1:
-            return tests[0], true_score
-        share = self._third_order_share(pair, index, local - mean, directions, bases)
-        self.third_order.append(ThirdOrder(pair, share, tests[0].p_value, tests[1].p_value))
-        return _combine(tests, share), true_score
+        if len(tests) == 2:
+            share = self._third_order_share(pair, index, local - mean, directions, bases)
+            self.third_order.append(ThirdOrder(pair, share, tests[0].p_value, tests[1].p_value))
+            slope = _combine(tests, share)
+        elif tests:
+            slope = tests[0]
+        else:
+            slope = NO_DIRECTION if left is None or determined else UNTESTABLE
+        if higher is None:
+            return slope, true_score
+        test = self._test(higher.values, offset, bases)
+        if not tests:
+            return test, true_score
+        p_value = float(cauchy_combination([test.p_value for test in (*tests, test)]))
+        return slope._replace(p_value=p_value), true_score
 
     def _directions(
         self, pair: Pair, mean: Floats, local: Floats, bases: tuple[Floats, Floats]
-    ) -> tuple[list[_Direction], float | None]:
+    ) -> tuple[list[_Direction], _Direction | None, float | None]:
         """Return the directions to test.
 
-        They are the mean interaction and, where it has a considerable part of the variance, the rest: an interaction
-        whose sign depends on a third unit has the mean 0. Of units that depend on others, it is what products of three
-        units explain of the rest. If the network has an interaction, and nuisance columns leave too little of it, there
-        are none, and the share that is left is returned too; else None.
+        They are the mean interaction and, where it has a considerable part of the variance, what products of three
+        units explain of the rest: an interaction whose sign depends on a third unit has the mean 0. Of two independent
+        units what these leave is another one, if it is considerable: interactions of higher order. If the network has
+        an interaction, and nuisance columns leave too little of it, there are none, and the share that is left is
+        returned too; else None.
         """
         root_weights = self._root_weights
-        third = project_off((local - mean) * root_weights, *bases)
-        if not self.independent[list(pair)].all():
-            products = orthonormal(project_off(self._nuisance.triple_products(*pair) * root_weights[:, None], *bases))
-            third = products @ (products.T @ third)
+        products = orthonormal(project_off(self._nuisance.triple_products(*pair) * root_weights[:, None], *bases))
+        rest = project_off((local - mean) * root_weights, *bases)
+        third = products @ (products.T @ rest)
+        higher = (rest - third) / root_weights
         third = third / root_weights
-        (of_mean, left_of_mean), (_, left_of_third), (of_local, left_of_local) = (
-            self._variances(direction, bases) for direction in (mean, third, local)
+        (of_mean, left_of_mean), (_, left_of_third), (_, left_of_higher), (of_local, left_of_local) = (
+            self._variances(direction, bases) for direction in (mean, third, higher, local)
         )
         # Sums of squares of rounding errors.
         rounding = self._rounding**2 * len(local)
         has_mean = np.abs(mean).max() > self._rounding
         share = _lost_share(self._nuisance.unexplained(*pair), self.covariates.count > 0)
+        considerable = max(rounding, share * of_local, _MIN_THIRD_ORDER * left_of_local)
         directions = []
         if has_mean and left_of_mean > share * of_mean:
             directions.append(_Direction(mean, left_of_mean))
-        if left_of_third > max(rounding, share * of_local, _MIN_SECOND * left_of_local):
+        if left_of_third > considerable:
             # The size of the mean over few background rows is uncertain then; that at all rows is better known.
             directions = [self._with_size_of(local, direction, bases) for direction in directions]
             directions.append(_Direction(third, left_of_third))
+        if self.independent[list(pair)].all() and left_of_higher > considerable:
+            return directions, _Direction(higher, left_of_higher), None
         if not directions and (has_mean or left_of_local > rounding):
-            return [], max(
-                left / of if of else 0.0 for left, of in ((left_of_mean, of_mean), (left_of_local, of_local))
-            )
-        return directions, None
+            left = ((left_of_mean, of_mean), (left_of_local, of_local))
+            return [], None, max(part / of if of else 0.0 for part, of in left)
+        return directions, None, None
 
     def _with_size_of(self, local: Floats, direction: _Direction, bases: tuple[Floats, Floats]) -> _Direction:
         """Return a direction times its coefficient in the network's interaction (n,), if that is of a similar size."""
@@ -239,18 +260,14 @@ class PairTests:
     def _third_order_share(
         self, pair: Pair, index: int, rest: Floats, directions: list[_Direction], bases: tuple[Floats, Floats]
     ) -> float:
-        """Return the weight of the slope of the second direction beside that of the mean interaction.
+        """Return the weight of the slope of products of three units beside that of the mean interaction.
 
-        It is the share of products of three units in the score at the explained points; without these points, or of
-        independent units, what the mean over all points does not explain of the groups' scores; without an explanation,
-        the share of the variance that nuisance columns leave. ``rest`` (n,) is the network's interaction without its
-        mean.
+        It is their share of the score at the explained points; without these, what the mean over all points does not
+        explain of the groups' scores; without an explanation, the share of the variance that nuisance columns leave.
+        ``rest`` (n,) is the network's interaction without its mean.
         """
-        explained = self._explained
-        if isinstance(explained, Explained) and self.independent[list(pair)].all():
-            explained = GroupMeans(explained.shares, explained.signed)
-        if isinstance(explained, GroupMeans):
-            return explained.third_order_share(index)
+        if isinstance(self._explained, GroupMeans):
+            return self._explained.third_order_share(index)
         if self._third_order_shares is None:
             of_mean, of_third = (direction.left for direction in directions)
             return of_third / (of_mean + of_third)

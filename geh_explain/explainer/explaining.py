@@ -323,8 +323,8 @@ class Explaining(ExplainerBase):
         """Choose the smallest number of groups whose scores reach 70 % of those with the largest number.
 
         One pass over the data per draw gives the scores for 1 to ``max_groups`` groups, and the rank weighted distances
-        between them (the paper's equation 7). Each pair's scores are compared, and the mean over pairs decides. Numbers
-        with fewer than ten distinct points per group are not chosen, unless they are at most 10.
+        between them (the paper's equation 7). Scores are compared in the mean over pairs, and in sum. Numbers with
+        fewer than ten distinct points per group are not chosen, unless they are at most 10.
         ``explain(groups="auto")`` makes the same choice.
 
         Parameters

@@ -6,13 +6,13 @@ looks at the rank weighted distance ::
     Delta^2_M = sum_i (w_M(i) - w_{M-1}(i))^2 (pi_M(i) - pi_{M-1}(i))^2,
 
 which is large where one more group changes strong pairs and their order, and takes the last M at which it is not small.
-A single large distance decides then, and the choice differs much between samples of points. Here the mean over pairs
-decides of the part that M groups leave of a pair's score. Groups are nested, so that it grows with M to 1 ::
+A single large distance decides then, and the choice differs much between samples of points. Here the part decides that
+M groups leave of the scores. Groups are nested, so that it grows with M to 1 ::
 
-    M = min { M : mean over pairs of GEH_M / GEH_max >= 0.7 }.
+    M = min { M : mean over pairs of GEH_M / GEH_max >= 0.7, and sum over pairs of GEH_M >= 0.7 sum of GEH_max }.
 
-Every pair counts the same: strong pairs whose interaction has one sign would choose a single group for all, in which
-weaker ones that change their sign cancel.
+In the sum strong pairs decide, in the mean all count the same. Strong pairs of one sign alone would choose a single
+group for all, in which weaker ones that change their sign cancel; many weak pairs alone would hide a strong one.
 
 Local Hessians do not depend on M, so all scores come from one pass over the data.
 """
@@ -31,8 +31,8 @@ from geh_explain.plots.group_number import draw_group_number
 
 #: The part of the scores with the largest number of groups that the chosen number reaches.
 _MIN_SHARE = 0.7
-#: Pairs whose score is less than this part of the largest are rounding errors, and do not count.
-_ROUNDING = 1e-5
+#: Pairs whose score is less than this part of the largest do not count in the mean.
+_MIN_COUNTED = 1e-3
 #: Groups need this many points on average, unless there are at most so many groups: means of fewer points are noise.
 _MIN_POINTS = 10
 _FEW_GROUPS = 10
@@ -53,7 +53,8 @@ class GroupChoice:
     scores
         Mean GEH of each pair for 1, 2, ..., k + 1 groups, shape (k + 1, P); (k + 1, 0) where memory was short.
     chosen
-        The smallest number of groups whose scores reach 70 % of those with the largest number, in the mean over pairs.
+        The smallest number of groups whose scores reach 70 % of those with the largest number, in the mean over pairs
+        and in sum.
 
     Examples
     --------
@@ -79,7 +80,7 @@ class GroupChoice:
 
 
 def choose_group_number(scores: Floats, n_places: int | None = None) -> GroupChoice:
-    """Choose the smallest M whose scores are 70 % of those with the largest number of groups, in the mean over pairs.
+    """Choose the smallest M whose scores are 70 % of those with the largest number, in the mean over pairs and in sum.
 
     ``scores`` (M, P) are the scores of P pairs for 1, 2, ..., M nested groups. Of ``n_places`` distinct points,
     groups hold ten or more on average, or there are at most ten groups; None for any number.
@@ -90,11 +91,12 @@ def choose_group_number(scores: Floats, n_places: int | None = None) -> GroupCho
     delta = rank_weighted_distances(scores)
     largest = len(scores) if n_places is None else max(_FEW_GROUPS, n_places // _MIN_POINTS)
     finest = scores[:largest][-1]
-    # Row by row, and as a product: for thousands of units each row has millions of pairs.
-    counted = finest > _ROUNDING * finest.max()
+    counted = finest > _MIN_COUNTED * finest.max(initial=0.0)
     weights = np.divide(1, finest, out=np.zeros_like(finest), where=counted)
-    reached = np.array([row @ weights for row in scores[:largest]]) >= _MIN_SHARE * np.count_nonzero(counted)
-    chosen = int(reached.argmax()) + 1
+    # Row by row, and as a product: for thousands of units each row has millions of pairs.
+    parts = np.array([(row @ weights, row.sum()) for row in scores[:largest]])
+    enough = _MIN_SHARE * np.array([np.count_nonzero(counted), finest.sum()])
+    chosen = int((parts >= enough).all(axis=1).argmax()) + 1
     return GroupChoice(np.arange(2, len(delta) + 2), delta, scores, chosen)
 
 

@@ -100,9 +100,12 @@ def test_the_chosen_number_reaches_seventy_percent_of_the_finest_scores_in_the_m
     # Parts of the last row: (.14, .33), (.57, .67), (.71, .67), (.86, 1), (1, 1).
     curve = np.array([[1.0, 1.0], [4.0, 2.0], [5.0, 2.0], [6.0, 3.0], [7.0, 3.0]])
     assert choose_group_number(curve).chosen == 4
-    # A strong pair with one sign does not decide for a weak one that cancels; rounding errors decide nothing.
+    # A strong pair with one sign does not decide for a weak one that cancels; tiny ones decide nothing.
     strong_and_weak = np.array([[9.0, 0.1, 0.0], [9.0, 0.3, 1e-9], [9.0, 0.8, 1e-8], [9.0, 0.9, 1e-7]])
     assert choose_group_number(strong_and_weak).chosen == 3
+    # Nor do many weak pairs decide for a strong one that cancels.
+    weak_and_strong = np.array([[1.0, 1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0, 50.0], [1.0, 1.0, 1.0, 1.0, 60.0]])
+    assert choose_group_number(weak_and_strong).chosen == 2
     assert choose_group_number(np.stack([curve[0]] * 5)).chosen == 1
     assert choose_group_number(np.zeros((5, 2))).chosen == 1
     assert choose_group_number(np.array([[0.0], [1.0], [2.0], [2.0], [2.0]])).chosen == 3  # a single pair
