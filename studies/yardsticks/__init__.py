@@ -32,7 +32,8 @@ def run(
         Records go here, one file of JSON lines per part and seed; cases that they already hold are not run again.
         Several processes may run at the same time if their parts or seeds differ.
     docs
-        Page, tables and figure go here; by default to ``folder``.
+        Page, tables and figure go here; by default to ``folder``. Cases that its tables hold are not run again either;
+        to run all of them, remove the tables.
     quick
         Run the small version.
     workers
@@ -46,7 +47,7 @@ def run(
     default = parts.QUICK_SEEDS if quick else parts.FULL_SEEDS
     used = tuple(dict.fromkeys(default if seeds is None else seeds))
     tasks = parts.tasks(chosen, used, quick)
-    store = parts.SeedFiles(folder, chosen, used, quick)
+    store = parts.SeedFiles(folder, chosen, used, quick, _table_folder(docs or folder))
     for done, total in complete(store, tasks, partial(parts.run_task, quick=quick), workers):
         yield f"yardsticks: {done} of {total} cases"
     yield from write(folder, docs or folder, used, quick)
@@ -56,13 +57,18 @@ def write(folder: Path, docs: Path, seeds: Sequence[int], quick: bool) -> Iterat
     """Write page, figure and tables from the records in ``folder``, and yield the files."""
     from studies.yardsticks import figures, page, summary
 
-    store = parts.SeedFiles(folder, parts.NAMES, seeds, quick)
+    store = parts.SeedFiles(folder, parts.NAMES, seeds, quick, _table_folder(docs))
     tables = summary.tabulate(store)
-    (docs / "studies").mkdir(parents=True, exist_ok=True)
+    _table_folder(docs).mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
-        table.to_csv(docs / "studies" / f"yardsticks_{name}.csv", index=False, float_format="%.5g")
+        table.to_csv(parts.table_path(_table_folder(docs), name), index=False, float_format="%.5g")
     if "nid" in tables:
         yield f"figure: {figures.draw_areas(tables['nid'], docs / 'images' / 'yardsticks.png')}"
-    path = docs / "studies" / "yardsticks.md"
+    path = _table_folder(docs) / "yardsticks.md"
     path.write_text(page.build_page(tables), encoding="utf-8")
     yield f"page: {path}"
+
+
+def _table_folder(docs: Path) -> Path:
+    """Return the folder of page and tables."""
+    return docs / "studies"

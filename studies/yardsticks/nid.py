@@ -17,7 +17,7 @@ ROWS = (10_000, 30_000)
 #: Standard deviation of the noise over that of the function.
 NOISE = 0.5
 #: Seeds of the setting that the targets are about, and of the others.
-SEEDS, FEWER_SEEDS = 10, 3
+SEEDS, FEWER_SEEDS = 10, 2
 #: Rows and functions of the quick form.
 _QUICK_ROWS = 2_000
 _QUICK_FUNCTIONS = ("F5", "F8")
@@ -44,6 +44,11 @@ def cases(quick: bool) -> list[str]:
     if quick:
         return [f"{name} {_QUICK_ROWS} 0" for name in _QUICK_FUNCTIONS]
     return [f"{name} {rows} {noise:g}" for rows in ROWS for noise in (0.0, NOISE) for name in NID]
+
+
+def case_of(row: dict[str, Any]) -> str:
+    """Return the case that a row of the table belongs to."""
+    return f"{row['function']} {row['rows']} {row['noise']:g}"
 
 
 def count_seeds(case: str) -> int:

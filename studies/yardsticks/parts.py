@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from geh_explain.errors import GEHValueError
 from geh_explain.inference.jsonl import Record, Store
 
@@ -61,6 +63,12 @@ def _cases(name: str, quick: bool) -> list[str]:
     return list(module.cases(quick)) if hasattr(module, "cases") else [_WHOLE]
 
 
+def _case_of(name: str, row: Record) -> str:
+    """Return the case that a row of a part's table belongs to."""
+    module = _module(name)
+    return str(module.case_of(row) if hasattr(module, "case_of") else row.get("case", row.get("function", _WHOLE)))
+
+
 def _count_seeds(name: str, case: str) -> int:
     """Return how many seeds a case is run with, at most."""
     module = _module(name)
@@ -75,6 +83,8 @@ def _module(name: str) -> Any:
 class SeedFiles(Store):
     """Records of several parts and seeds, one file each, so that processes with other seeds or parts can run beside.
 
+    Cases that only a table of the documentation has are records too, so that another machine goes on where one ended.
+
     Parameters
     ----------
     folder
@@ -82,20 +92,49 @@ class SeedFiles(Store):
     names, seeds
         Parts and seeds whose records are read and written.
     quick
-        Whether they are those of the quick form.
+        Whether they are those of the quick form, which reads no tables.
+    tables
+        Folder of the tables, see :func:`table_path`; None reads none.
     """
 
-    def __init__(self, folder: Path, names: Sequence[str], seeds: Sequence[int], quick: bool) -> None:
+    def __init__(
+        self, folder: Path, names: Sequence[str], seeds: Sequence[int], quick: bool, tables: Path | None = None
+    ) -> None:
         kind = "quick" if quick else "full"
         self._files = {
             (name, seed): Store(folder / f"yardsticks_{kind}_{name}_{seed}.jsonl") for seed in seeds for name in names
         }
+        self._tables = None if quick else tables
 
     def __iter__(self) -> Iterator[Record]:
+        known = set()
         for store in self._files.values():
-            yield from store
+            for record in store:
+                known.add(tuple(record["task"]))
+                yield record
+        for name in dict.fromkeys(name for name, _ in self._files):
+            path = None if self._tables is None else table_path(self._tables, name)
+            for record in _read_table(path, name) if path is not None and path.exists() else ():
+                task = tuple(record["task"])
+                if (name, task[2]) in self._files and task not in known:
+                    yield record
 
     def add(self, record: Record) -> None:
         """Append a record to the file of its part and seed."""
         name, _, seed = record["task"]
         self._files[name, seed].add(record)
+
+
+def table_path(folder: Path, name: str) -> Path:
+    """Return the file of a part's table."""
+    return folder / f"yardsticks_{name}.csv"
+
+
+def _read_table(path: Path, name: str) -> Iterator[Record]:
+    """Yield the records of a table: one for each case and seed."""
+    found: dict[tuple[str, int], list[Record]] = {}
+    for row in pd.read_csv(path).to_dict("records"):
+        filled = {str(key): value for key, value in row.items() if not pd.isna(value)}
+        found.setdefault((_case_of(name, filled), int(filled["seed"])), []).append(filled)
+    for (case, seed), rows in found.items():
+        yield {"task": [name, case, seed], "rows": rows}

@@ -40,6 +40,8 @@ WIDTHS = (784, 500, 300, 250, 250, 250, 10)
 PUBLISHED_PAIRS = 50_000
 #: Standard deviations of SmoothHess, times sqrt(784) / r; the authors' best for r = 0.5 is 0.75.
 SMOOTHHESS_SCALES = (0.75, 0.9, 1.0)
+#: Seeds of the study.
+SEEDS = 3
 #: Sharpnesses of the softplus.
 BETAS = (20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
 
@@ -176,6 +178,11 @@ def costs(problem: Problem, radius: float, repeats: int) -> dict[str, float]:
         "gradients": least["expansion"] / least["alone"],
         "gradients_in_batch": least["expansion"] / least["batch"],
     }
+
+
+def count_seeds(case: str) -> int:
+    """Return with how many of the seeds the part is run: networks hardly differ, and SmoothHess takes long."""
+    return SEEDS
 
 
 def run(seed: int, quick: bool) -> list[dict[str, Any]]:

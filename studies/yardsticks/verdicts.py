@@ -87,8 +87,10 @@ def _judge_taylor(table: pd.DataFrame) -> Iterator[Verdict]:
         f"{ratio:.2f} of it at most",
         _word(ratio <= 1),
     )
-    cost = float(table["gradients"].mean())
-    yield f"cost of an expansion at most {_MAX_GRADIENTS} gradients", f"{cost:.0f}", _word(cost <= _MAX_GRADIENTS)
+    for column, way in (("gradients", "one by one"), ("gradients_in_batch", "of a batch")):
+        cost = float(table[column].mean())
+        target = f"cost of an expansion at most {_MAX_GRADIENTS} gradients, computed {way}"
+        yield target, f"{cost:.0f}", _word(cost <= _MAX_GRADIENTS)
     auto = float(table.loc[table["method"].str.startswith("auto"), "relative"].max())
     yield 'P-MSE of `smooth="auto"` at most that without a Hessian', f"{auto:.2f} of it at most", _word(auto <= 1)
 

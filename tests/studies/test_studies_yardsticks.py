@@ -225,6 +225,31 @@ def test_the_study_resumes_and_writes_its_page(known, tmp_path, capsys, monkeypa
     assert main(["vision", "--seeds", "1"]) == 1
 
 
+def test_cases_of_published_tables_are_not_run_again(tmp_path):
+    seeds = parts.FULL_SEEDS[:2]
+    run = {"names": ("archipelago",), "workers": 1}
+    first = tmp_path / "first"
+    lines = list(yardsticks.run(first, tmp_path, seeds=seeds[:1], **run))
+    assert lines[:2] == ["yardsticks: 0 of 4 cases", "yardsticks: 1 of 4 cases"]
+    # Another machine has the tables and no records.
+    lines = list(yardsticks.run(tmp_path / "second", tmp_path, seeds=seeds, **run))
+    assert lines[0] == "yardsticks: 4 of 8 cases"
+    table = pd.read_csv(tmp_path / "studies" / "yardsticks_archipelago.csv")
+    assert table.groupby(["function", "seed"]).size().to_dict() == {
+        (name, seed): 5 for name in archipelago.DEFINITIONS for seed in seeds
+    }
+    # Records of this machine come first.
+    assert next(iter(yardsticks.run(first, tmp_path, seeds=seeds, **run))) == "yardsticks: 8 of 8 cases"
+
+
+@pytest.mark.parametrize("case", ["F10 30000 0.5", "F2 10000 0"])
+def test_rows_of_a_table_tell_their_case(case):
+    name, rows, noise = case.split()
+    row = {"function": name, "rows": int(rows), "noise": float(noise)}
+    assert nid.case_of(row) == case
+    assert case in nid.cases(quick=False)
+
+
 def taylor_table(own, auto):
     """Return the records of two radii, as the part of SmoothHess gives them."""
     rows = []
@@ -233,7 +258,7 @@ def taylor_table(own, auto):
             ("no Hessian", 4.0, {}),
             ("SmoothHess", 2.0, {"pairs": 1000}),
             ("SmoothHess", 1.0, {"pairs": 50_000}),
-            ("Radius", own, {"gradients": 30.0}),
+            ("Radius", own, {"gradients": 30.0, "gradients_in_batch": 200.0}),
             ("auto", auto, {}),
         ):
             row = {"seed": 100, "radius": radius, "method": method, "pmse": pmse, "relative": pmse / 4}
@@ -241,7 +266,9 @@ def taylor_table(own, auto):
     return pd.DataFrame(rows)
 
 
-@pytest.mark.parametrize(("own", "auto", "words"), [(0.9, 3.0, "met met met"), (1.1, 5.0, "missed met missed")])
+@pytest.mark.parametrize(
+    ("own", "auto", "words"), [(0.9, 3.0, "met met missed met"), (1.1, 5.0, "missed met missed missed")]
+)
 def test_expansions_are_judged_by_smoothhess_with_the_most_pairs(own, auto, words):
     from studies.yardsticks.page import build_page
 
@@ -249,8 +276,8 @@ def test_expansions_are_judged_by_smoothhess_with_the_most_pairs(own, auto, word
     assert [verdict[2].strip("*") for verdict in verdicts.verdicts(tables)] == words.split()
     text = build_page(tables)
     assert "not the result of the study" not in text
-    assert "| SmoothHess with 50,000 pairs | 0.250 | 0.250 |  |" in text
-    assert f"| Radius | {own / 4:.3f} | {own / 4:.3f} | 30 |" in text
+    assert "| SmoothHess with 50,000 pairs | 0.250 | 0.250 |  |  |" in text
+    assert f"| Radius | {own / 4:.3f} | {own / 4:.3f} | 30 | 200 |" in text
 
 
 def test_the_worst_function_decides_about_diamond():
