@@ -111,7 +111,7 @@ def test_signed_effects_are_oriented_by_the_sign_of_each_difference_over_all_poi
 
 
 def test_two_levels_keep_their_sign():
-    result = explain_point(lambda x: -2 * x[:, 3] * x[:, 4] + x[:, 5], points(), units=UNITS)
+    result = explain_point(lambda x: x[:, 0] - 2 * x[:, 3] * x[:, 4] + x[:, 5], points(), units=UNITS)
     place = result.pair("d", "x4")
     np.testing.assert_allclose(result.signed[0, 0, place], -2)
     assert result.majority_signs()[place] == -1
