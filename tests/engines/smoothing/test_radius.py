@@ -163,6 +163,8 @@ FUNCTIONS = {
     "clamp": lambda z: z.clamp(-0.5, 0.7),
     "clamp_min": lambda z: z.clamp_min(0.1),
     "hardsigmoid": lambda z: nn.functional.hardsigmoid(4 * z),
+    "hardswish": lambda z: nn.functional.hardswish(4 * z),
+    "hardshrink": lambda z: nn.functional.hardshrink(z, 0.3),
     "softshrink": nn.functional.softshrink,
     "threshold": lambda z: nn.functional.threshold(z, 0.1, -0.2),
 }
