@@ -35,7 +35,7 @@ class _KinkNames(View):
         return func(*args, **kwargs)
 
 
-def explain_zero(cut: Cut, rows: Rows, pairs: PairSet, smoothed: bool) -> str:
+def explain_zero(cut: Cut, rows: Rows, pairs: PairSet, smoothed: bool, noise: str | None = None) -> str:
     """Return a warning that says why all local interactions of ``cut`` are exactly 0.
 
     The causes are checked in this order: the output does not depend on the units; the model has no gradients, and its
@@ -53,6 +53,8 @@ def explain_zero(cut: Cut, rows: Rows, pairs: PairSet, smoothed: bool) -> str:
         The pairs that were computed.
     smoothed
         Whether kinked functions were smoothed in the run.
+    noise
+        The engine in words, if it moves rows across kinks by noise; None for others.
     """
     zero = f"all {len(pairs)} pairs are exactly 0" if len(pairs) > 1 else "the only pair is exactly 0"
     if not pairs.complete:
@@ -65,6 +67,11 @@ def explain_zero(cut: Cut, rows: Rows, pairs: PairSet, smoothed: bool) -> str:
     if kinks.names and not smoothed:
         # dict.fromkeys drops repeated names and keeps the order of the calls.
         names = ", ".join(dict.fromkeys(kinks.names))
+        if noise is not None:
+            return (
+                f"{zero}: the noise of {noise} moved two units of no row together across a kink above {cut.place} "
+                f"({names}), where second derivatives vanish; use a larger scale of the noise, or more samples."
+            )
         return (
             f"{zero}: above {cut.place} the network is piecewise linear ({names}), so its second derivatives vanish "
             "almost everywhere. Use smooth='auto', or output='probability' if it is a classifier."

@@ -97,7 +97,8 @@ def median_edges(values: Floats) -> Floats:
     """
     n_points = len(values)
     ordered = np.sort(values, axis=0)
-    middles = (ordered[:-1] + ordered[1:]) / 2
+    # Halves of both, as the sum of two values may overflow.
+    middles = ordered[:-1] / 2 + ordered[1:] / 2
     # A middle that is rounded to its lower neighbour does not part them.
     middles = np.where(middles > ordered[:-1], middles, ordered[1:])
     distance = np.abs(np.arange(1, n_points) - n_points / 2)[:, None]

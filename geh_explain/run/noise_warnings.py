@@ -7,6 +7,7 @@ import math
 import numpy as np
 import torch
 
+from geh_explain._types import Ints
 from geh_explain.engines.stein.engine import SteinRun
 from geh_explain.run.loop import DrawsDone
 from geh_explain.run.plan import RunPlan
@@ -55,7 +56,17 @@ def _is_rounding(plan: RunPlan, engine: SteinRun, draws: Draws | DrawMoments, sh
     return math.sqrt(share.noise) <= _ROUNDINGS * rounding * math.sqrt(len(plan.pairs))
 
 
-def still_units_warning(plan: RunPlan) -> str | None:
+def noise_in_words(plan: RunPlan) -> str | None:
+    """Return the engine in words if it moves points by noise; None for others."""
+    return repr(plan.engine.engine) if isinstance(plan.engine, SteinRun) else None
+
+
+def noisy_units_warnings(plan: RunPlan) -> tuple[str | None, ...]:
+    """Warn of units that get no noise, and of units whose noise is rounded away."""
+    return _still_units(plan), _rounded_units(plan)
+
+
+def _still_units(plan: RunPlan) -> str | None:
     """Warn that units are constant over the points, so that noise relative to their spread leaves them alone."""
     if not isinstance(plan.engine, SteinRun):
         return None
@@ -65,9 +76,25 @@ def still_units_warning(plan: RunPlan) -> str | None:
         still = still[still >= len(plan.cut.units.observed)]
     if not len(still):
         return None
-    shown = ", ".join(plan.names[unit] for unit in still[:_MAX_NAMED])
-    more = f" and {len(still) - _MAX_NAMED} more" if len(still) > _MAX_NAMED else ""
     return (
-        f"engine='stein': the units {shown}{more} are constant over the points and get no noise, so that their "
+        f"engine='stein': the units {_names(plan, still)} are constant over the points and get no noise, so that their "
         "interactions are 0; Stein(sigma=...) moves all units."
     )
+
+
+def _rounded_units(plan: RunPlan) -> str | None:
+    """Warn that noise is so small beside the values of units that rounding takes its place."""
+    if not isinstance(plan.engine, SteinRun) or not plan.engine.rounded.any():
+        return None
+    rounded = np.flatnonzero(plan.engine.rounded)
+    return (
+        f"engine='stein': noise of the scale {plan.engine.scale[rounded[0]]:.2g} is lost in the rounding of the values "
+        f"of {_names(plan, rounded)} in {plan.cut.dtype}, so that their interactions are wrong; use a larger "
+        "scale, units around 0, or inputs and a model in double precision."
+    )
+
+
+def _names(plan: RunPlan, units: Ints) -> str:
+    """Return the names of the first of some units."""
+    shown = ", ".join(plan.names[unit] for unit in units[:_MAX_NAMED])
+    return f"{shown} and {len(units) - _MAX_NAMED} more" if len(units) > _MAX_NAMED else shown

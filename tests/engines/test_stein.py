@@ -310,3 +310,26 @@ def test_dropout_draws_have_their_own_noise_and_one_number_of_samples():
     scores = (result.signed - expected.signed) / np.hypot(result.noise, expected.noise)
     assert (scores**2).mean() == pytest.approx(1, abs=0.6)
     assert explain_point_quietly(net, x, engine=Stein(samples=8)).noise.shape == (1, 1, 6)
+
+
+def test_noise_that_rounding_swallows_is_a_warning():
+    x = random_points(30, 3).float()
+    far = x + torch.tensor([0.0, 1e7, 0.0])
+    model = lambda x: torch.tanh(x[:, 0] + (x[:, 1] - 1e7) + x[:, 2])  # noqa: E731
+    with pytest.warns(geh.GEHWarning, match="of x1 in torch.float32, so that their interactions are wrong"):
+        explain_point(model, far, engine=Stein(sigma=0.3, samples=8), groups=1)
+    with pytest.warns(geh.GEHWarning, match="of x0, x1, x2 in torch.float32"):
+        explain_point(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)), x,
+                      engine=Stein(sigma=1e-8, samples=8), groups=1)  # fmt: skip
+
+
+def test_estimates_beyond_the_range_of_a_dtype_are_refused():
+    x = random_points(30, 3).float()
+    with pytest.raises(geh.GEHError, match=r"sigma=1e-20.*exceed the range of torch.float32; use a larger scale"):
+        explain_point(relu_network(3).float(), x, engine=Stein(sigma=1e-20, samples=8), groups=1)
+
+
+def test_zeros_of_noise_that_crosses_no_kink_are_explained():
+    x = random_points(30, 3)
+    with pytest.warns(geh.GEHWarning, match=r"the noise of Stein\(sigma=1e-06, samples=8\).*use a larger scale"):
+        explain_point(relu_network(3), x, engine=Stein(sigma=1e-6, samples=8), groups=1)

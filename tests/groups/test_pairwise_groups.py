@@ -95,6 +95,11 @@ def test_values_with_ties_are_split_as_evenly_as_possible():
     assert (close >= median_edges(close)).ravel().tolist() == [False, True]
 
 
+def test_values_near_the_largest_number_are_split():
+    edges = median_edges(np.array([[1.0e308], [1.2e308], [1.6e308], [1.7e308]]))
+    assert 1.2e308 < edges[0] < 1.6e308
+
+
 def test_the_bounds_hold_in_every_draw_and_sizes_add_up():
     net = nn.Sequential(*mlp(6, 12, 12, 1, gain=2.0)[:-1], nn.Dropout(0.3), nn.Linear(12, 1).double())
     result = explain_draws(net, random_points(200, 6), groups="pairwise", draws=25)

@@ -91,6 +91,25 @@ def test_the_expansion_is_better_than_the_gradient_within_its_ball(smooth: Any) 
     assert errors[0] < 0.4 * errors[1]
 
 
+def test_padding_of_a_pool_changes_no_expansion() -> None:
+    # The same windows without padding, by maxima over their own entries.
+    x = points(3, 25).reshape(3, 1, 5, 5).abs() + 1
+    conv = nn.Sequential(nn.Conv2d(1, 2, 1), nn.Softplus()).double()
+    head = nn.Sequential(nn.Flatten(), nn.Linear(8, 1), nn.Tanh()).double()
+    padded, cropped = nn.MaxPool2d(3, 3, padding=1), nn.MaxPool2d(3, 3, ceil_mode=True)
+    for pool in (padded, cropped):
+        found = InputHessian(nn.Sequential(conv, pool, head), smooth=Radius(0.3)).expand(x)
+        windows = [slice(0, 2), slice(2, 5)] if pool is padded else [slice(0, 3), slice(3, 5)]
+
+        def parts(x: Tensor, windows: list[slice] = windows) -> Tensor:
+            z = conv(x)
+            return head(torch.stack([z[:, :, a, b].amax((2, 3)) for a in windows for b in windows], dim=2))
+
+        expected = InputHessian(parts, smooth=Radius(0.3)).expand(x)
+        for name in ("value", "gradient", "hessian"):
+            torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-10)
+
+
 def test_units_of_a_layer_are_expanded_as_inputs_of_what_is_above() -> None:
     net, x = mlp(3, 6, 12, 1, activation=nn.ReLU).double(), points(4, 3)
     found = LayerHessian(net, net[1], smooth=Radius(0.4)).expand(x)

@@ -27,6 +27,8 @@ DIFFERENCE = 1e-3
 #: Standard deviation of the units that a row sets by itself, times sqrt(K), as a part of its median distance to the
 #: kinks of K entries.
 _OWN_PART = 0.6
+#: Entries are at the kink if they are nearer than this number of eps of the farthest entry.
+_ROUNDING_EPS = 100
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,8 @@ class Measurement(KinkedCallView):
     layouts
         Where the rows are in each call.
     scale
-        Standard deviation of the units, None if each row sets it, and what it is divided by.
+        Standard deviation of the units, one for all rows or for each (n,), None if each row sets it, and what it is
+        divided by.
     zeros
         Zeros (n,), in the dtype and on the device of the units.
 
@@ -164,22 +167,28 @@ class Measurement(KinkedCallView):
         maximum; None where it stays as it is.
     sigmas
         Standard deviations (n,) of the units; 0 where they are not known yet.
+    undecided
+        Whether rows (n,) met a call that did not set their standard deviation, as all of its entries were at the kink.
     """
 
-    def __init__(self, layouts: Sequence[Layout | None], scale: tuple[float | None, float], zeros: Tensor) -> None:
+    def __init__(
+        self, layouts: Sequence[Layout | None], scale: tuple[float | Tensor | None, float], zeros: Tensor
+    ) -> None:
         super().__init__()
         self._layouts = layouts
         self._scale = scale
         self._zeros = zeros
         self.bandwidths: list[Tensor | None] = []
         self.sigmas = zeros
+        self.undecided = zeros > 0
 
     def begin(self) -> None:
         """Start a forward pass."""
         super().begin()
         self.bandwidths = []
         sigma, factor = self._scale
-        self.sigmas = self._zeros if sigma is None else torch.full_like(self._zeros, sigma / factor)
+        self.sigmas = self._zeros if sigma is None else self._zeros + sigma / factor
+        self.undecided = self._zeros > 0
 
     def handle_kinked(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return the smoothed result of one kinked call, and keep its bandwidths."""
@@ -197,6 +206,7 @@ class Measurement(KinkedCallView):
             heights = decides(values[None])[0].sqrt()
             own = own_sigma(layout.by_row(heights), layout.by_row(norms)) / self._scale[1]
             self.sigmas = torch.where(self.sigmas > 0, self.sigmas, own.to(self.sigmas))
+            self.undecided = self.undecided | ((self.sigmas == 0) & (layout.by_row(norms) > 0).any(dim=1))
         bandwidths = norms * layout.along_rows(self.sigmas, norms)
         self.bandwidths.append(bandwidths)
         form = form_of(maximum, self.spread(layout, bandwidths))
@@ -233,7 +243,7 @@ class Differences(Measurement):
     def __init__(
         self,
         layouts: Sequence[Layout | None],
-        scale: tuple[float | None, float],
+        scale: tuple[float | Tensor | None, float],
         zeros: Tensor,
         sizes: tuple[int, int, int],
     ) -> None:
@@ -260,10 +270,11 @@ def _squared(x: Tensor) -> Tensor:
 
 
 def own_sigma(heights: Tensor, norms: Tensor) -> Tensor:
-    """Return the standard deviation of the units that each row sets by itself, (n,), 0 where no entry moves.
+    """Return the standard deviation of the units that each row sets by itself, (n,); 0 for none.
 
     It is 0.6 / sqrt(K) of the median distance |z| / ||dz / dt|| from the row to the kinks of one call, over its K
     entries that move. The number of kinks within reach grows with sqrt(K): one or two of 16 entries, eight of 500.
+    Entries at the kink up to rounding, such as a maximum over equal entries, count in K and not in the median.
 
     Parameters
     ----------
@@ -279,7 +290,8 @@ def own_sigma(heights: Tensor, norms: Tensor) -> Tensor:
     >>> own_sigma(torch.tensor([[2.0, 2.0, 3.0, 4.0]]), torch.tensor([[2.0, 1.0, 1.0, 1.0]]))
     tensor([0.6000])
     """
-    distances = torch.where(norms > 0, heights / norms.clamp_min(torch.finfo(norms.dtype).tiny), torch.nan)
+    away = heights > _ROUNDING_EPS * torch.finfo(heights.dtype).eps * heights.amax(dim=-1, keepdim=True)
+    distances = torch.where(away & (norms > 0), heights / norms.clamp_min(torch.finfo(norms.dtype).tiny), torch.nan)
     count = (norms > 0).sum(dim=-1).clamp_min(1)
     return (_OWN_PART * distances.nanmedian(dim=-1).values / count.sqrt()).nan_to_num(0.0, 0.0, 0.0)
 

@@ -34,7 +34,9 @@ def max_pool(dimensions: int) -> Callable[..., Any]:
         # The hard maxima give the shape of the result, the indices, and a shift that avoids overflow.
         settings = (kernel_size, stride or kernel_size, padding, dilation)
         hard, indices = getattr(F, f"max_pool{dimensions}d")(input.detach(), *settings, ceil_mode, return_indices=True)
-        windows = pool_windows(dimensions, input, hard, (settings, {}), outside=-float("inf"))
+        # Finite, as the derivative in beta of exp(beta x) at -inf is NaN.
+        lowest = torch.finfo(input.dtype).min / 4
+        windows = pool_windows(dimensions, input, hard, (settings, {}), outside=lowest)
         soft = _soft_maximum(beta, windows, hard)
         return (soft, indices) if return_indices else soft
 
@@ -115,7 +117,7 @@ def pool_windows(
 
 
 def _soft_maximum(beta: float | Tensor, values: Tensor, highest: Tensor) -> Tensor:
-    """Return log(sum exp(beta x)) / beta over dimension 0, shifted by the ``highest`` values; -inf counts as absent."""
+    """Return log(sum exp(beta x)) / beta over dimension 0, shifted by the ``highest`` values."""
     return highest + torch.exp(beta * (values - highest)).sum(dim=0).log() / beta
 
 

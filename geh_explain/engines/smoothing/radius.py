@@ -11,7 +11,8 @@ derivatives along all units. For more units D it comes from m random directions 
 rows: ||dz / dt||^2 is D / m times the sum over k of (dz / dt v_k)^2, with a standard error of the norm of about
 1 / sqrt(2 m).
 
-A row may set sigma by itself, as a part of its median distance |z| / ||dz / dt|| to the kinks of the first kinked call.
+A row may set sigma by itself, as a part of its median distance |z| / ||dz / dt|| to the kinks of the first kinked call
+that has entries away from the kink.
 
 Maxima over several entries are decided by differences of these. The bandwidth of a maximum is the root mean square of
 sigma ||d(z_k - z_l) / dt|| over pairs of its entries, and its form is a log-sum-exp with the same standard deviation.
@@ -41,6 +42,7 @@ from geh_explain.engines.smoothing.bandwidths import (
 from geh_explain.engines.smoothing.maxima import form_of, maximum_of
 from geh_explain.engines.smoothing.sharpness import BETA_TIMES_BANDWIDTH
 from geh_explain.engines.smoothing.view import Form, Smoothing
+from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
 
 #: Rows times directions in one forward pass, and numbers of the units' layer in them, at most.
@@ -213,13 +215,35 @@ class RadiusSmoothing(Smoothing):
     def _measure(self, rows: Rows) -> Measurement:
         """Return the view that measured the bandwidths of each call in all rows.
 
+        Rows all of whose entries are at the kinks of a first call set sigma at a later one, and are measured again.
+
+        Raises
+        ------
+        GEHValueError
+            If a row is at all of its kinks, so that it has no distance to them.
+        """
+        view = self._measure_with(self._sigma, rows)
+        if not bool(view.undecided.any()):
+            return view
+        unknown = torch.nonzero(view.undecided & (view.sigmas == 0)).flatten().tolist()
+        if unknown:
+            raise GEHValueError(
+                f"smooth: row {rows.start + unknown[0] % (len(rows) // rows.repeats)} is at all of its kinks, as zeros "
+                "are in a network without biases, so that it has no distance to them which could set the radius; give "
+                "one, smooth=geh_explain.engines.Radius(radius)."
+            )
+        return self._measure_with(view.sigmas * self._factor, rows)
+
+    def _measure_with(self, sigma: float | Tensor | None, rows: Rows) -> Measurement:
+        """Return the same for a given sigma.
+
         Functions without forward-mode derivative, such as an ``autograd.Function`` with a backward pass only, are
         measured by differences from the first time on that one is met.
         """
         if self._by_differences:
-            return self._measure_differences(rows)
+            return self._measure_differences(sigma, rows)
         cut, zeros = self._cut, self._cut.zeros(rows)
-        view = Measurement(self._layouts, (self._sigma, self._factor), zeros[:, 0])
+        view = Measurement(self._layouts, (sigma, self._factor), zeros[:, 0])
 
         def move(direction: Tensor) -> Any:
             return torch.func.jvp(partial(cut.all_outputs, rows), (zeros,), (direction.expand_as(zeros),))[1]
@@ -234,16 +258,16 @@ class RadiusSmoothing(Smoothing):
         except Exception:
             # A function without forward-mode derivative. If the error has another cause, it is raised again.
             self._by_differences = True
-            return self._measure_differences(rows)
+            return self._measure_differences(sigma, rows)
 
-    def _measure_differences(self, rows: Rows) -> Measurement:
+    def _measure_differences(self, sigma: float | Tensor | None, rows: Rows) -> Measurement:
         """Return the same by differences, with all rows repeated for each direction and both of its signs."""
         draws, n_points = rows.repeats, len(rows) // rows.repeats
         moves = DIFFERENCE * torch.cat([self._directions, -self._directions])
         indices = [r * n_points + point for r in range(draws) for _ in moves for point in range(n_points)]
         t = moves[None, :, None].expand(draws, -1, n_points, -1).reshape(len(indices), -1)
         view = Differences(
-            self._layouts, (self._sigma, self._factor), t.new_zeros(len(rows)), (draws, len(self._directions), n_points)
+            self._layouts, (sigma, self._factor), t.new_zeros(len(rows)), (draws, len(self._directions), n_points)
         )
         with self._cut.viewed(view):
             self._cut.all_outputs(rows.take(indices), t)

@@ -86,7 +86,7 @@ class Radius:
     sigma
         Standard deviation of each unit, in its own measure, instead of a radius. With neither of them each row sets
         its own sigma, 0.6 / sqrt(K) of the median of ``|z| / ||dz / du||`` over the K entries of the first kinked
-        function: of the row's distance to the kinks.
+        function: of the row's distance to the kinks. Entries exactly at their kink do not set it.
 
     Examples
     --------

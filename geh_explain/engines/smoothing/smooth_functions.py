@@ -112,12 +112,23 @@ def hardsigmoid(beta: Sharpness, input: Tensor, inplace: bool = False) -> Tensor
 
 
 def hardswish(beta: Sharpness, input: Tensor, inplace: bool = False) -> Tensor:
-    """Return x (r(x + 3) - r(x - 3)) / 6."""
-    return input * hardsigmoid(beta, input)
+    """Return x (r(x + 3) - r(x - 3)) / 6.
+
+    The Gaussian form has b^2 (s(x + 3) - s(x - 3)) / 6 more, as the mean of a product with x does.
+    """
+    result = input * hardsigmoid(beta, input)
+    if isinstance(beta, Bandwidth):
+        return result + beta.values.square() * (step(input + 3, beta) - step(input - 3, beta)) / 6
+    return result
 
 
 def hardshrink(beta: Sharpness, input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Return x (s(x - lambd) + s(-x - lambd))."""
+    """Return x (s(x - lambd) + s(-x - lambd)).
+
+    The Gaussian form is that of :func:`softshrink` and of the jumps, lambd (s(x - lambd) - s(-x - lambd)).
+    """
+    if isinstance(beta, Bandwidth):
+        return softshrink(beta, input, lambd) + lambd * (step(input - lambd, beta) - step(-input - lambd, beta))
     return input * (step(input - lambd, beta) + step(-input - lambd, beta))
 
 

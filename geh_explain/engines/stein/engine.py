@@ -18,7 +18,7 @@ from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
 from geh_explain.engines.stein.control import ControlHessians, ControlVariate, find_control
-from geh_explain.engines.stein.noise import normal_samples
+from geh_explain.engines.stein.noise import normal_samples, smallest_scale
 from geh_explain.engines.stein.pilot import PILOT_SAMPLES, Pilot, samples_for
 from geh_explain.engines.stein.products import Samples, SummedSamples
 from geh_explain.engines.stein.sums import SteinSums
@@ -172,6 +172,8 @@ class SteinRun(EngineRun):
         super().__init__(engine, cut, limits)
         self.needs_values = engine.noise is not None
         self._moments = UnitMoments(cut.n_units, limits.weights)
+        #: Units (D,) whose noise is rounded away beside their values.
+        self.rounded = np.zeros(cut.n_units, dtype=bool)
         self._control: ControlVariate | None = None
         self._seed = 0
         #: Rows of the current chunk whose outputs are compared.
@@ -229,6 +231,7 @@ class SteinRun(EngineRun):
     def prepare(self, points: Points, labels: Ints, factors: Floats) -> None:
         """Choose the number of samples and the control variate, by the network without draws at some points."""
         scale, requested, aim = self.scale, self.engine.samples, self.engine.error
+        self.rounded = (scale > 0) & (scale < smallest_scale(self.cut, points))
         control = find_control(self.cut, points, scale, self.limits)
         if control is None and requested is not None:
             return
@@ -303,7 +306,7 @@ class SteinRun(EngineRun):
 
     def end_draw(self, sums: GroupSums) -> None:
         """Finish a draw; the sums of all processes must have the same parts, also of those without rows."""
-        self._sums_of(sums)
+        self._sums_of(sums).check_range(f"{self.engine!r}: the estimates exceed the range of {self._dtype}")
 
     def _sums_of(self, sums: GroupSums) -> SteinSums:
         """Return ``sums`` as what adds samples to them, with room for all that is added."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from geh_explain._types import Floats
+from geh_explain.data.points import Points
+from geh_explain.model.cut import Cut
 from geh_explain.posterior.protocols import seed_of_draw
 
 #: Numbers are drawn for blocks of this many samples, and of rows such that a sample of a block has this many numbers.
 _BLOCK_SAMPLES = 4
 _BLOCK_NUMBERS = 2**12
 _MAX_BLOCK_ROWS = 256
+#: Noise must be as large as this number of roundings of the units' values.
+_ROUNDINGS = 100
 
 
 def normal_samples(seed: int, start: int, shape: tuple[int, int, int], first_sample: int = 0) -> Tensor:
@@ -46,6 +52,14 @@ def normal_samples(seed: int, start: int, shape: tuple[int, int, int], first_sam
             block = torch.randn(_BLOCK_SAMPLES, block_rows, units, generator=generator, dtype=torch.float)
             found[of_samples, of_rows] = block[own_samples, own_rows]
     return found
+
+
+def smallest_scale(cut: Cut, points: Points) -> Floats:
+    """Return the scale (D,) below which noise is lost in the rounding of the largest values at some points."""
+    with torch.no_grad():
+        values = [cut.units.values(cut.activations(rows)) for rows in points.spread]
+    largest = torch.cat(values).abs().amax(dim=0).double().cpu().numpy()
+    return np.asarray(_ROUNDINGS * torch.finfo(cut.dtype).eps * largest)
 
 
 def _overlap(block_start: int, block_size: int, start: int, size: int) -> tuple[slice, slice]:

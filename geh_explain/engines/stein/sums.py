@@ -12,6 +12,7 @@ from geh_explain.engines.pair_blocks import PairBlock, split_pairs
 from geh_explain.engines.stein.control import ControlHessians
 from geh_explain.engines.stein.products import Samples, SummedSamples
 from geh_explain.engines.sums import GroupSums, add_by_group, scale_points
+from geh_explain.errors import GEHRuntimeError
 from geh_explain.units.pair_set import PairSet
 
 #: Rows of a Hessian per block.
@@ -65,6 +66,14 @@ class SteinSums:
                 _add(self._signed[group], block, total)
                 squares = part.difference_total(block.rows, block.columns).clamp_min_(0) * scale
                 _add(self._variance[group], block, squares)
+
+    def check_range(self, problem: str) -> None:
+        """Raise an error that starts with the ``problem`` if sums are infinite or NaN."""
+        if not bool(torch.isfinite(self._signed).all() and torch.isfinite(self._variance).all()):
+            raise GEHRuntimeError(
+                f"{problem}; use a larger scale of the noise, units in another measure, or inputs and a model in "
+                "double precision."
+            )
 
     def _members(self, labels: Ints, group: int) -> Tensor:
         """Return the indices of the points of a group."""

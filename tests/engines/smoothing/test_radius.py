@@ -132,6 +132,35 @@ def test_a_row_is_the_same_alone_and_beside_others(make: Any, smooth: Radius) ->
     torch.testing.assert_close(beside, together[0], rtol=0, atol=1e-12)
 
 
+def test_entries_at_their_kinks_do_not_set_the_sigma_of_a_row() -> None:
+    # Windows of zeros have equal entries: only the last one, of 1 and 3, is away from its kink, with the norm sqrt(2).
+    x = torch.tensor([[[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 3.0]]], dtype=torch.double)
+    weights = torch.arange(1.0, 5.0, dtype=torch.double)
+    found = InputHessian(lambda x: (torch.max_pool1d(x, 2) @ weights).tanh().flatten(), smooth=Radius()).expand(x)
+    assert float(found.radius) == pytest.approx(0.6 / math.sqrt(4) * math.sqrt(2) * math.sqrt(8 + 2))
+    assert found.hessian.abs().max() < 10
+
+
+def test_a_row_at_all_kinks_of_the_first_call_takes_its_sigma_from_the_next() -> None:
+    net = nn.Sequential(nn.ReLU(), *mlp(4, 12, 1)).double()
+    x = torch.cat([torch.zeros(1, 4, dtype=torch.double), points(2, 4)])
+    found = InputHessian(net).expand(x)
+    for row, radius, hessian in zip(x, found.radius, found.hessian, strict=True):
+        expected = InputHessian(net, smooth=Radius(float(radius))).expand(row[None]).hessian[0]
+        torch.testing.assert_close(hessian, expected, rtol=0, atol=1e-10)
+        assert 0 < expected.abs().max() < 100
+
+
+def test_a_row_at_all_of_its_kinks_needs_a_radius() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 8, bias=False), nn.ReLU(), nn.Linear(8, 1)).double()
+    x = torch.cat([points(2, 3), torch.zeros(1, 3, dtype=torch.double)])
+    for method in (InputHessian(net).attribute, InputHessian(net).expand):
+        with pytest.raises(geh.GEHError, match=r"row 2 is at all of its kinks.*Radius\(radius\)"):
+            method(x)
+    assert InputHessian(net, smooth=Radius(0.5)).expand(x).hessian[2].abs().max() < 10
+
+
 def images() -> Tensor:
     return points(5, 16).reshape(5, 1, 4, 4)
 
@@ -163,6 +192,8 @@ FUNCTIONS = {
     "clamp": lambda z: z.clamp(-0.5, 0.7),
     "clamp_min": lambda z: z.clamp_min(0.1),
     "hardsigmoid": lambda z: nn.functional.hardsigmoid(4 * z),
+    "hardswish": lambda z: nn.functional.hardswish(4 * z),
+    "hardshrink": lambda z: nn.functional.hardshrink(z, 0.3),
     "softshrink": nn.functional.softshrink,
     "threshold": lambda z: nn.functional.threshold(z, 0.1, -0.2),
 }
