@@ -51,8 +51,8 @@ def rows_before_the_first_draw(layer, engine="auto", **options):
 
 # A few rows are used to look at the model, and 64 rows are shifted up and down for the sharpness of smoothing.
 FEW = 300
-# Stein's engine takes 4 pairs of samples at 64 rows, and tries its control variate at 32 of them.
-PILOT = 64 * 2 * 4 + 32
+# Stein's engine takes 4 pairs of samples at 64 rows, tries its control variate at 32 of them, and reads their units.
+PILOT = 64 * 2 * 4 + 32 + 64
 
 
 @pytest.mark.usefixtures("stop_before_draws")
