@@ -277,7 +277,7 @@ def _first_pass(
         positions=PositionSample(options.seed, sample_bytes, weights) if needs_positions else None,
         moments=UnitMoments(cut.n_units, weights) if needs_moments else None,
         kinks=kinks,
-        change=SmoothingChange(),
+        change=SmoothingChange(len(points)),
         # Where values are kept, this was compared already.
         compare_with_model=kinks is not None and cut.below is None and cut.replaces_shared_memory(points.first),
     )

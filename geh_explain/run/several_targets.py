@@ -167,7 +167,7 @@ def _measure_smoothing(plan: RunPlan, targets: Sequence[SingleTarget]) -> list[d
     """Return how smoothing changed each of the outputs, by two passes over the data; that of the first is known."""
     if plan.smoothed is None or not isinstance(plan.view, Smoothing):
         return [plan.smoothed for _ in targets]
-    changes = [SmoothingChange() for _ in targets]
+    changes = [SmoothingChange(len(plan.points)) for _ in targets]
     cut = plan.cut
     with fixed(plan.posterior, cut.model, plan.options.seed):
         for rows in plan.points.split(plan.options.batch_size):
