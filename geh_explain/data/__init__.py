@@ -5,6 +5,6 @@
 target and the further arguments of the model that belong to them.
 
 Reading order: ``forward_args``, ``frames``, ``rows``, ``points``, ``streams``, ``conversion``, ``blocks``, ``loaders``,
-``reader``.
+``reader``, ``shards``.
 ``targets`` selects one of the model's outputs for each row and is independent of the others.
 """

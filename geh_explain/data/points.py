@@ -50,6 +50,11 @@ class Points(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    @property
+    def represented(self) -> int:
+        """Number of points that these stand for: more than their own number for a sample."""
+        return len(self)
+
     @abstractmethod
     def batches(self) -> Iterator[Rows]:
         """Yield all rows in order, in the batches in which they are stored."""

@@ -20,6 +20,11 @@ from geh_explain.model.cut import Cut
 MAX_GROUPS = 60
 
 
+def is_labels_or_clusterer(groups: Any) -> bool:
+    """Return whether ``groups`` are labels, or a clusterer, which need all points."""
+    return are_labels(groups) or hasattr(groups, "fit_predict")
+
+
 def given_groups(groups: Any, points: Points) -> Grouping | None:
     """Return the groups that need no positions: labels, or a single group. None where groups must be found.
 

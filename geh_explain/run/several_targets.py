@@ -53,6 +53,11 @@ def check_several(options: RunOptions) -> None:
             "checkpoint: a folder belongs to one target; explain the targets in calls of their own, each with its own "
             "folder and the same groups=labels."
         )
+    if options.shards:
+        raise GEHValueError(
+            "distributed='shards' explains one target; explain the targets in calls of their own, or pass the same "
+            "data on all ranks with distributed=None."
+        )
     if options.pairwise:
         raise GEHValueError(
             "groups='pairwise' finds the groups of each pair for one target; explain the targets in calls of their "
