@@ -70,8 +70,8 @@ def main() -> None:
             few, many = (max(seconds) for seconds in zip(*found, strict=True))
             draw = (many - few) / 4
             print(
-                f"{processes} processes, {ROWS:,} rows each, {columns} columns: {1e6 * draw / ROWS:.2f} microseconds of "
-                f"CPU per row and draw, {1e6 * (few - 2 * draw) / ROWS:.2f} per row before the first draw"
+                f"{processes} processes, {ROWS:,} rows each, {columns} columns: {1e6 * draw / ROWS:.2f} microseconds "
+                f"of CPU per row and draw, {1e6 * (few - 2 * draw) / ROWS:.2f} per row before the first draw"
             )
         for words in lines:
             if words[0] == "reduce":

@@ -171,7 +171,9 @@ def test_a_folder_of_parquet_files_is_read_batch_by_batch(
     whole = dataset.dataset(tmp_path)
     with pytest.raises(geh.GEHError, match=r"the columns \['place'\] are not numbers"):
         explain_point(mlp(COLUMNS, 8, 1), whole)
-    assert_as_in_memory(whole.replace_schema(pyarrow.schema([field for field in whole.schema if field.name != "place"])))
+    assert_as_in_memory(
+        whole.replace_schema(pyarrow.schema([field for field in whole.schema if field.name != "place"]))
+    )
 
 
 # The number of passes.
@@ -189,9 +191,7 @@ class CountedRows(IterableDataset):
 
 
 @pytest.mark.parametrize("draws", [1, 5])
-def test_a_stream_is_read_once_per_draw_and_four_times_in_addition(
-    draws: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_is_read_once_per_draw_and_four_times_in_addition(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Counting and hashing, positions, labels, and rows that describe the groups.
     monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", 0)
     monkeypatch.setattr("geh_explain.groups.positions.MAX_POINTS", 30)

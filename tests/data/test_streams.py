@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import torch
 from explaining import explain_point, random_points
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset

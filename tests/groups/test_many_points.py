@@ -51,7 +51,9 @@ def explained(**options: object) -> geh.Interactions:
     return explain_point(mlp(3, 8, 1, gain=2.0), random_points(60, 3), **options)
 
 
-@pytest.mark.parametrize("options", [{"groups": 3}, {"groups": "auto"}, {"groups": 1}, {"engine": "stein", "groups": 2}])
+@pytest.mark.parametrize(
+    "options", [{"groups": 3}, {"groups": "auto"}, {"groups": 1}, {"engine": "stein", "groups": 2}]
+)
 def test_results_of_many_points_are_those_of_few(
     options: dict[str, object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

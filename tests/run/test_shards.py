@@ -98,7 +98,7 @@ def test_shards_that_do_not_fit_together_are_refused_on_all_ranks(tmp_path):
         assert f"{rank}: distributed='shards' explains one target" in told
     assert "0: inputs: rank 1 cannot read its shard (GEHValueError: inputs are empty" in told
     assert "1: inputs are empty" in told
-    assert told.count("one entry per row, or a data frame has columns of text") == 3
+    assert told.count("one entry per row, or a data frame has columns of text") == 2
 
 
 def test_with_shards_all_ranks_share_each_draw_and_take_their_own_rows():
