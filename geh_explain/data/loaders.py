@@ -10,6 +10,8 @@ from typing import Any
 
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
+from geh_explain.data.streams import Length
+
 
 def in_order(loader: DataLoader[Any]) -> DataLoader[Any]:
     """Return a loader without shuffling that yields the same rows in the order of the dataset.
@@ -44,3 +46,17 @@ def is_ordered(loader: DataLoader[Any]) -> bool:
     # A loader that is given a batch sampler has a sampler of its own, which it does not use.
     sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
     return has_plain_batches and isinstance(sampler, SequentialSampler)
+
+
+def declared_length(loader: DataLoader[Any]) -> Length:
+    """Return how many rows or batches a loader has at most, by its own length.
+
+    >>> declared_length(DataLoader(list(range(10)), batch_size=4)).rows
+    12
+    """
+    try:
+        n_batches = len(loader)
+    except (TypeError, NotImplementedError):
+        return Length()
+    # Workers that share an iterable dataset may give more batches, of fewer rows.
+    return Length(batches=n_batches) if loader.batch_size is None else Length(rows=n_batches * loader.batch_size)

@@ -1,28 +1,31 @@
-"""All points to explain, in memory or streamed from a loader."""
+"""All points to explain; those that are streamed from a loader are in ``streams``."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from geh_explain._hashing import digest
 from geh_explain._process import cached_property
-from geh_explain.data.forward_args import ForwardArgs
+from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
-from geh_explain.errors import GEHRuntimeError, GEHValueError
+from geh_explain.errors import GEHValueError
 
 #: Rows of one call of the model where the user does not choose.
 DEFAULT_BATCH_SIZE = 256
 #: Rows of :attr:`Points.first`: enough for a check of the model, cheap for any model.
-_FIRST_ROWS = 8
+FIRST_ROWS = 8
 #: Rows of :attr:`Points.spread`.
 _SPREAD_ROWS = 64
+
+
+def spread_places(n_points: int) -> Ints:
+    """Return the indices of up to 64 points at equal distances, from the first to the last."""
+    return np.unique(np.linspace(0, n_points - 1, _SPREAD_ROWS).astype(int))
 
 
 class Points(ABC):
@@ -47,6 +50,11 @@ class Points(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    @property
+    def represented(self) -> int:
+        """Number of points that these stand for: more than their own number for a sample."""
+        return len(self)
+
     @abstractmethod
     def batches(self) -> Iterator[Rows]:
         """Yield all rows in order, in the batches in which they are stored."""
@@ -68,17 +76,17 @@ class Points(ABC):
 
         They are read once: a streamed loader would otherwise start a new pass for each check.
         """
-        return next(iter(self.batches()))[:_FIRST_ROWS]
+        return next(iter(self.batches()))[:FIRST_ROWS]
 
     @cached_property
     def spread(self) -> list[Rows]:
         """Up to 64 rows at equal distances, from the first to the last, in parts of at most 8; read in one pass."""
-        wanted = np.unique(np.linspace(0, len(self) - 1, _SPREAD_ROWS).astype(int))
+        wanted = spread_places(len(self))
         parts: list[Rows] = []
         for rows in self.batches():
             chosen = wanted[(wanted >= rows.start) & (wanted < rows.start + len(rows))] - rows.start
             if len(chosen):
-                parts.extend(rows.take(chosen.tolist()).split(_FIRST_ROWS))
+                parts.extend(rows.take(chosen.tolist()).split(FIRST_ROWS))
         return parts
 
     def check_matched(self, argument: str) -> None:
@@ -148,72 +156,3 @@ class DerivedPoints(Points):
     def digest(self) -> str:
         """Return a hash of the rows."""
         return self._points.digest()
-
-
-class StreamedPoints(Points):
-    """Points of a loader that does not fit into memory, read anew on every pass.
-
-    All draws must be evaluated at the same points, so the first pass stores a hash of each batch, and every later pass
-    compares with it.
-
-    Parameters
-    ----------
-    read
-        Starts a pass: returns an iterator over the batches, each a tuple of input tensors of shape (n, ...).
-    additional
-        Additional forward arguments of the model, positional or by keyword.
-    target
-        The output to explain, see :func:`geh_explain.data.targets.select`.
-    ordered
-        Whether the loader yields the rows in the order of its dataset.
-
-    Raises
-    ------
-    GEHRuntimeError
-        In :meth:`batches`, if a pass yields other batches than the first one did.
-    """
-
-    streamed = True
-
-    def __init__(
-        self,
-        read: Callable[[], Iterator[tuple[Tensor, ...]]],
-        additional: Mapping[str, Any] | tuple[Any, ...],
-        target: Any,
-        ordered: bool,
-    ) -> None:
-        self.columns = None
-        self.ordered = ordered
-        self._read = read
-        # One pass for both: the number of rows is needed before any argument can be cut.
-        sizes_and_digests = [(len(inputs[0]), digest(*inputs)) for inputs in read()]
-        self._digests = [batch_digest for _, batch_digest in sizes_and_digests]
-        self._count = sum(size for size, _ in sizes_and_digests)
-        self._forward_args = ForwardArgs.of(target, additional, self._count)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def batches(self) -> Iterator[Rows]:
-        """Yield the rows in batches, in their order."""
-        start = 0
-        n_batches = 0
-        for inputs in self._read():
-            n_batches += 1
-            if n_batches > len(self._digests) or digest(*inputs) != self._digests[n_batches - 1]:
-                raise GEHRuntimeError(
-                    f"inputs: batch {n_batches} of the loader has other rows than on its first pass; all draws need "
-                    "the same points. Turn random augmentation off, or pass a tensor."
-                )
-            stop = start + len(inputs[0])
-            yield Rows(inputs, self._forward_args[start:stop], start)
-            start = stop
-        if n_batches < len(self._digests):
-            raise GEHRuntimeError(
-                f"inputs: the loader gave {len(self._digests)} batches on its first pass and {n_batches} on this one; "
-                "pass a loader that can be read again (its dataset must not be a generator), or a tensor."
-            )
-
-    def digest(self) -> str:
-        """Return a hash of the rows."""
-        return digest(self._digests)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from geh_explain._memory import free_bytes
 from geh_explain._process import OwnGenerators
+from geh_explain.data.blocks import BlockSource, block_source
 from geh_explain.data.conversion import (
     array_to_tensor,
     check_finite,
@@ -27,9 +28,10 @@ from geh_explain.data.conversion import (
 )
 from geh_explain.data.forward_args import ForwardArgs
 from geh_explain.data.frames import FrameLayout, is_pandas
-from geh_explain.data.loaders import in_order, is_ordered
-from geh_explain.data.points import DEFAULT_BATCH_SIZE, InMemoryPoints, Points, StreamedPoints
+from geh_explain.data.loaders import declared_length, in_order, is_ordered
+from geh_explain.data.points import DEFAULT_BATCH_SIZE, InMemoryPoints, Points
 from geh_explain.data.rows import Rows
+from geh_explain.data.streams import EndCheck, FirstPass, StreamedPoints
 from geh_explain.data.targets import check_target
 from geh_explain.errors import GEHTypeError, GEHValueError
 
@@ -37,6 +39,23 @@ from geh_explain.errors import GEHTypeError, GEHValueError
 KEEP_SHARE = 0.25
 #: Marks the end of a pass; a batch may be anything else.
 _END = object()
+
+#: Additional forward arguments of the model, by keyword or positional.
+ForwardValues = Mapping[str, Any] | tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Batches of inputs that can be read again, and what is known of them.
+
+    ``read`` starts a pass, ``ordered`` says whether rows come in the order of the data, ``columns`` are names, and
+    ``keeps`` says whether the rows may be kept in memory.
+    """
+
+    read: Callable[[], Generator[tuple[Tensor, ...], None, None]]
+    ordered: bool = True
+    columns: list[str] | None = None
+    keeps: bool = True
 
 
 @dataclass(frozen=True)
@@ -83,7 +102,7 @@ class Reader:
         ----------
         inputs
             Tensor, array or data frame with one row per point; tuple or dict of these; dataset or loader of tensors, or
-            of tuples whose first entry is the inputs.
+            of tuples whose first entry is the inputs; memory-mapped array, Dask array or Arrow data set.
         target
             The output to explain, by the rules of :func:`geh_explain.data.targets.select`.
         additional_forward_args
@@ -100,6 +119,8 @@ class Reader:
         additional = self._additional(additional_forward_args)
         if isinstance(inputs, (Dataset, DataLoader)):
             points = self._from_loader(_as_loader(inputs, DEFAULT_BATCH_SIZE), additional, target)
+        elif (source := block_source(inputs, self.argument)) is not None:
+            points = self._from_blocks(source, additional, target)
         else:
             columns = [str(name) for name in inputs.columns] if is_frame(inputs) else None
             input_names = tuple(inputs) if isinstance(inputs, Mapping) else ()
@@ -135,27 +156,47 @@ class Reader:
             yield from Rows(tensors, ForwardArgs.of(None, (), len(tensors[0])), start).split(size)
             start += len(tensors[0])
 
-    def _from_loader(self, loader: Any, additional: Mapping[str, Any] | tuple[Any, ...], target: Any) -> Points:
-        """Keep the rows of a loader in memory, or stream them if they exceed :data:`KEEP_SHARE` of it."""
+    def _from_loader(self, loader: DataLoader[Any], additional: ForwardValues, target: Any) -> Points:
+        """Return the rows of a loader as points."""
+        return self._keep_or_stream(Stream(partial(self._read_loader, loader), is_ordered(loader)), additional, target)
+
+    def _from_blocks(self, source: BlockSource, additional: ForwardValues, target: Any) -> Points:
+        """Return the rows of data that are read block by block as points."""
+        read = partial(self._read_blocks, source)
+        return self._keep_or_stream(Stream(read, columns=source.columns, keeps=source.keeps), additional, target)
+
+    def _keep_or_stream(self, stream: Stream, additional: ForwardValues, target: Any) -> Points:
+        """Keep the rows of a stream in memory, or read them anew on every pass if they exceed :data:`KEEP_SHARE`."""
         batches: list[tuple[Tensor, ...]] = []
         free = free_bytes(self.device or torch.device("cpu"))
-        bytes_left = KEEP_SHARE * (free if self.budget is None else min(free, self.budget))
+        bytes_left = KEEP_SHARE * (free if self.budget is None else min(free, self.budget)) if stream.keeps else -1.0
+        record = FirstPass(self.argument)
         # The pass is closed before the next one starts, so that it restores the loader's generator first.
-        with closing(self._read_loader(loader)) as pass_over_loader:
-            for batch in pass_over_loader:
+        with closing(stream.read()) as first_pass:
+            for batch in first_pass:
+                record.count(batch)
                 batches.append(batch)
                 bytes_left -= sum(x.nbytes for x in batch)
                 if bytes_left < 0:
-                    # Freed before the loader is read again.
+                    # From here on batches are hashed instead of kept.
+                    for kept in batches:
+                        record.hash(kept)
                     batches.clear()
-                    break
-        if bytes_left < 0:
-            return StreamedPoints(partial(self._read_loader, loader), additional, target, is_ordered(loader))
-        if not batches:
+        if record.n_rows == 0:
             raise GEHValueError(f"{self.argument}: the loader is empty; there is no row to explain.")
+        if bytes_left < 0:
+            return StreamedPoints(stream.read, record, additional, target, stream.ordered, stream.columns)
         tensors = tuple(torch.cat(parts) for parts in zip(*batches, strict=True))
         forward_args = ForwardArgs.of(target, additional, len(tensors[0]))
-        return InMemoryPoints(Rows(tensors, forward_args, argument=self.argument), ordered=is_ordered(loader))
+        return InMemoryPoints(Rows(tensors, forward_args, argument=self.argument), stream.columns, stream.ordered)
+
+    def _read_blocks(self, source: BlockSource) -> Generator[tuple[Tensor, ...], None, None]:
+        """Yield the inputs of each block."""
+        start = 0
+        for block in source.read():
+            tensors = self._tensors(block, start, source.columns)
+            start += len(tensors[0])
+            yield tensors
 
     def labelled(self, data: Any, labels: Any, size: int | None) -> Iterator[tuple[Rows, Any]]:
         """Yield rows with their labels in a single pass, at most ``size`` rows at a time (None: 256).
@@ -210,7 +251,7 @@ class Reader:
         generator = getattr(loader, "generator", None)
         state = None if generator is None else generator.get_state()
         generators = OwnGenerators(seed=0)
-        start = 0
+        check = EndCheck(self.argument, declared_length(loader))
         try:
             with generators.active():
                 batches = iter(loader)
@@ -219,8 +260,8 @@ class Reader:
                     batch = next(batches, _END)
                 if batch is _END:
                     break
-                inputs = self._tensors(_inputs_of(batch, self.argument), start)
-                start += len(inputs[0])
+                inputs = self._tensors(_inputs_of(batch, self.argument), check.n_rows)
+                check.add(len(inputs[0]))
                 yield inputs, batch
         finally:
             if generator is not None:
@@ -265,7 +306,8 @@ class Reader:
         if not isinstance(value, Tensor):
             raise GEHTypeError(
                 f"{self.argument}: a {type(value).__name__} is not supported{suggest_conversion(value)}; pass a "
-                "tensor, ndarray, DataFrame, tuple of tensors, dict of tensors, Dataset or DataLoader."
+                "tensor, ndarray, DataFrame, tuple of tensors, dict of tensors, Dataset or DataLoader, Dask array or "
+                "Arrow data set."
             )
         self._check_tensor(value)
         if value.is_floating_point():

@@ -136,7 +136,7 @@ class GroupSums:
 
         ``groups`` (C,) are the groups of the cells.
         """
-        index = torch.as_tensor(groups)
+        index = torch.as_tensor(groups).long()
 
         def merge(part: Tensor | None) -> Tensor | None:
             if part is None:
@@ -210,7 +210,7 @@ class GroupSums:
     def one_hot(self, labels: NDArray[np.int64], device: torch.device) -> Tensor:
         """Return the group membership (M, n) of n points with ``labels`` (n,): 1 where a point is in a group."""
         groups = torch.as_tensor(labels, device=device)
-        return torch.nn.functional.one_hot(groups, self.signed.shape[1]).T.double()
+        return torch.nn.functional.one_hot(groups.long(), self.signed.shape[1]).T.double()
 
 
 def scale_points(values: Tensor, weights: Tensor | None) -> Tensor:

@@ -28,7 +28,7 @@ class ExplainOptions(TypedDict, total=False):
     seed: int
     progress: bool
     checkpoint: str | os.PathLike[str] | None
-    distributed: bool | None
+    distributed: bool | str | None
     evidence: tuple[Any, Any] | None
     unit: int | str | None
     pairs: Sequence[tuple[int | str, int | str]] | None

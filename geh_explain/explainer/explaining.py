@@ -31,6 +31,7 @@ from geh_explain.run.pair_request import PairRequest
 from geh_explain.run.plan import PILOT_DRAWS, make_plan
 from geh_explain.run.record import make_record
 from geh_explain.run.resources import run_resources
+from geh_explain.run.shards import make_shard_plan
 from geh_explain.run.source import ResultSource
 from geh_explain.run.warnings import collect_warnings
 from geh_explain.units.subset import Subset
@@ -87,7 +88,7 @@ class Explaining(ExplainerBase):
         seed: int = 0,
         progress: bool = True,
         checkpoint: str | os.PathLike[str] | None = None,
-        distributed: bool | None = None,
+        distributed: bool | str | None = None,
         evidence: tuple[Any, Any] | None = None,
         unit: int | str | None = None,
         pairs: Sequence[tuple[int | str, int | str]] | None = None,
@@ -100,7 +101,7 @@ class Explaining(ExplainerBase):
         ----------
         inputs
             Tensor, ndarray, DataFrame, tuple of tensors, Dataset or DataLoader (of inputs, or of tuples whose first
-            entry is the inputs).
+            entry is the inputs), memory-mapped array, Dask array or Arrow data set.
         target
             Which output to explain, as in Captum: an int, a tuple, or one per row; None for one output. For classifiers
             with labels also a label; None for the second of two classes. ``"all"``: all outputs of a model with
@@ -142,7 +143,8 @@ class Explaining(ExplainerBase):
             Without it, too, Ctrl-C returns the draws that are finished.
         distributed
             Under ``torchrun``, or where ``torch.distributed`` is initialised, all ranks share the draws (and points) of
-            a call that all of them make, and all get the result. False: this process works alone.
+            a call that all of them make, and all get the result. False: this process works alone. ``"shards"``: each
+            rank passes rows of its own, with the same columns, and all get the result of all rows.
         evidence
             Held-out rows and their labels, ``(X_held, y_held)``, **that training never used**: every pair is tested
             against them as by :meth:`test`, which has further options. They may be the same rows as ``inputs``. A third
@@ -217,7 +219,8 @@ class Explaining(ExplainerBase):
                 if len(evidence) == 2 and additional_forward_args is not None:
                     check_shared_arguments(self._setup.read(inputs, target, additional_forward_args)[0])
                 held_out = self._held_out(held_rows, options)
-            plan = make_plan(self._setup, inputs, options, resources)
+            shards = options.shards and resources.ranks.size > 1
+            plan = (make_shard_plan if shards else make_plan)(self._setup, inputs, options, resources)
             if held_out is not None:
                 held_out.check_columns(plan.points.columns)
             claim_run(self._setup, plan)
@@ -237,7 +240,8 @@ class Explaining(ExplainerBase):
         try:
             with preserved(self.model):
                 explained = None
-                if result.pair_cells is None:  # true scores need groups that all pairs have in common
+                # True scores need groups that all pairs have in common, and all rows.
+                if result.pair_cells is None and not shards:
                     explained = Explained.of(plan.cut, plan.points, grouping, result.signed_means[0], plan.factors)
                 return result.with_evidence(
                     held_out.run(result.pairs, strongest_pairs(result, MAX_TESTED), explained, progress)

@@ -10,7 +10,7 @@ from geh_explain._process import OwnGenerators
 from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.errors import GEHValueError
-from geh_explain.groups.grouping import Grouping, are_labels, check_groups, from_clusterer, from_labels
+from geh_explain.groups.grouping import Grouping, are_labels, check_groups, from_clusterer, from_labels, label_type
 from geh_explain.groups.kmeans import GroupTree, grow
 from geh_explain.groups.pairwise import PAIRWISE
 from geh_explain.groups.positions import PositionSample
@@ -18,6 +18,11 @@ from geh_explain.model.cut import Cut
 
 #: Largest number of groups that is tried where their number is chosen automatically.
 MAX_GROUPS = 60
+
+
+def is_labels_or_clusterer(groups: Any) -> bool:
+    """Return whether ``groups`` are labels, or a clusterer, which need all points."""
+    return are_labels(groups) or hasattr(groups, "fit_predict")
 
 
 def given_groups(groups: Any, points: Points) -> Grouping | None:
@@ -30,7 +35,7 @@ def given_groups(groups: Any, points: Points) -> Grouping | None:
         points.check_matched("groups")
         return from_labels(groups, len(points))
     if (isinstance(groups, (int, np.integer)) and groups == 1) or (isinstance(groups, str) and groups == PAIRWISE):
-        return Grouping(np.zeros(len(points), dtype=np.int64), ["0"])
+        return Grouping(np.zeros(len(points), dtype=label_type(len(points), 1)), ["0"])
     return None
 
 

@@ -56,7 +56,7 @@ class Cells:
     @classmethod
     def of(cls, groups: Ints, clusters: Ints) -> Cells:
         """Return the cells of points with ``groups`` (N,) and ``clusters`` (N,)."""
-        codes = groups * (int(clusters.max()) + 1) + clusters
+        codes = groups.astype(np.int64) * (int(clusters.max()) + 1) + clusters
         _, first, labels = np.unique(codes, return_index=True, return_inverse=True)
         return cls(labels.reshape(-1).astype(np.int64), first.astype(np.int64), clusters[first])
 

@@ -10,6 +10,7 @@ import numpy as np
 from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
 from geh_explain.groups.descriptions import CodeNames, Description, describe_groups
+from geh_explain.groups.grouping import COMPACT_POINTS, count_labels
 
 
 @dataclass(frozen=True)
@@ -96,18 +97,35 @@ def stratified_sample(labels: Ints, n_groups: int, rows: int, least: int) -> tup
     if len(labels) <= rows:
         return np.arange(len(labels)), np.ones(len(labels))
     generator = np.random.default_rng(0)
+    sizes = count_labels(labels, n_groups)
     chosen: list[Ints] = []
     weights: list[Floats] = []
     for group in range(n_groups):
-        members = np.flatnonzero(labels == group)
-        if not len(members):
+        size = int(sizes[group])
+        if not size:
             continue
-        count = min(len(members), max(least, rows * len(members) // len(labels)))
-        chosen.append(generator.permutation(members)[:count])
-        weights.append(np.full(count, len(members) / count))
+        count = min(size, max(least, rows * size // len(labels)))
+        chosen.append(_choose_members(labels, group, size, count, generator))
+        weights.append(np.full(count, size / count))
     indices = np.concatenate(chosen)
     order = np.argsort(indices)
     return indices[order], np.concatenate(weights)[order]
+
+
+def _choose_members(labels: Ints, group: int, size: int, count: int, generator: np.random.Generator) -> Ints:
+    """Return the indices of ``count`` random points of a group, which has ``size`` of them."""
+    if len(labels) <= COMPACT_POINTS:
+        return generator.permutation(np.flatnonzero(labels == group))[:count]
+    # Numbers within the group first, so that no array of all its points is needed.
+    numbers = np.sort(generator.choice(size, count, replace=False))
+    found: list[Ints] = []
+    seen = 0
+    for start in range(0, len(labels), COMPACT_POINTS):
+        members = np.flatnonzero(labels[start : start + COMPACT_POINTS] == group)
+        inside = numbers[(numbers >= seen) & (numbers < seen + len(members))] - seen
+        found.append(start + members[inside])
+        seen += len(members)
+    return np.concatenate(found)
 
 
 def nearest_to_centres(positions: Floats, labels: Ints, indices: Ints, n_groups: int, count: int) -> Ints:

@@ -18,6 +18,34 @@ from geh_explain.groups.kmeans import GroupTree
 _ACCEPTED = "a whole number, 'auto', 'pairwise', labels, or a scikit-learn clusterer"
 
 
+#: Labels of more points take the smallest type that holds them, and are read in blocks of so many.
+COMPACT_POINTS = 2**20
+
+
+def label_type(n_points: int, n_groups: int) -> np.dtype[np.signedinteger[Any]]:
+    """Return the type of labels: 64 bits, or the smallest signed one where there are more than a million points.
+
+    >>> label_type(1000, 4), label_type(10**7, 4), label_type(10**7, 1000)
+    (dtype('int64'), dtype('int8'), dtype('int16'))
+    """
+    return np.dtype(np.int64) if n_points <= COMPACT_POINTS else np.min_scalar_type(-n_groups)
+
+
+def count_labels(labels: Ints, n_groups: int) -> Ints:
+    """Return the number of points (M,) of each group; labels (N,) of -1 are in none.
+
+    Block by block: NumPy converts labels of other types to 64 bits.
+
+    >>> count_labels(np.array([0, 2, -1, 0], dtype=np.int8), 3).tolist()
+    [2, 0, 1]
+    """
+    counts = np.zeros(n_groups, dtype=np.int64)
+    for start in range(0, len(labels), COMPACT_POINTS):
+        block = labels[start : start + COMPACT_POINTS]
+        counts += np.bincount(block[block >= 0], minlength=n_groups)
+    return counts
+
+
 @dataclass(frozen=True)
 class Grouping:
     """The group of each point.
@@ -25,7 +53,7 @@ class Grouping:
     Attributes
     ----------
     labels
-        Index of each point's group, shape (N,).
+        Index of each point's group, shape (N,), of :func:`label_type`.
     names
         Name of each group, length M.
     weights
@@ -39,7 +67,7 @@ class Grouping:
     @property
     def sizes(self) -> Ints:
         """The number of points in each group, shape (M,)."""
-        return np.bincount(self.labels, minlength=len(self.names))
+        return count_labels(self.labels, len(self.names))
 
     @property
     def weight_sums(self) -> Floats | Ints:

@@ -46,6 +46,11 @@ class KeptPoints(DerivedPoints):
         super().__init__(points)
         self._kept = kept
 
+    @property
+    def represented(self) -> int:
+        """Number of points that these stand for."""
+        return self._points.represented
+
     def batches(self) -> Iterator[Rows]:
         """Yield the rows, with what is kept below the layer."""
         for rows in self._points.batches():

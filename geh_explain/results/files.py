@@ -260,7 +260,7 @@ def _parse(about: Any, labels: Any, **arrays: Any) -> StoredResult:
         if _summary(level_draws) != _summary(draws):
             raise ValueError("its differences between levels do not fit")
         draws = replace(draws, levels=LevelDraws(contrasts, level_draws))
-    if labels.ndim != 1 or len(labels) < 1 or labels.dtype != np.int64:
+    if labels.ndim != 1 or len(labels) < 1 or labels.dtype.kind != "i":
         raise ValueError("its labels are malformed")
     if labels.min() < (-1 if weighted else 0) or labels.max() >= len(group_names):
         raise ValueError("its labels name unknown groups")

@@ -6,6 +6,7 @@ import numpy as np
 
 from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
+from geh_explain.groups.grouping import count_labels
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.draws import DrawMoments, Draws
 from geh_explain.scores.pair_cells import PairCells
@@ -40,7 +41,7 @@ class GroupShares:
     @cached_property
     def n_points(self) -> int:
         """Number of points that count: those of weight 0 do not."""
-        return int((self.labels >= 0).sum())
+        return int(count_labels(self.labels, len(self.group_names)).sum())
 
     @cached_property
     def sizes(self) -> Ints:
@@ -51,7 +52,7 @@ class GroupShares:
         """
         if self.pair_cells is not None:
             return self.pair_cells.sizes
-        return np.bincount(self.labels[self.labels >= 0], minlength=len(self.group_names))
+        return count_labels(self.labels, len(self.group_names))
 
     @cached_property
     def shares(self) -> Floats:

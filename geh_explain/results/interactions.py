@@ -73,7 +73,8 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
         Names of the units (D).
     labels
         Group of each point (N,), an index into ``group_names``; -1 for points of weight 0. With ``groups="pairwise"``
-        groups differ from pair to pair, and all labels are 0: :meth:`regions` describes the groups of a pair.
+        groups differ from pair to pair, and all labels are 0: :meth:`regions` describes the groups of a pair. Of more
+        than a million points they have the smallest signed type that holds them, else 64 bits.
     group_names
         Names of the groups (M).
     sizes, shares

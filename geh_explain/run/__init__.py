@@ -8,5 +8,6 @@ described), ``source`` (the network and data that a result refers to). ``row_sea
 ``pair_groups`` finds the groups of ``groups="pairwise"``,
 ``memory_plan`` says what fits into memory, ``columns`` what sums have columns for: pairs, or differences between levels
 of categories. ``several_targets`` plans a run of several outputs. ``checkpoint``, ``stored_draws``, ``fingerprint``,
-``identity`` and ``distributed`` make long runs safe; ``threads`` sets the number of threads.
+``identity`` and ``distributed`` make long runs safe; ``shards`` plans runs whose ranks read rows of their own;
+``threads`` sets the number of threads.
 """

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 
 from geh_explain.engines.sums import ARRAYS, GroupSums
 from geh_explain.errors import GEHError, GEHRuntimeError, GEHTypeError, GEHValueError
@@ -39,6 +41,8 @@ class RankGroup:
 
     rank: int = 0
     size: int = 1
+    #: With shards, the index of the first row of each rank and the number of all rows (R + 1,); else empty.
+    bounds: tuple[int, ...] = ()
 
     @property
     def first(self) -> bool:
@@ -48,12 +52,17 @@ class RankGroup:
     def teams(self, draws: int) -> int:
         """Return the number of teams of a round, one draw each.
 
-        It is the largest divisor of the number of ranks that does not exceed the ``draws`` that are left.
+        It is the largest divisor of the number of ranks that does not exceed the ``draws`` that are left. With shards
+        all ranks share each draw.
         """
+        if self.bounds:
+            return 1
         return next(teams for teams in range(min(self.size, max(draws, 1)), 0, -1) if self.size % teams == 0)
 
     def share(self, teams: int, n_points: int) -> tuple[int, slice]:
         """Return the team of this rank, and the points of its part of the draw."""
+        if self.bounds:
+            return 0, slice(self.bounds[self.rank], self.bounds[self.rank + 1])
         members = self.size // teams
         team, member = divmod(self.rank, members)
         return team, slice(n_points * member // members, n_points * (member + 1) // members)
@@ -75,6 +84,28 @@ class RankGroup:
         with _collective():
             dist.broadcast(number, 0)
         return int(number)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return the values of all ranks, in their order."""
+        found: list[Any] = [value] * self.size
+        if self.size > 1:
+            with _collective():
+                dist.all_gather_object(found, value)
+        return found
+
+    def concatenate(self, own: NDArray[Any], bounds: tuple[int, ...]) -> NDArray[Any]:
+        """Return an array with the entries ``own`` of each rank, which begin at the index ``bounds`` (R + 1,)."""
+        joined = np.empty(bounds[-1], dtype=own.dtype)
+        for source in range(self.size):
+            part = joined[bounds[source] : bounds[source + 1]]
+            if source == self.rank:
+                part[:] = own
+            if self.size > 1:
+                sent = torch.from_numpy(part).to(_device())
+                with _collective():
+                    dist.broadcast(sent, source)
+                part[:] = sent.cpu().numpy()
+        return joined
 
     def on_rank0(self, action: Callable[[], None]) -> None:
         """Run ``action`` on rank 0; where it raises a GEHError there, all ranks raise."""
@@ -145,21 +176,21 @@ class RankGroup:
                 )
 
 
-def find_rank_group(distributed: bool | None) -> RankGroup:
+def find_rank_group(distributed: bool | str | None) -> RankGroup:
     """Return the ranks that share a call.
 
     These are the ranks of torch.distributed, which is initialised if torchrun started this process, or this process
-    alone. ``distributed=False`` asks for the latter, True refuses it, None takes what there is.
+    alone. ``distributed=False`` asks for the latter, True refuses it, None and ``"shards"`` take what there is.
     """
-    if distributed is not None and not isinstance(distributed, bool):
-        raise GEHTypeError(f"distributed={distributed!r} must be None, True or False.")
+    if distributed not in (None, "shards") and not isinstance(distributed, bool):
+        raise GEHTypeError(f"distributed={distributed!r} must be None, True, False or 'shards'.")
     if distributed is False or not dist.is_available():
         return RankGroup()
     if not dist.is_initialized() and dist.is_torchelastic_launched() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
         atexit.register(dist.destroy_process_group)
     if not dist.is_initialized() or dist.get_world_size() == 1:
-        if distributed:
+        if distributed is True:
             raise GEHRuntimeError("distributed=True, but there is one process; start several with torchrun.")
         return RankGroup()
     ranks = RankGroup(dist.get_rank(), dist.get_world_size())

@@ -6,12 +6,15 @@ each group.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
+from geh_explain.data.shards import ShardedPoints
 from geh_explain.groups.descriptions import CodeNames
 from geh_explain.groups.group_info import GroupInfo, TableSample, nearest_to_centres, stratified_sample
 from geh_explain.groups.grouping import Grouping
@@ -40,6 +43,10 @@ def sample_groups(plan: RunPlan, grouping: Grouping) -> GroupInfo:
     """Return what is needed to describe the groups of a finished run; nothing is described yet."""
     if isinstance(grouping, PairGrouping):
         return GroupInfo()  # regions of a pair are described by its own units
+    if isinstance(plan.points, ShardedPoints):
+        # Rows of other ranks are not at hand.
+        grouping = Grouping(grouping.labels[plan.points.sampled], grouping.names)
+        plan = replace(plan, points=plan.points.sample)
     columns = _column_names(plan)
     if columns is not None:
         try:

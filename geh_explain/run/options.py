@@ -24,6 +24,8 @@ from geh_explain.run.pair_request import ALL_PAIRS, PairRequest
 AUTO = "auto"
 #: Draws of ``draws="auto"`` at most.
 MAX_AUTO_DRAWS = 400
+#: The word for ranks that have rows of their own.
+SHARDS = "shards"
 #: Values that ``scale`` takes.
 Scale = str | Sequence[float] | NDArray[np.floating[Any]] | None
 
@@ -51,7 +53,7 @@ class RunOptions:
     seed: int = 0
     progress: bool = True
     checkpoint: str | os.PathLike[str] | None = None
-    distributed: bool | None = None
+    distributed: bool | str | None = None
     names: Sequence[str] | None = None
     request: PairRequest = ALL_PAIRS
     max_groups: int | None = None
@@ -107,6 +109,11 @@ class RunOptions:
     def groups_are_chosen(self) -> bool:
         """Whether the package chooses the number of groups."""
         return isinstance(self.groups, str) and not self.pairwise
+
+    @property
+    def shards(self) -> bool:
+        """Whether each rank has rows of its own."""
+        return self.distributed == SHARDS
 
     @property
     def pairwise(self) -> bool:

@@ -85,12 +85,12 @@ class RunPlan:
         What computes local interactions, and why it was chosen.
     levels
         What computes differences between levels of categories, beside ``engine``; None without categories.
-    view
-        Answers torch calls above the cut: smooth forms of kinked functions, or kernels that differentiate twice.
-    member_view
-        Returns the view of the network of the current draw; None where all draws share ``view``.
-    grouping, tree
-        Groups of the points. With a ``tree`` their number is open, and ``grouping`` has the finest ones.
+    view, member_view
+        Answers torch calls above the cut: smooth forms of kinked functions, or kernels that differentiate twice. The
+        second returns the view of the network of the current draw; None where all draws share ``view``.
+    grouping, tree, assigning
+        Groups of the points. With a ``tree`` their number is open, and ``grouping`` has the finest ones. ``assigning``
+        is the tree that assigns points to groups, if they were found.
     pilot_draws
         How many draws decide on the number of groups, if it is open.
     point_draws
@@ -133,6 +133,7 @@ class RunPlan:
     member_view: Callable[[], View] | None
     grouping: Grouping
     tree: GroupTree | None
+    assigning: GroupTree | None
     pilot_draws: int
     point_draws: int
     weights: CaseWeights
@@ -247,6 +248,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         else None,
         grouping=grouping,
         tree=tree,
+        assigning=groups.tree,
         pilot_draws=options.pilot_draws or pilot,
         point_draws=resources.ranks.all_min(squared),
         weights=weights,
@@ -277,7 +279,7 @@ def _first_pass(
         positions=PositionSample(options.seed, sample_bytes, weights) if needs_positions else None,
         moments=UnitMoments(cut.n_units, weights) if needs_moments else None,
         kinks=kinks,
-        change=SmoothingChange(),
+        change=SmoothingChange(len(points)),
         # Where values are kept, this was compared already.
         compare_with_model=kinks is not None and cut.below is None and cut.replaces_shared_memory(points.first),
     )

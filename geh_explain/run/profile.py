@@ -17,6 +17,7 @@ from geh_explain.engines.base import EngineRun
 from geh_explain.engines.smoothing.change import SmoothingChange
 from geh_explain.engines.smoothing.survey import KinkSurvey
 from geh_explain.engines.smoothing.view import Smoothing
+from geh_explain.groups.grouping import label_type
 from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.positions import PositionSample, positions_of
 from geh_explain.model.cut import Cut
@@ -75,9 +76,11 @@ class SecondPass:
 
     def run(self, cut: Cut, points: Points, batch_size: int | None) -> Ints | None:
         """Collect everything in one forward pass per batch; return the labels of all points if ``tree`` is given."""
-        labels: list[Ints] = []
+        labels = None
         if self.tree is None and self.engine is None and self.smoothing is None:
             return None
+        if self.tree is not None:
+            labels = np.empty(len(points), dtype=label_type(len(points), self.tree.n_groups))
         for rows in points.split(batch_size):
             if self.smoothing is None:
                 activations = cut.activations(rows)
@@ -85,8 +88,8 @@ class SecondPass:
                 with cut.viewed(self.smoothing):
                     activations, outputs = cut.traced_outputs(rows)
                 self.change.add_smoothed(outputs, rows.target)
-            if self.tree is not None:
-                labels.append(self.tree.labels(positions_of(cut, activations)))
+            if self.tree is not None and labels is not None:
+                labels[rows.start : rows.start + len(rows)] = self.tree.labels(positions_of(cut, activations))
             if self.engine is not None:
                 self.engine.observe(cut.units.values(activations))
-        return np.concatenate(labels) if self.tree is not None else None
+        return labels

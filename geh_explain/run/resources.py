@@ -30,7 +30,7 @@ class Resources:
         """Return the limits of the engine; without a checkpoint or ``memory=`` it asks for the free memory itself."""
         fixed_budget = options.memory is not None or self.checkpoint is not None
         memory, some = self.budget if fixed_budget else None, None if pairs.complete else pairs
-        return Limits(len(points), options.batch_size, memory, options.eah_points, some, weights.values)
+        return Limits(points.represented, options.batch_size, memory, options.eah_points, some, weights.values)
 
 
 @contextmanager

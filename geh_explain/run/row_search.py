@@ -238,7 +238,7 @@ class _GroupProducts:
         for unweighted in self.points.batches():
             batch = unweighted.weighted(self.grouping.weights)
             for rows in batch.split(max(1, min(fitting, self.exact.chunk_rows(batch)))):
-                groups = torch.as_tensor(labels[rows.start : rows.start + len(rows)])
+                groups = torch.as_tensor(labels[rows.start : rows.start + len(rows)]).long()
                 local = self.exact.products(rows, scaled).double().cpu()
                 total.index_add_(0, groups, local.transpose(0, 1))
         return np.asarray(total.numpy() / len(labels) * self.factors)

@@ -53,6 +53,11 @@ def check_several(options: RunOptions) -> None:
             "checkpoint: a folder belongs to one target; explain the targets in calls of their own, each with its own "
             "folder and the same groups=labels."
         )
+    if options.shards:
+        raise GEHValueError(
+            "distributed='shards' explains one target; explain the targets in calls of their own, or pass the same "
+            "data on all ranks with distributed=None."
+        )
     if options.pairwise:
         raise GEHValueError(
             "groups='pairwise' finds the groups of each pair for one target; explain the targets in calls of their "
@@ -167,7 +172,7 @@ def _measure_smoothing(plan: RunPlan, targets: Sequence[SingleTarget]) -> list[d
     """Return how smoothing changed each of the outputs, by two passes over the data; that of the first is known."""
     if plan.smoothed is None or not isinstance(plan.view, Smoothing):
         return [plan.smoothed for _ in targets]
-    changes = [SmoothingChange() for _ in targets]
+    changes = [SmoothingChange(len(plan.points)) for _ in targets]
     cut = plan.cut
     with fixed(plan.posterior, cut.model, plan.options.seed):
         for rows in plan.points.split(plan.options.batch_size):

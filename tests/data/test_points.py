@@ -9,9 +9,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from geh_explain.data.forward_args import ForwardArgs
-from geh_explain.data.points import InMemoryPoints, StreamedPoints
+from geh_explain.data.points import InMemoryPoints
 from geh_explain.data.reader import Reader
 from geh_explain.data.rows import Rows
+from geh_explain.data.streams import StreamedPoints
 
 
 def rows_with_arguments() -> Rows:

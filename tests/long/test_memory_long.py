@@ -22,9 +22,10 @@ ROOM = 1.1
 #: What runs in a process of its own: data and model first, then the measuring starts.
 SCRIPT = r"""
 import json, re, sys, warnings
+import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import geh_explain as geh
 
 asked = json.loads(sys.argv[1])
@@ -38,6 +39,14 @@ class Made(Dataset):
         return asked["rows"]
     def __getitem__(self, row):
         return torch.randn(asked["units"], generator=torch.Generator().manual_seed(row))
+
+class Blocks(IterableDataset):
+    "Blocks of 10,000 rows that are made when they are asked for."
+    def __len__(self):
+        return asked["rows"] // 10_000
+    def __iter__(self):
+        for number in range(len(self)):
+            yield torch.randn(10_000, asked["units"], generator=torch.Generator().manual_seed(number))
 
 def network(units):
     first = (nn.Linear(units, 64), nn.Tanh(), nn.Dropout(0.2))
@@ -53,6 +62,14 @@ def status(field):
 model = network(asked["units"])
 if asked["kind"] == "made":
     x = DataLoader(Made(), batch_size=1000)
+elif asked["kind"] == "blocks":
+    x = DataLoader(Blocks(), batch_size=None)
+elif asked["kind"] == "mapped":
+    x = np.lib.format.open_memmap(asked["path"], mode="w+", dtype=np.float32, shape=(asked["rows"], asked["units"]))
+    for block, part in zip(Blocks(), np.array_split(x, asked["rows"] // 10_000)):
+        part[:] = block.numpy()
+    x.flush()
+    x = np.load(asked["path"], mmap_mode="r")
 else:
     x = torch.randn(asked["rows"], asked["units"])
     x = DataLoader(TensorDataset(x), batch_size=1000) if asked["kind"] == "loader" else x
@@ -65,7 +82,7 @@ try:
     assert len(result.names) == asked["units"] and result.geh.n_draws == asked["draws"]
 except geh.GEHError as error:
     said = {"refused": str(error)}
-print(json.dumps({**said, "gigabytes": (status("VmHWM") - before) / 1e9}))
+print(json.dumps({**said, "gigabytes": (status("VmHWM") - before) / 1e9, "peak": status("VmHWM") / 1e9}))
 """
 
 
@@ -146,3 +163,12 @@ def test_a_hundred_thousand_points_stay_within_the_budget_with_every_engine(engi
 )
 def test_rows_that_a_loader_makes_stay_within_the_budget(memory: float) -> None:
     assert_kept(memory, kind="made", units=300, rows=100_000, draws=2, groups=2)
+
+
+@pytest.mark.parametrize("kind", ["blocks", "mapped"])
+def test_ten_million_rows_take_the_memory_of_a_million(kind: str, tmp_path: Path) -> None:
+    asked = {"kind": kind, "units": 20, "draws": 2, "groups": 4, "path": str(tmp_path / "x.npy")}
+    million, ten_millions = (measured(0.25, rows=rows, **asked) for rows in (10**6, 10**7))
+    print(million, ten_millions)
+    assert million["refused"] is None
+    assert ten_millions["peak"] <= 1.1 * million["peak"]

@@ -1,24 +1,11 @@
 """Several processes share one call: all return the result of a single process, and a lost process is an error."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
-from interrupted_runs import ROOT
+from ranks import torchrun
 
 import geh_explain as geh
 from geh_explain.run.distributed import RankGroup
-
-SHARED = """
-import os, sys, torch
-sys.path[:0] = {paths!r}
-from interrupted_runs import OneAfterTheOther, network, rows
-import geh_explain as geh
-torch.set_num_threads(1)
-rank, folder = int(os.environ["RANK"]), {folder!r}
-"""
 
 EQUAL = """
 import numpy as np
@@ -49,20 +36,6 @@ for case, (made, count, asked) in cases.items():
     if rank == 0:
         print("equal:", case)
 """
-
-
-def torchrun(code, tmp_path, processes=2, expect=0):
-    script = tmp_path / "script.py"
-    paths = [str(ROOT), str(ROOT / "tests/support")]
-    script.write_text(SHARED.format(paths=paths, folder=str(tmp_path / "run")) + code)
-    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-    done = subprocess.run(
-        [*command, str(processes), str(script)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "TORCHELASTIC_ERROR_FILE": ""},
-        **{"capture_output": True, "text": True, "timeout": 240, "check": False, "cwd": tmp_path},
-    )
-    assert (done.returncode == 0) == (expect == 0), done.stderr[-3000:]
-    return done
 
 
 @pytest.mark.parametrize("processes", [2, 3])

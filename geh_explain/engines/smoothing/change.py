@@ -16,16 +16,26 @@ from geh_explain.engines.smoothing.view import Smoothing
 _MAX_CHANGE = 0.1
 #: Smallest share of points with an unchanged arg max, without a warning.
 _MIN_AGREEMENT = 0.95
+#: Points whose outputs are held, at most.
+_MAX_COMPARED = 2**20
 
 
 class SmoothingChange:
     """Compares the smoothed outputs with the original ones.
 
     Both are added batch by batch: first all original outputs, in one pass over the data, then all smoothed ones, in
-    another pass with the same batches in the same order.
+    another pass with the same batches in the same order. Of more than a million points every second, third, ... one is
+    compared.
+
+    Parameters
+    ----------
+    n_points
+        Number of all points.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, n_points: int) -> None:
+        self._stride = -(-n_points // _MAX_COMPARED)
+        self._n_original, self._n_smoothed = 0, 0
         self._original: list[Tensor] = []
         self._smoothed: list[Tensor] = []
         self._original_argmax: list[Tensor] = []
@@ -33,16 +43,20 @@ class SmoothingChange:
 
     def add_original(self, outputs: Tensor, selected: Tensor) -> None:
         """Add all outputs (n, ...) of the next rows before smoothing, and the explained one (n,) among them."""
-        self._original.append(selected.double().cpu())
+        compared = slice(-self._n_original % self._stride, None, self._stride)
+        self._n_original += len(outputs)
+        self._original.append(selected[compared].double().cpu())
         if outputs[0].numel() > 1:
-            self._original_argmax.append(outputs.flatten(1).argmax(1))
+            self._original_argmax.append(outputs.flatten(1).argmax(1)[compared])
 
     def add_smoothed(self, outputs: Tensor, target: Target) -> None:
         """Add all outputs (n, ...) of the next rows after smoothing; ``target`` selects the explained ones."""
+        compared = slice(-self._n_smoothed % self._stride, None, self._stride)
+        self._n_smoothed += len(outputs)
         if outputs[0].numel() > 1:
             original = self._original_argmax[len(self._smoothed)]
-            self._agreement.append((original == outputs.flatten(1).argmax(1)).double().cpu())
-        self._smoothed.append(select(outputs, target).double().cpu())
+            self._agreement.append((original == outputs.flatten(1).argmax(1)[compared]).double().cpu())
+        self._smoothed.append(select(outputs, target)[compared].double().cpu())
 
     def summary(self, smoothing: Smoothing) -> dict[str, Any]:
         """Return the entry ``result.settings["smoothed"]``.

@@ -37,6 +37,19 @@ def test_the_report_is_what_a_hand_computation_gives() -> None:
     assert result.settings["smooth"] == 3.0
 
 
+def test_of_many_points_every_third_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, x = mlp(4, 16, 12, 3, activation=nn.ReLU, gain=2.0), random_points(80, 4)
+    monkeypatch.setattr("geh_explain.engines.smoothing.change._MAX_COMPARED", 30)
+    result = explain_point_quietly(net, x, 1, smooth=3.0, batch_size=7)
+    with torch.no_grad():
+        smooth = net[4](F.softplus(net[2](F.softplus(net[0](x), 3.0)), 3.0))[::3]
+        plain = net(x)[::3]
+    smoothed = result.settings["smoothed"]
+    np.testing.assert_allclose(smoothed["mean_change"], float((smooth - plain)[:, 1].abs().mean()), rtol=1e-10)
+    np.testing.assert_allclose(smoothed["output_std"], float(plain[:, 1].std(correction=0)), rtol=1e-10)
+    assert smoothed["argmax_agreement"] == float((smooth.argmax(1) == plain.argmax(1)).double().mean())
+
+
 def test_the_report_counts_each_row_by_its_own_target() -> None:
     net, x = mlp(4, 16, 3, activation=nn.ReLU, gain=2.0), random_points(30, 4)
     target = torch.arange(30) % 3
