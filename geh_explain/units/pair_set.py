@@ -83,6 +83,19 @@ class PairSet:
         return cls._of_codes(ends[:, 0] * n_units + ends[:, 1], n_units)
 
     @classmethod
+    def leading(cls, count: int, n_units: int) -> PairSet:
+        """Return the first ``count`` pairs of the units in row-major order.
+
+        >>> PairSet.leading(4, n_units=4).second.tolist()
+        [1, 2, 3, 2]
+        """
+        # Rows i hold the pairs of i with later units, D - 1 - i of them.
+        stops = np.cumsum(np.arange(n_units - 1, 0, -1))
+        first = np.searchsorted(stops, np.arange(count), side="right")
+        starts = np.concatenate([[0], stops])
+        return cls(n_units, (first, np.arange(count) - starts[first] + first + 1))
+
+    @classmethod
     def touching(cls, units: Sequence[int] | Ints, n_units: int) -> PairSet:
         """Return all pairs with an end in ``units``, given by their indices."""
         ends, others = np.asarray(units, dtype=np.int64)[:, None], np.arange(n_units)[None]

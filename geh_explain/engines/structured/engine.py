@@ -163,7 +163,7 @@ class StructuredRun(EngineRun):
         self.n_eah_points = self.limits.n_points
         self.unsupported = "a function whose Hessian differs from that of autograd at some points"
 
-    def _compare(self, rows: Rows, local: LocalHessians | None) -> None:
+    def compare(self, rows: Rows, local: LocalHessians | None) -> None:
         """Compare the Hessians of some of the rows with double backward, and set ``refuted`` if they differ.
 
         In the first chunk of each network, and in some others: random points, and the one with the largest Hessian.
@@ -320,7 +320,7 @@ class StructuredRun(EngineRun):
         if self._measured is not None:
             sums.visit_sample()
         self.check_outputs(rows, self.cut.zeros(rows).requires_grad_(), outputs)
-        self._compare(rows, local)
+        self.compare(rows, local)
         if self.detaches:
             self.exact.check_double_backward(rows)
         members = sums.one_hot(labels, self.cut.device)
