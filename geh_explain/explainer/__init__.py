@@ -9,6 +9,8 @@ calls the function that does the work.
     Explanations, what they cost, and the number of groups.
 ``several_targets``, ``finished_run``
     Explanations of several targets, and the result of a run.
+``searching``
+    The strongest pairs among very many units.
 ``testing``
     Tests on held-out labels.
 ``one_row``

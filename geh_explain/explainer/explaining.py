@@ -211,13 +211,18 @@ class Explaining(ExplainerBase):
         if choice is not None:
             self._last_inputs = inputs
             return explain_targets(self._setup, inputs, options, choice, evidence)
+        return self._explain_pairs(inputs, options, evidence)
+
+    def _explain_pairs(self, inputs: Any, options: RunOptions, evidence: tuple[Any, ...] | None) -> Interactions:
+        """Return the interactions of the pairs that the ``options`` ask for, of one target; see :meth:`explain`."""
+        additional_forward_args = options.additional_forward_args
         half = half_precision(self.model)
         with preserved(self.model), run_resources(options) as resources:
             held_out = None
             if evidence is not None:
-                held_rows = HeldOutRows.of(evidence, target, additional_forward_args)
+                held_rows = HeldOutRows.of(evidence, options.target, additional_forward_args)
                 if len(evidence) == 2 and additional_forward_args is not None:
-                    check_shared_arguments(self._setup.read(inputs, target, additional_forward_args)[0])
+                    check_shared_arguments(self._setup.read(inputs, options.target, additional_forward_args)[0])
                 held_out = self._held_out(held_rows, options)
             shards = options.shards and resources.ranks.size > 1
             plan = (make_shard_plan if shards else make_plan)(self._setup, inputs, options, resources)
@@ -244,7 +249,7 @@ class Explaining(ExplainerBase):
                 if result.pair_cells is None and not shards:
                     explained = Explained.of(plan.cut, plan.points, grouping, result.signed_means[0], plan.factors)
                 return result.with_evidence(
-                    held_out.run(result.pairs, strongest_pairs(result, MAX_TESTED), explained, progress)
+                    held_out.run(result.pairs, strongest_pairs(result, MAX_TESTED), explained, options.progress)
                 )
         except KeyboardInterrupt:
             warn("evidence: the test was interrupted; the result has none. explainer.test(result, X, y) repeats it.")

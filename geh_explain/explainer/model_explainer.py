@@ -6,10 +6,11 @@ from geh_explain.explainer.analysing import Analysing
 from geh_explain.explainer.interpreting import Interpreting
 from geh_explain.explainer.measuring import Measuring
 from geh_explain.explainer.one_row import RowExplaining
+from geh_explain.explainer.searching import Searching
 from geh_explain.explainer.testing import HeldOutTesting
 
 
-class GEHExplainer(Analysing, Interpreting, HeldOutTesting, Measuring, RowExplaining):
+class GEHExplainer(Searching, Analysing, Interpreting, HeldOutTesting, Measuring, RowExplaining):
     """Finds which pairs of inputs, or of hidden units, interact in a trained network.
 
     The local interaction of units i and j at a point x is H_ij(x) = d2 f / du_i du_j, for one scalar output f of the

@@ -16,6 +16,8 @@ MAX_POINTS = 20_000
 MAX_SAMPLE_BYTES = 2**30
 #: Bytes of that sample, however little memory there is.
 MIN_SAMPLE_BYTES = 2**25
+#: Bytes of that sample with more columns than the second number: splitting it takes about four copies.
+_MAX_WIDE_BYTES, _WIDE_COLUMNS = 2**28, 20_000
 
 
 def positions_of(cut: Cut, activations: Tensor) -> Floats:
@@ -56,7 +58,9 @@ class PositionSample:
         """Add the positions (n, d) of some rows."""
         self._positions.append(positions)
         self._keys.append(self._generator.random(len(positions)))
-        self._max_rows = max(2, min(MAX_POINTS, self._max_bytes // (8 * positions.shape[1])))
+        n_columns = positions.shape[1]
+        max_bytes = min(self._max_bytes, _MAX_WIDE_BYTES) if n_columns > _WIDE_COLUMNS else self._max_bytes
+        self._max_rows = max(2, min(MAX_POINTS, max_bytes // (8 * n_columns)))
         self._rows.append(np.arange(self._seen, self._seen + len(positions)))
         self._count += len(positions)
         self._seen += len(positions)

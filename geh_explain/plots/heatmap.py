@@ -44,17 +44,15 @@ def draw_heatmap(
     if order not in ("given", "cluster"):
         raise GEHValueError(f"order={order!r} is unknown; use 'given' or 'cluster'.")
     units = strongest_units(decisions.order, result.pairs, check_int("max_units", max_units, 2))
-    strength = result.pairs.matrix(decisions.strength)
     if order == "cluster":
-        units = units[_cluster_order(strength[np.ix_(units, units)])]
-    block, diagonal = np.ix_(units, units), np.eye(len(units), dtype=bool)
+        units = units[_cluster_order(result.pairs.block(decisions.strength, units))]
+    strength, diagonal = result.pairs.block(decisions.strength, units), np.eye(len(units), dtype=bool)
     above = np.triu(np.ones_like(diagonal))
     shows_both = decisions.measure == SUPPORTED
-    mean = result.pairs.matrix(decisions.mean)
-    shown = np.where(above, mean[block], strength[block]) if shows_both else strength[block]
+    shown = np.where(above, result.pairs.block(decisions.mean, units), strength) if shows_both else strength
     values = np.where(diagonal, np.nan, shown)
     ax = _draw_cells(values, [result.names[i] for i in units], f"{decisions.score_name} (mean)", ax)
-    _hatch(ax, (result.pairs.matrix(decisions.unsure.astype(float))[block] > 0) & ~diagonal, values)
+    _hatch(ax, (result.pairs.block(decisions.unsure.astype(float), units) > 0) & ~diagonal, values)
     _draw_unknown(ax, np.isnan(values) & ~diagonal)
     notes = ["below the diagonal: supported by the labels"] * shows_both
     notes += ["no decisions" if decisions.accepted is None else f"hatched: {decisions.other_label}"]

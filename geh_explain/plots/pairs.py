@@ -53,9 +53,11 @@ def unit_sizes(result: PairResult, decisions: Decisions, main: Any) -> tuple[Flo
     the unit's scores.
     """
     if main is None and not result.has_main:
-        scores = result.pairs.matrix(decisions.strength)
+        ends, scores = np.concatenate(result.pairs.ends), np.tile(np.nan_to_num(decisions.strength), 2)
         known = "" if result.pairs.complete else " of the computed pairs"
-        return np.asarray(np.nansum(scores, axis=0)), f"summed {decisions.strength_name}{known}"
+        return np.bincount(ends, scores, len(result.names)).astype(
+            np.float64
+        ), f"summed {decisions.strength_name}{known}"
     if main is None:
         return result.main.strength, "main effect"
     try:

@@ -34,7 +34,7 @@ def describe_known_pairs(result: PairResult) -> list[str]:
     """Return which pairs were computed where these are not all, and what a search for rows found, one line each."""
     lines = [] if result.pairs.complete else [describe_known(result.pairs, result.names)]
     if result.record.row_search is not None:
-        lines.append(f"rows='auto': {result.record.row_search}")
+        lines.append(f"{result.record.pair_request}: {result.record.row_search}")
     return lines
 
 

@@ -5,6 +5,7 @@ was built with), ``profile`` (two passes over the data), ``plan`` (everything de
 (the draws), ``point_sums`` (sums over the points in one draw), ``accumulate`` (sums and means of all draws),
 ``warnings`` and ``record`` (what a user should know, and what was done), ``group_sample`` (rows from which groups are
 described), ``source`` (the network and data that a result refers to). ``row_search`` answers ``rows="auto"``,
+``pair_search`` finds the pairs of ``explainer.search()``, both by ``hub_search`` where there is no faster way,
 ``pair_groups`` finds the groups of ``groups="pairwise"``,
 ``memory_plan`` says what fits into memory, ``columns`` what sums have columns for: pairs, or differences between levels
 of categories. ``several_targets`` plans a run of several outputs. ``checkpoint``, ``stored_draws``, ``fingerprint``,

@@ -73,4 +73,6 @@ def plan_columns(cut: Cut, pairs: PairSet, options: RunOptions) -> Columns:
         return Columns(pairs)
     if options.request.automatic:
         refuse_categories(cut.units, "rows='auto'", "Give units by name or index, rows=['ocean', 'income'].")
+    if options.request.top is not None:
+        refuse_categories(cut.units, "search()", "explain(pairs=[...]) and explain(unit=...) take categories.")
     return Columns(pairs, cut.units, cut.units.contrasts(pairs))

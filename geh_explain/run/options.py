@@ -75,9 +75,10 @@ class RunOptions:
         for name in ("clusters", "sample_weight"):
             if getattr(self, name) is not None:
                 raise GEHValueError(f"groups={PAIRWISE!r} does not go with {name}=; use a number of groups, or labels.")
-        if self.request.automatic:
+        if self.request.automatic or self.request.top is not None:
+            searching = "rows='auto'" if self.request.automatic else "search()"
             raise GEHValueError(
-                f"groups={PAIRWISE!r} does not go with rows='auto', which searches in groups that all pairs have in "
+                f"groups={PAIRWISE!r} does not go with {searching}, which searches in groups that all pairs have in "
                 "common; use a number of groups, or give units, for instance rows=explainer.screen(inputs)."
             )
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from geh_explain._validation import check_int
 from geh_explain.errors import GEHTypeError, GEHValueError
 from geh_explain.scores.ranking import find_unit
 from geh_explain.units.base import Units
-from geh_explain.units.pair_set import PairSet
+from geh_explain.units.pair_set import PairSet, count_pairs
 from geh_explain.units.subset import Subset
 from geh_explain.units.unit_lookup import list_names
 
@@ -41,11 +42,14 @@ class PairRequest:
     rows
         Several units, as a list or a :class:`~geh_explain.units.Subset`: all pairs with an end among them. ``"auto"``:
         units are searched for that the strongest pairs belong to.
+    top
+        So many of the strongest pairs, which are searched for among all of them; see :meth:`GEHExplainer.search`.
     """
 
     unit: int | str | None = None
     pairs: Any = None
     rows: Any = None
+    top: int | None = None
 
     def __post_init__(self) -> None:
         given = [name for name in ("unit", "pairs", "rows") if getattr(self, name) is not None]
@@ -55,6 +59,8 @@ class PairRequest:
             )
         if self.pairs is not None:
             _check_pairs(self.pairs)
+        if self.top is not None:
+            object.__setattr__(self, "top", check_int("top", self.top, 1))
         if isinstance(self.rows, str) and self.rows != _AUTO:
             raise GEHValueError(f"rows={self.rows!r} is unknown; {_ROWS}. One unit is unit={self.rows!r}.")
 
@@ -63,10 +69,16 @@ class PairRequest:
         """Whether the run itself searches for the rows."""
         return isinstance(self.rows, str)
 
-    def resolve(self, units: Units, names: Sequence[str], columns: Sequence[str] | None = None) -> PairSet:
-        """Return the pairs of the ``units`` of a run, which have these ``names`` (D); all where they are searched for.
+    @property
+    def searches(self) -> bool:
+        """Whether the run itself searches for rows or pairs."""
+        return self.automatic or self.top is not None
 
-        ``columns`` are the names of the columns of the inputs, of which some may be no units.
+    def resolve(self, units: Units, names: Sequence[str], columns: Sequence[str] | None = None) -> PairSet:
+        """Return the pairs of the ``units`` of a run, which have these ``names`` (D); all where rows are searched for.
+
+        Where the strongest pairs are searched for, the first ones hold their places until they are found. ``columns``
+        are the names of the columns of the inputs, of which some may be no units.
 
         Raises
         ------
@@ -75,6 +87,8 @@ class PairRequest:
         """
         n_units = len(names)
         self._check_columns(names, columns or ())
+        if self.top is not None:
+            return PairSet.leading(_check_top(self.top, n_units), n_units)
         if self.unit is not None:
             return PairSet.touching([find_unit(self.unit, names)], n_units)
         if self.pairs is not None:
@@ -102,6 +116,8 @@ class PairRequest:
 
     def describe(self) -> str | None:
         """Return the argument as text, for the record of a run; None where all pairs are asked for."""
+        if self.top is not None:
+            return f"search(top={self.top})"
         for name in ("unit", "pairs", "rows"):
             value = getattr(self, name)
             if value is not None:
@@ -114,6 +130,16 @@ class PairRequest:
 
 #: The request of all pairs.
 ALL_PAIRS = PairRequest()
+
+
+def _check_top(top: int, n_units: int) -> int:
+    """Return ``top``, after checking that there are so many pairs of different units."""
+    if top > count_pairs(n_units) and n_units > 1:
+        raise GEHValueError(
+            f"top={top}, but {n_units} units have only {count_pairs(n_units):,} pairs; give at most as many, or call "
+            "explain(), which computes all pairs."
+        )
+    return top
 
 
 def _check_pairs(pairs: Any) -> None:

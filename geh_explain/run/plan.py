@@ -46,10 +46,11 @@ from geh_explain.run.distributed import RankGroup
 from geh_explain.run.memory_plan import CELL_COPIES, check_units, cluster_draws, point_draws
 from geh_explain.run.options import RunOptions
 from geh_explain.run.pair_groups import PairGroupRequest, find_pair_groups
+from geh_explain.run.pair_search import TopSearch, numbers_per_group, search_pairs
 from geh_explain.run.parameter_writes import check_unchanged, count_writes, explain_writes, parameters_not_written
 from geh_explain.run.profile import FirstPass, SecondPass
 from geh_explain.run.resources import Resources
-from geh_explain.run.row_search import RowSearch, SearchedNetwork, find_rows
+from geh_explain.run.row_search import RowSearch, SearchedNetwork
 from geh_explain.run.setup import ModelSetup
 from geh_explain.units.pair_set import PairSet
 
@@ -72,7 +73,7 @@ class RunPlan:
     names, pairs
         Names of the units, and the pairs of units that are computed.
     search
-        What the search for rows found, with ``rows="auto"``; else None.
+        What the search for rows or for the strongest pairs found, None without one.
     below
         What happens below the layer, if the points hold what it passes on; else None.
     posterior
@@ -121,7 +122,7 @@ class RunPlan:
     cut: Cut
     names: list[str]
     pairs: PairSet
-    search: RowSearch | None
+    search: RowSearch | TopSearch | None
     below: Below | None
     posterior: Posterior
     train_only: TrainOnlyDropout
@@ -184,7 +185,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         if keeps_below(posterior):
             points = keep_below(cut, points, options.batch_size, budget)
         profile = _first_pass(setup, cut, points, options, weights.values, budget)
-        groups = _find_groups(cut, points, options, profile.positions, budget // len(columns))
+        groups = _find_groups(cut, points, options, profile.positions, budget // numbers_per_group(columns, options))
         limits = columns.limited(replace(resources.limits(options, points, columns.numeric, weights), names=names))
         limits = replace(limits, by_pair=options.pairwise)
         engine = _start_engine(setup, cut, points, profile, limits)
@@ -209,10 +210,11 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     with fixed(posterior, setup.model, options.seed), cut.viewed(engine.view):
         engine.run.prepare(points, expected_labels(tree, grouping), factors)
     search = None
-    if options.request.automatic:
+    if options.request.searches:
+        n_draws = min(options.max_draws, n_available(posterior, options.max_draws))
         with fixed(posterior, setup.model, options.seed), cut.viewed(engine.view):
-            n_draws = min(options.max_draws, n_available(posterior, options.max_draws))
-            search = find_rows(SearchedNetwork(engine.run, points, grouping, factors, n_draws, options.seed))
+            network = SearchedNetwork(engine.run, points, grouping, factors, n_draws, options.seed)
+            search, grouping, tree = search_pairs(network, options, tree, resources.ranks.first)
             pairs, columns = search.pairs, Columns(search.pairs)
             engine = engine.restarted(setup, cut, points, replace(limits, pairs=pairs))
     # Pilot draws are held for the finest groups, with some copies, in a quarter of the memory.

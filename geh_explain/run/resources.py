@@ -27,9 +27,13 @@ class Resources:
     checkpoint: Checkpoint | None
 
     def limits(self, options: RunOptions, points: Points, pairs: PairSet, weights: CaseWeights) -> Limits:
-        """Return the limits of the engine; without a checkpoint or ``memory=`` it asks for the free memory itself."""
+        """Return the limits of the engine; without a checkpoint or ``memory=`` it asks for the free memory itself.
+
+        Where a run searches for pairs, it does so among all of them.
+        """
         fixed_budget = options.memory is not None or self.checkpoint is not None
-        memory, some = self.budget if fixed_budget else None, None if pairs.complete else pairs
+        memory = self.budget if fixed_budget else None
+        some = None if pairs.complete or options.request.searches else pairs
         return Limits(points.represented, options.batch_size, memory, options.eah_points, some, weights.values)
 
 

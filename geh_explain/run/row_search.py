@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-import torch
 
-from geh_explain._types import Floats, Ints
+from geh_explain._types import Floats
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun
 from geh_explain.engines.exact import ExactRun
@@ -17,19 +15,23 @@ from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHValueError
 from geh_explain.groups.grouping import Grouping
 from geh_explain.posterior.protocols import seed_of_draw
+from geh_explain.run.hub_search import (
+    CONFIDENCE,
+    DIRECTIONS,
+    FIRST_ROWS,
+    GroupProducts,
+    HessianProducts,
+    HubSearch,
+    stage_sizes,
+)
 from geh_explain.scores.decisions import percent
 from geh_explain.scores.measures import geh
 from geh_explain.units.pair_set import PairSet
 
-#: Random directions that order the units, and as many that bound what is left.
-_DIRECTIONS = 32
-#: How many of the strongest pairs are to be found, and with which probability.
+#: How many of the strongest pairs are to be found.
 _TOP = 10
-_CONFIDENCE = 0.95
-#: Rows of the first stage; each further stage has twice as many.
-_FIRST_ROWS = 8
 #: Fewer units than this are not searched: all of their pairs cost less.
-_MIN_UNITS = 4 * _FIRST_ROWS
+_MIN_UNITS = 4 * FIRST_ROWS
 
 
 @dataclass(frozen=True)
@@ -103,14 +105,14 @@ def find_rows(network: SearchedNetwork) -> RowSearch:
     n_units, n_groups = len(network.factors), len(network.grouping.names)
     exact, single = _exact_run(network.engine), network.n_draws == 1
     structured = isinstance(network.engine, StructuredRun)
-    if n_units < _MIN_UNITS or (single and (structured or n_units <= 2 * _DIRECTIONS + _FIRST_ROWS)):
+    if n_units < _MIN_UNITS or (single and (structured or n_units <= 2 * DIRECTIONS + FIRST_ROWS)):
         return RowSearch(PairSet.all(n_units), n_groups)
     if structured:
         scores = _scores(network)
         # A check may find that the structured engine does not suit the network.
         if not network.engine.refuted:
             return _rows_of_strongest(scores, n_groups)
-    return find_hubs(_GroupProducts(exact, network.points, network.grouping, network.factors), network.seed)
+    return find_hubs(HessianProducts(exact, network.points, network.grouping, network.factors), network.seed)
 
 
 def _scores(network: SearchedNetwork) -> Floats:
@@ -137,27 +139,16 @@ def _rows_of_strongest(scores: Floats, n_groups: int) -> RowSearch:
     order = np.argsort(-np.linalg.norm(scores, axis=1), kind="stable")
     place[order] = np.arange(n_units)
     needed = int(np.minimum(place[first[strongest]], place[second[strongest]]).max()) + 1
-    size = max(_FIRST_ROWS, needed)
+    size = max(FIRST_ROWS, needed)
     pairs = PairSet.all(n_units) if 2 * size > n_units else PairSet.touching(order[:size], n_units)
     return RowSearch(pairs, n_groups)
 
 
 def find_hubs(products: GroupProducts, seed: int) -> RowSearch:
-    """Find the units of the strongest pairs by products of Hessians with random directions.
+    """Find the units of the strongest pairs by products of Hessians with random directions; see :class:`HubSearch`.
 
-    With H_m the mean Hessian of group m times its share n_m / N, GEH_ij = sum_m |H_m,ij|. For random normal directions
-    v, the product y = H_m v has y_i = H_m,ii v_i + sum_j H_m,ij v_j, which is normal given v_i. Let R be the units that
-    have rows already, so that their part of the sum is known. The residuals e of the rest after regression on v_i, over
-    K directions, have ::
-
-        sum of e^2  ~  (sum over j not in R of H_m,ij^2) chi2(K - 1),
-
-    so that the quantile of chi2 gives an upper bound b_mi of the norm of what is left of the row. Each pair of i and j
-    that is not known has GEH_ij <= min(sum_m b_mi, sum_m b_mj). The search ends where this is at most the score of the
-    tenth pair that is known. In each stage R becomes twice as large, by the units with the largest norms of what is
-    left. These norms are estimated from other directions than those of the bounds, so that R does not depend on the
-    latter; all bounds of all stages hold together with 95 % probability. Where half of the units do not suffice, all
-    pairs are taken.
+    In each stage twice as many units have rows. The search ends where no pair without an end among them exceeds the
+    tenth of those that are known, with 95 % confidence. Where half of the units do not suffice, all pairs are taken.
 
     Parameters
     ----------
@@ -167,22 +158,13 @@ def find_hubs(products: GroupProducts, seed: int) -> RowSearch:
         Seed of the directions.
     """
     n_units, n_groups = products.n_units, products.n_groups
-    directions = np.random.default_rng((seed, n_units)).standard_normal((2 * _DIRECTIONS, n_units))
-    remaining = products.of(directions)
-    for_order, for_bounds = slice(_DIRECTIONS), slice(_DIRECTIONS, None)
-    sizes = [_FIRST_ROWS * 2**k for k in range(int(np.log2(n_units / 2 / _FIRST_ROWS)) + 1)]
-    quantile = _lower_quantile((1 - _CONFIDENCE) / (n_units * n_groups * len(sizes)))
-    units, others, rows = np.arange(0), np.arange(n_units), np.zeros((n_groups, 0, n_units))
+    sizes = stage_sizes(n_units // 2)
+    search = HubSearch(products, seed, _TOP, len(sizes))
     for size in sizes:
-        norms = _rest_norms(remaining[:, for_order, others], directions[for_order, others], 1.0)
-        new = others[np.argsort(-norms, kind="stable")][: size - len(units)]
-        found = products.of(np.eye(n_units)[new])
-        remaining -= np.einsum("kr,mrd->mkd", directions[:, new], found)
-        units, others, rows = np.append(units, new), np.setdiff1d(others, new), np.concatenate([rows, found], axis=1)
-        bounds = np.sort(_rest_norms(remaining[:, for_bounds, others], directions[for_bounds, others], quantile))
-        if bounds[-2] <= _known_score(rows, units):
-            return RowSearch(PairSet.touching(units, n_units), n_groups, _CONFIDENCE)
-    return RowSearch(PairSet.all(n_units), n_groups, _CONFIDENCE)
+        search.extend(size)
+        if search.settled:
+            return RowSearch(PairSet.touching(search.units, n_units), n_groups, CONFIDENCE)
+    return RowSearch(PairSet.all(n_units), n_groups, CONFIDENCE)
 
 
 def _exact_run(engine: EngineRun) -> ExactRun:
@@ -195,77 +177,3 @@ def _exact_run(engine: EngineRun) -> ExactRun:
         f"rows='auto' multiplies Hessians with random directions, which engine={engine.name!r} does not; give units, "
         "for instance rows=explainer.screen(inputs), or use engine='exact'."
     )
-
-
-class GroupProducts(Protocol):
-    """Multiplies the mean Hessian of each of M groups, times its share of the points, with directions."""
-
-    @property
-    def n_units(self) -> int:
-        """Number of units D."""
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups M."""
-
-    def of(self, directions: Floats) -> Floats:
-        """Return the products (M, k, D) with k directions (k, D)."""
-
-
-@dataclass(frozen=True)
-class _GroupProducts:
-    """:class:`GroupProducts` by double backward; units are multiplied by ``factors`` (D,)."""
-
-    exact: ExactRun
-    points: Points
-    grouping: Grouping
-    factors: Floats
-
-    @property
-    def n_units(self) -> int:
-        return len(self.factors)
-
-    @property
-    def n_groups(self) -> int:
-        return len(self.grouping.names)
-
-    def of(self, directions: Floats) -> Floats:
-        """Return the products (M, k, D) with k directions (k, D)."""
-        cut, labels = self.exact.cut, self.grouping.labels
-        scaled = torch.as_tensor(directions * self.factors).to(cut.device, cut.dtype)
-        total = torch.zeros(len(self.grouping.names), *directions.shape, dtype=torch.double)
-        fitting = self.exact.chunk_bytes // (16 * directions.size)
-        for unweighted in self.points.batches():
-            batch = unweighted.weighted(self.grouping.weights)
-            for rows in batch.split(max(1, min(fitting, self.exact.chunk_rows(batch)))):
-                groups = torch.as_tensor(labels[rows.start : rows.start + len(rows)]).long()
-                local = self.exact.products(rows, scaled).double().cpu()
-                total.index_add_(0, groups, local.transpose(0, 1))
-        return np.asarray(total.numpy() / len(labels) * self.factors)
-
-
-def _rest_norms(products: Floats, directions: Floats, quantile: float) -> Floats:
-    """Return sqrt(sum of e^2 / quantile) (d,) of each unit, summed over groups.
-
-    e are the residuals of the ``products`` (M, K, d) of d units after regression on their entries of the ``directions``
-    (K, d).
-    """
-    slopes = (products * directions).sum(axis=1) / (directions**2).sum(axis=0)
-    residuals = products - slopes[:, None] * directions
-    return np.asarray(np.sqrt((residuals**2).sum(axis=1) / quantile).sum(axis=0))
-
-
-def _lower_quantile(probability: float) -> float:
-    """Return the quantile of the chi-square distribution with K - 1 degrees of freedom."""
-    from scipy.stats import chi2
-
-    return float(chi2.ppf(probability, _DIRECTIONS - 1))
-
-
-def _known_score(rows: Floats, units: Ints) -> float:
-    """Return the GEH of the last of the strongest pairs in the ``rows`` (M, r, D) that belong to ``units`` (r,)."""
-    scores = np.abs(rows).sum(axis=0)
-    scores[np.arange(len(units)), units] = 0
-    # A pair of two of the units is in two rows.
-    scores[:, units] = np.triu(scores[:, units])
-    return float(np.partition(scores, -_TOP, axis=None)[-_TOP])

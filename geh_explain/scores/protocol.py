@@ -49,8 +49,12 @@ class RunDescription(Protocol):
         """Number of points per draw from which EAH is measured, None if unknown."""
 
     @property
+    def pair_request(self) -> str | None:
+        """The argument that chose the pairs, as text; None for all of them."""
+
+    @property
     def row_search(self) -> str | None:
-        """What the search of ``rows="auto"`` found, in words; None without one."""
+        """What a search for rows or for the strongest pairs found, in words; None without one."""
 
     @property
     def warnings(self) -> list[str]:

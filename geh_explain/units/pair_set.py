@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from geh_explain._memory import free_bytes
 from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
-from geh_explain.errors import GEHValueError
+from geh_explain.errors import GEHRuntimeError, GEHValueError
+
+#: A matrix of up to so many bytes is made however little memory is free.
+_MIN_MATRIX_BYTES = 2**28
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,19 @@ class PairSet:
         """
         ends = np.array([(min(pair), max(pair)) for pair in pairs], dtype=np.int64).reshape(-1, 2)
         return cls._of_codes(ends[:, 0] * n_units + ends[:, 1], n_units)
+
+    @classmethod
+    def leading(cls, count: int, n_units: int) -> PairSet:
+        """Return the first ``count`` pairs of the units in row-major order.
+
+        >>> PairSet.leading(4, n_units=4).second.tolist()
+        [1, 2, 3, 2]
+        """
+        # Rows i hold the pairs of i with later units, D - 1 - i of them.
+        stops = np.cumsum(np.arange(n_units - 1, 0, -1))
+        first = np.searchsorted(stops, np.arange(count), side="right")
+        starts = np.concatenate([[0], stops])
+        return cls(n_units, (first, np.arange(count) - starts[first] + first + 1))
 
     @classmethod
     def touching(cls, units: Sequence[int] | Ints, n_units: int) -> PairSet:
@@ -163,15 +181,34 @@ class PairSet:
     def matrix(self, values: Any) -> Floats:
         """Return the symmetric matrix (D, D) of ``values`` (P,): 0 on the diagonal, NaN for pairs not in the set.
 
+        Raises GEHRuntimeError where it would not fit into memory.
+
         >>> PairSet.of([(0, 1)], n_units=3).matrix([5.0])[0].tolist()
         [0.0, 5.0, nan]
         """
-        full = np.full((self.n_units, self.n_units), np.nan)
-        np.fill_diagonal(full, 0.0)
-        first, second = self.ends
-        full[first, second] = values
-        full[second, first] = values
-        return full
+        n_bytes = 8 * self.n_units**2
+        if n_bytes > max(_MIN_MATRIX_BYTES, free_bytes(torch.device("cpu")) // 2):
+            raise GEHRuntimeError(
+                f"a matrix of {self.n_units:,} units by {self.n_units:,} takes {n_bytes / 1e9:.0f} GB, too much for "
+                "the memory. The arrays over pairs have those that were computed: pair_mean, pair_std and "
+                "pair_interval() of the scores, table() with names, and result.pairs."
+            )
+        return self.block(values, np.arange(self.n_units))
+
+    def block(self, values: Any, units: Ints) -> Floats:
+        """Return the part (u, u) of :meth:`matrix` that belongs to ``units`` (u,), distinct, without the whole.
+
+        >>> PairSet.of([(0, 3), (1, 2)], n_units=5).block([5.0, 6.0], np.array([3, 0])).tolist()
+        [[0.0, 5.0], [5.0, 0.0]]
+        """
+        part = np.full((len(units), len(units)), np.nan)
+        np.fill_diagonal(part, 0.0)
+        places = np.full(self.n_units, -1)
+        places[units] = np.arange(len(units))
+        first, second = (places[end] for end in self.ends)
+        inside = (first >= 0) & (second >= 0)
+        part[first[inside], second[inside]] = part[second[inside], first[inside]] = np.asarray(values)[inside]
+        return part
 
     @cached_property
     def units(self) -> Ints:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import geh_explain as geh
-from geh_explain.run import row_search
+from geh_explain.run import hub_search
 
 POINT = geh.posterior.PointEstimate()
 
@@ -129,12 +129,12 @@ def test_bounds_hold_together_with_the_stated_confidence():
     matrices = rng.normal(size=(groups, units, units)) * rng.exponential(size=(groups, 1, units)) ** 3
     matrices = matrices + matrices.transpose(0, 2, 1)
     norms = np.sqrt((matrices**2).sum(axis=2) - np.einsum("mii->mi", matrices) ** 2)
-    quantile = row_search._lower_quantile(0.05 / (units * groups))
+    quantile = hub_search._lower_quantile(0.05 / (units * groups))
     missed = 0
     for _ in range(repeats):
-        directions = rng.normal(size=(row_search._DIRECTIONS, units))
+        directions = rng.normal(size=(hub_search.DIRECTIONS, units))
         products = directions @ matrices
-        bounds = np.array([row_search._rest_norms(part[None], directions, quantile) for part in products])
+        bounds = np.array([hub_search._rest_norms(part[None], directions, quantile) for part in products])
         missed += bool((bounds < norms).any())
     # A binomial number with mean 20 at most; 35 is beyond its 99.9 % quantile.
     assert missed <= 35

@@ -19,7 +19,7 @@ from geh_explain.engines.exact import Exact, NoSecondDerivative
 from geh_explain.engines.probes import choose_points, products_agree, random_directions
 from geh_explain.engines.structured.directions import unit_directions
 from geh_explain.engines.structured.program import LocalHessians, Program
-from geh_explain.engines.structured.pull_back import PullBack, check_common_groups
+from geh_explain.engines.structured.pull_back import check_common_groups, count_work, make_pull_back
 from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
 from geh_explain.engines.structured.rules.table import apply_rule
 from geh_explain.engines.sums import GroupSums, add_hessians, sums_by_group
@@ -163,7 +163,7 @@ class StructuredRun(EngineRun):
         self.n_eah_points = self.limits.n_points
         self.unsupported = "a function whose Hessian differs from that of autograd at some points"
 
-    def _compare(self, rows: Rows, local: LocalHessians | None) -> None:
+    def compare(self, rows: Rows, local: LocalHessians | None) -> None:
         """Compare the Hessians of some of the rows with double backward, and set ``refuted`` if they differ.
 
         In the first chunk of each network, and in some others: random points, and the one with the largest Hessian.
@@ -267,13 +267,12 @@ class StructuredRun(EngineRun):
 
         Through a narrow layer each of these points needs a pull-back to all pairs of units, which signed sums do not.
         """
-        n_points, n_units = self.limits.n_points, self.cut.n_units
+        n_points = self.limits.n_points
         if not self._narrow_width:
             return n_points
         if self.limits.eah_points is not None:
             return min(n_points, self.limits.eah_points)
-        n_rows, columns = (n_units, n_units / 2) if self.pairs.complete else (len(self.pairs.rows), n_units)
-        work = n_rows * self._narrow_width * (self._narrow_width + columns)
+        work = count_work(self.pairs, self._narrow_width)
         return min(n_points, max(_MIN_ABSOLUTE, int(_ABSOLUTE_WORK / work)))
 
     def chunk_rows(self, rows: Rows) -> int:
@@ -320,7 +319,7 @@ class StructuredRun(EngineRun):
         if self._measured is not None:
             sums.visit_sample()
         self.check_outputs(rows, self.cut.zeros(rows).requires_grad_(), outputs)
-        self._compare(rows, local)
+        self.compare(rows, local)
         if self.detaches:
             self.exact.check_double_backward(rows)
         members = sums.one_hot(labels, self.cut.device)
@@ -350,7 +349,7 @@ class StructuredRun(EngineRun):
         total = sums_by_group(hessians.reshape(n_draws, n_rows, -1), members).double()
         self._narrow_sums = total if self._narrow_sums is None else self._narrow_sums + total
         self._linear_map = linear_map
-        pull_back = PullBack(linear_map, self.pairs)
+        pull_back = make_pull_back(linear_map, self.pairs)
         for draw, of_draw in enumerate(hessians.reshape(n_draws, n_rows, *hessians.shape[1:])):
             if self._measured is None:
                 pull_back.add_points(sums, draw, of_draw, members)
@@ -369,7 +368,7 @@ class StructuredRun(EngineRun):
             sums.visit_sample()
         if self._linear_map is None or self._narrow_sums is None:
             return
-        width, pull_back = len(self._linear_map), PullBack(self._linear_map, self.pairs)
+        width, pull_back = len(self._linear_map), make_pull_back(self._linear_map, self.pairs)
         if self._measured_points:
             hessians, groups_of_points, weights = zip(*self._measured_points, strict=True)
             members = torch.cat(groups_of_points, dim=1)

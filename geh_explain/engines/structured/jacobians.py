@@ -6,7 +6,8 @@ shift t_i. It is ``(D, 1, *shape)`` where all rows share it, as after linear map
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -30,6 +31,42 @@ class DiagonalJacobian:
     def to_tensor(self) -> Tensor:
         """Return the Jacobian as a tensor ``(D, n or 1, *shape)``."""
         return torch.diag_embed(self.scale).transpose(0, 1).reshape(self.scale.shape[1], -1, *self.shape)
+
+
+@dataclass(frozen=True)
+class UnitJacobian:
+    """The Jacobian of a vector whose entries many units shift together, each times a factor, without the array (D, c).
+
+    Attributes
+    ----------
+    shift
+        The map of the units from shifts (n, D) to vectors (n, c).
+    n_units
+        Number of units D.
+    scale
+        Factors (1, c), which all rows share.
+    """
+
+    shift: Callable[[Tensor], Tensor]
+    n_units: int
+    scale: Tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape (c,) of one row of the vector."""
+        return tuple(self.scale.shape[1:])
+
+    def to_tensor(self) -> Tensor:
+        """Return the Jacobian as a tensor (D, 1, c)."""
+        eye = torch.eye(self.n_units, device=self.scale.device, dtype=self.scale.dtype)
+        return (self.shift(eye) * self.scale)[:, None]
+
+    def push_linear(self, weight: Tensor) -> Tensor:
+        """Return the directions (D, 1, d) after a linear map ``weight`` (d, c): its columns, summed over each unit."""
+        with torch.enable_grad():
+            t = self.scale.new_zeros(len(weight), self.n_units, requires_grad=True)
+            (sums,) = torch.autograd.grad(self.shift(t), t, weight.detach() * self.scale)
+        return sums.T[:, None]
 
 
 @dataclass(frozen=True)
@@ -80,7 +117,7 @@ class DeferredProduct:
 
 
 #: Directions of an intermediate tensor, (D, n or 1, *shape).
-Jacobian = Tensor | DiagonalJacobian | UniformJacobian | DeferredProduct
+Jacobian = Tensor | DiagonalJacobian | UnitJacobian | UniformJacobian | DeferredProduct
 
 
 def to_tensor(jacobian: Jacobian) -> Tensor:
@@ -94,6 +131,8 @@ def is_shared(jacobian: Jacobian) -> bool:
         return jacobian.scale.shape[0] == 1
     if isinstance(jacobian, UniformJacobian):
         return jacobian.base.shape[1] == 1
+    if isinstance(jacobian, UnitJacobian):
+        return True
     return isinstance(jacobian, Tensor) and jacobian.shape[1] == 1
 
 
@@ -111,6 +150,10 @@ def scale_rows(jacobian: Jacobian, factor: float | Tensor) -> Jacobian:
         by_channel = _by_channel(factor, jacobian.shape)
         if by_channel is not None:
             return UniformJacobian(jacobian.base * by_channel, jacobian.shape)
+    if isinstance(jacobian, UnitJacobian):
+        scale = jacobian.scale * (_one_row(factor, 2) if isinstance(factor, Tensor) else factor)
+        if scale.shape == jacobian.scale.shape:
+            return replace(jacobian, scale=scale)
     if isinstance(factor, Tensor) and is_shared(jacobian):
         ndim = len(jacobian.shape) + 1 if isinstance(jacobian, DiagonalJacobian) else to_tensor(jacobian).ndim - 1
         factor = _one_row(factor, ndim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +19,8 @@ from geh_explain.units.pair_set import PairSet, count_pairs
 _MAX_HESSIANS = 64
 #: Rows of the Hessian at the units per block.
 _BLOCK_ROWS = 256
+#: Pairs are computed one by one where these are so many times fewer than the entries of their rows.
+_SINGLE_COST = 16
 #: Numbers of all Hessians at the units that are computed at a time.
 _MAX_NUMBERS = 2**20
 
@@ -29,6 +32,71 @@ def check_common_groups(limits: Limits, narrow_width: int) -> None:
     """
     if narrow_width and limits.by_pair:
         raise UnsupportedOp("groups='pairwise' of units that enter through a narrow layer")
+
+
+def make_pull_back(linear_map: Tensor, pairs: PairSet) -> PullBack | SinglePullBack:
+    """Return the map from Hessians at a narrow layer to the ``pairs`` of the units, by rows or pair by pair."""
+    return SinglePullBack(linear_map, pairs) if _are_single(pairs) else PullBack(linear_map, pairs)
+
+
+def count_work(pairs: PairSet, width: int) -> float:
+    """Return the number of multiplications that the pull-back of one Hessian (width, width) to the pairs takes."""
+    n_units = pairs.n_units
+    if pairs.complete:
+        return n_units * width * (width + n_units / 2)
+    n_rows = len(pairs.rows)
+    return width * (n_rows * width + (len(pairs) if _are_single(pairs) else n_rows * n_units))
+
+
+def _are_single(pairs: PairSet) -> bool:
+    """Return whether pairs are a small part of the rows of the Hessian that hold them."""
+    return not pairs.complete and _SINGLE_COST * len(pairs) < len(pairs.rows) * pairs.n_units
+
+
+class SinglePullBack:
+    """The same as :class:`PullBack` for few pairs, one scalar product for each: w_i^T H w_j.
+
+    Work and memory depend on the number of pairs, not on that of the units.
+
+    Parameters
+    ----------
+    linear_map
+        The map W (d, D) from the units to the narrow layer.
+    pairs
+        The pairs of the D units.
+    """
+
+    def __init__(self, linear_map: Tensor, pairs: PairSet) -> None:
+        rows, others = np.empty((2, len(pairs)), dtype=np.int64)
+        for number, row in enumerate(pairs.rows):
+            places = np.asarray(row.positions)
+            rows[places], others[places] = number, np.asarray(row.others)
+        columns = linear_map.T
+        self._left = columns[[row.unit for row in pairs.rows]]
+        self._rows, self._right = torch.as_tensor(rows), columns[torch.as_tensor(others)]
+
+    def add(self, values: Tensor, hessian: Tensor) -> None:
+        """Add w_i^T H w_j of one Hessian (d, d), or of a sum of Hessians, to the ``values`` (P,), in place."""
+        values += self._products(hessian[None])[0].cpu()
+
+    def add_points(self, sums: GroupSums, draw: int, hessians: Tensor, members: Tensor) -> None:
+        """Add the absolute interactions, and their squares by group, of n points; see :meth:`PullBack.add_points`."""
+        squared = sums.squares is not None and draw < len(sums.squares)
+        step = max(1, _MAX_NUMBERS // self._right.numel())
+        for start in range(0, len(hessians), step):
+            points = slice(start, start + step)
+            part, groups = self._products(hessians[points]).double().cpu(), members[:, points].cpu()
+            sums.absolute[draw] += part.abs().sum(dim=0)
+            if squared and sums.visited is not None:
+                weights = None if sums.weights is None else sums.weights[points]
+                add_by_group(sums.visited[draw], scale_points(part, weights), groups)
+            if squared and sums.squares is not None:
+                add_by_group(sums.squares[draw], part.square(), groups)
+
+    def _products(self, hessians: Tensor) -> Tensor:
+        """Return the interactions (n, P) of n Hessians (n, d, d)."""
+        halves = self._left @ hessians
+        return torch.einsum("npd,pd->np", halves[:, self._rows], self._right)
 
 
 class PullBack:

@@ -17,6 +17,7 @@ from geh_explain.engines.structured.jacobians import (
     DiagonalJacobian,
     Jacobian,
     UniformJacobian,
+    UnitJacobian,
     scale_rows,
     to_tensor,
 )
@@ -44,6 +45,8 @@ def linear_layer(recorder: Recorder, func: Callable[..., Any], args: Sequence[An
         if isinstance(jacobian, DiagonalJacobian) and len(jacobian.shape) == 1:
             directions: Tensor = jacobian.scale.T[:, :, None] * weight.T.contiguous()[:, None]
             return directions
+        if isinstance(jacobian, UnitJacobian):
+            return jacobian.push_linear(weight)
         if isinstance(jacobian, DeferredProduct):
             product = _product_by_table(jacobian, weight)
             product = _product_without_zeros(jacobian, weight) if product is None else product
@@ -103,6 +106,8 @@ def linear_by_draw(recorder: Recorder, func: Callable[..., Any], args: Sequence[
             columns = weight.permute(2, 0, 1).repeat_interleave(n_rows, dim=1)
             product: Tensor = jacobian.scale.T[:, :, None] * columns
             return product
+        if isinstance(jacobian, UnitJacobian):
+            return torch.cat([jacobian.push_linear(part).expand(-1, n_rows, -1) for part in weight], dim=1)
         if isinstance(jacobian, DeferredProduct):
             tabulated = _product_by_tables(jacobian, weight)
             if tabulated is not None:
@@ -205,6 +210,8 @@ def reshape(recorder: Recorder, func: Callable[..., Any], args: Sequence[Any], k
         """Return the directions after this step."""
         if isinstance(jacobian, DiagonalJacobian):
             return DiagonalJacobian(jacobian.scale.to(out.dtype), shape)
+        if isinstance(jacobian, UnitJacobian) and (jacobian.shape, jacobian.scale.dtype) == (shape, out.dtype):
+            return jacobian
         directions = to_tensor(jacobian)
         return directions.to(out.dtype).reshape(*directions.shape[:2], *shape)
 
