@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from geh_explain._memory import budget_bytes
@@ -30,7 +30,11 @@ class Resources:
         """Return the limits of the engine; without a checkpoint or ``memory=`` it asks for the free memory itself."""
         fixed_budget = options.memory is not None or self.checkpoint is not None
         memory, some = self.budget if fixed_budget else None, None if pairs.complete else pairs
-        return Limits(len(points), options.batch_size, memory, options.eah_points, some, weights.values)
+        # EAH that was asked for by name is measured at all points.
+        everywhere = options.eah_points is None and options.measures is not None and options.measures_eah
+        eah_points = len(points) if everywhere else options.eah_points
+        limits = Limits(len(points), options.batch_size, memory, eah_points, some, weights.values)
+        return replace(limits, measures_eah=options.measures_eah)
 
 
 @contextmanager

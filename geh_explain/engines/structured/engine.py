@@ -274,7 +274,7 @@ class StructuredRun(EngineRun):
             return min(n_points, self.limits.eah_points)
         n_rows, columns = (n_units, n_units / 2) if self.pairs.complete else (len(self.pairs.rows), n_units)
         work = n_rows * self._narrow_width * (self._narrow_width + columns)
-        return min(n_points, max(_MIN_ABSOLUTE, int(_ABSOLUTE_WORK / work)))
+        return self.limits.fewest_points(max(_MIN_ABSOLUTE, int(_ABSOLUTE_WORK / work)))
 
     def chunk_rows(self, rows: Rows) -> int:
         """Return ``batch_size``, else the number of rows that the caches and the memory allow."""
