@@ -46,8 +46,8 @@ class PairBlock:
             return block.flatten(-2)[..., self.chosen]
         n_rows = min(block.shape[-2], block.shape[-1] - 1)
         if block.device.type == "cpu" and block.shape[-2] * block.shape[-1] <= _MAX_INDEXED:
-            upper: Tensor = _upper_entries(block.shape[-2], block.shape[-1])
-            return block.flatten(-2).index_select(-1, upper)
+            picked: Tensor = block.flatten(-2).index_select(-1, _upper_entries(block.shape[-2], block.shape[-1]))
+            return picked
         return torch.cat([block[..., row, row + 1 :] for row in range(n_rows)], dim=-1)
 
 
