@@ -114,7 +114,7 @@ def test_a_public_signature_is_that_of_the_contract():
     keywords = {name: p.default for name, p in explain.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
     assert keywords == {
         **{"groups": "auto", "draws": 100, "names": None, "scale": None},
-        **{"batch_size": None, "eah_points": None, "memory": None, "seed": 0, "progress": True},
+        **{"batch_size": None, "eah_points": None, "measures": None, "memory": None, "seed": 0, "progress": True},
         **{"checkpoint": None, "distributed": None, "evidence": None, "clusters": None},
         **{"unit": None, "pairs": None, "rows": None, "sample_weight": None, "targets": None},
     }

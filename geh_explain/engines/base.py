@@ -22,6 +22,10 @@ from geh_explain.model.cut import Cut
 from geh_explain.model.row_independence import check_parts
 from geh_explain.units.pair_set import PairSet
 
+#: Points per draw from which sampling errors are estimated where EAH is not wanted: so many in all and per group.
+_MIN_POINTS = 4
+_POINTS_PER_GROUP = 2
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -46,6 +50,11 @@ class Limits:
         Names of the units, if they are known.
     by_pair
         Whether each pair has groups of its own, so that sums need the local interactions of each point.
+    measures_eah
+        Whether EAH is wanted. If not, and ``eah_points`` is None, an engine for which absolute interactions are extra
+        work measures them at a few points only, from which the sampling errors are estimated.
+    n_groups
+        Number of groups of points, as far as it is known.
     """
 
     n_points: int
@@ -56,6 +65,20 @@ class Limits:
     weights: Floats | None = None
     names: Sequence[str] | None = None
     by_pair: bool = False
+    measures_eah: bool = True
+    n_groups: int = 1
+
+    def fewest_points(self, fitting: int) -> int:
+        """Return at how many points per draw absolute interactions are measured; ``fitting`` is what time allows.
+
+        The sampling errors of the points come from the same points, also where EAH is not wanted.
+
+        >>> Limits(n_points=50).fewest_points(25), Limits(n_points=50, measures_eah=False).fewest_points(25)
+        (25, 4)
+        """
+        if not self.measures_eah:
+            fitting = min(fitting, max(_MIN_POINTS, _POINTS_PER_GROUP * self.n_groups))
+        return min(self.n_points, fitting)
 
 
 class Engine(ABC):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from geh_explain.units.pair_set import PairSet
+
+#: Numbers of a block whose pairs are picked by their places, at most: these are kept for the next blocks of the size.
+_MAX_INDEXED = 2**18
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,17 @@ class PairBlock:
         if self.chosen is not None:
             return block.flatten(-2)[..., self.chosen]
         n_rows = min(block.shape[-2], block.shape[-1] - 1)
+        if block.device.type == "cpu" and block.shape[-2] * block.shape[-1] <= _MAX_INDEXED:
+            picked: Tensor = block.flatten(-2).index_select(-1, _upper_entries(block.shape[-2], block.shape[-1]))
+            return picked
         return torch.cat([block[..., row, row + 1 :] for row in range(n_rows)], dim=-1)
+
+
+@lru_cache(maxsize=8)
+def _upper_entries(n_rows: int, n_columns: int) -> Tensor:
+    """Return the places (p,) of the entries above the diagonal in a matrix (rows, columns) as one row of numbers."""
+    rows, columns = torch.triu_indices(n_rows, n_columns, offset=1).unbind()
+    return rows * n_columns + columns
 
 
 def split_pairs(pairs: PairSet, max_rows: int, device: torch.device) -> Iterator[PairBlock]:

@@ -24,6 +24,7 @@ class ExplainOptions(TypedDict, total=False):
     scale: Scale
     batch_size: int | None
     eah_points: int | None
+    measures: Sequence[str] | None
     memory: float | None
     seed: int
     progress: bool

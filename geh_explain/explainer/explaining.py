@@ -84,6 +84,7 @@ class Explaining(ExplainerBase):
         scale: Scale = None,
         batch_size: int | None = None,
         eah_points: int | None = None,
+        measures: Sequence[str] | None = None,
         memory: float | None = None,
         seed: int = 0,
         progress: bool = True,
@@ -131,6 +132,10 @@ class Explaining(ExplainerBase):
         eah_points
             Number of points, sampled anew for each draw, from which EAH is measured; None for all of them, or for very
             many units as many as do not slow the rest down. AEH and GEH are always over all points.
+        measures
+            The measures that are wanted, such as ``("aeh", "geh")``. Without ``"eah"``, the only one that needs the
+            interactions of each single point, runs over very many units are faster, and ``result.eah`` raises an error.
+            With ``"eah"`` it is measured at all points. None: as ``eah_points`` says.
         memory
             GB that the work and its result may take; None for half of the free memory. Where the draws of all pairs do
             not fit, only their means and standard deviations are kept.
@@ -200,6 +205,7 @@ class Explaining(ExplainerBase):
             scale=scale,
             batch_size=batch_size,
             eah_points=eah_points,
+            measures=measures,
             memory=memory,
             seed=seed,
             progress=progress,

@@ -84,6 +84,11 @@ class Cut:
         How many times the last forward pass called the layer.
     frame
         Columns and dtypes of the data frame as which the model is called, None where it is called with tensors.
+    known_layers
+        Whether all networks that the posterior draws have torch's own layers, see
+        :mod:`~geh_explain.model.known_layers`: they treat rows one by one, and always in the same way.
+    known_smooth
+        Whether they also are known to have no kinks.
     below
         What happens below the layer, if rows hold what it passes on and that holds in this draw; else None.
 
@@ -124,6 +129,7 @@ class Cut:
         self.layer_ref = layer_ref
         self.output = output
         self.below: Below | None = None
+        self.known_layers, self.known_smooth = False, False
         activations = self.activations(rows)
         if layer_ref.module is not None and len(rows) > 1:
             # A dimension of tokens may happen to be as long as the batch, but not for one row as well.

@@ -27,6 +27,7 @@ from geh_explain._process import (
 from geh_explain.errors import GEHRuntimeError, GEHTypeError
 from geh_explain.model.callable_model import CallableModel as CallableModel
 from geh_explain.model.estimators import find_estimator
+from geh_explain.model.known_layers import has_known_layers
 from geh_explain.model.refused_models import check_module, why_not_a_model
 from geh_explain.model.snapshot import Snapshot
 
@@ -170,7 +171,7 @@ def _restored(model: nn.Module) -> Iterator[None]:
     namespace = {} if isinstance(model, torch.jit.ScriptModule) else vars(model)
     before = namespace.get("forward")
     try:
-        namespace["forward"] = _WatchedForward(model, snapshot)
+        namespace["forward"] = _WatchedForward(model, snapshot, has_known_layers(model))
         yield
     finally:
         # Here already: the snapshot would take it for a change by the model.
@@ -187,11 +188,13 @@ class _WatchedForward:
     The first complete pass is watched, and the first one of each larger number of rows: models may do other things for
     large batches. Passes that end early, at a layer, are watched too, a few of them. Random numbers come from
     generators of the watch's own, unless a posterior has such generators in place. If a watched pass draws none, later
-    ones run without these.
+    ones run without these. A model with known layers is not watched: it writes to nothing and draws no numbers.
     """
 
-    def __init__(self, model: nn.Module, snapshot: Snapshot) -> None:
+    def __init__(self, model: nn.Module, snapshot: Snapshot, known: bool) -> None:
         self._forward = model.forward
+        #: Whether the model had known layers when the context was entered.
+        self.known = known
         self._snapshot = snapshot
         # Other threads must not get the same numbers from each object.
         self._generators = OwnGenerators(seed=_UNUSUAL_SEED if active_count() == 1 else None)
@@ -201,6 +204,8 @@ class _WatchedForward:
         self._n_incomplete = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.known:
+            return self._forward(*args, **kwargs)
         tensors = (value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.ndim)
         n_rows = next((len(tensor) for tensor in tensors), 0)
         redirected = draws_are_redirected()
@@ -218,6 +223,12 @@ class _WatchedForward:
                 out = self._forward(*args, **kwargs)
             self._n_rows[redirected], self._n_incomplete = n_rows, 0
             return out
+
+
+def had_known_layers(model: nn.Module) -> bool:
+    """Return whether a model has known layers; within :func:`preserved` whether it had them at the entry."""
+    forward = None if isinstance(model, torch.jit.ScriptModule) else vars(model).get("forward")
+    return forward.known if isinstance(forward, _WatchedForward) else has_known_layers(model)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +86,8 @@ def draw_intervals(
     ax = axes_or_new(ax, (7, min(14.0, 1.5 + row_height * len(shown))))
     rows = np.arange(len(shown))[::-1]  # the strongest pair on top
     ax.axvline(0, color=palette.LINE, linewidth=0.8)
-    styles = _ALL_MEASURES if draws_all else {leading.measure: _Style()}
+    all_styles = {name: style for name, style in _ALL_MEASURES.items() if name in result.measures}
+    styles = all_styles if draws_all else {leading.measure: _Style()}
     for name, style in styles.items():
         wide, thick = (result.decisions(name, width, fdr, rule=rule) for width in (level, 0.5))
         _draw_measure(ax, wide, thick, shown, rows, style)
@@ -100,7 +102,7 @@ def draw_intervals(
     known = "" if result.pairs.complete else f"; {describe_known(result.pairs)}"
     whose = "" if index is None else f" of {result.names[index]}"
     set_title(ax, f"Strongest pairs{whose}{note}{known}")
-    handles = _legend_of_measures(leading) if draws_all else _legend_of_decisions(leading)
+    handles = _legend_of_measures(leading, styles) if draws_all else _legend_of_decisions(leading)
     if handles:
         below = {"loc": "upper right", "bbox_to_anchor": (1, 0), "borderaxespad": 3.3, "ncols": 4}
         ax.legend(handles=handles, frameon=False, fontsize=9, columnspacing=1.2, **below)
@@ -141,13 +143,13 @@ def _legend_of_decisions(decisions: Decisions) -> list[Any]:
     return handles
 
 
-def _legend_of_measures(decisions: Decisions) -> list[Any]:
-    """Return handles for the three measures, and for hollow markers if there are decisions."""
+def _legend_of_measures(decisions: Decisions, styles: Mapping[str, _Style]) -> list[Any]:
+    """Return handles for the measures, and for hollow markers if there are decisions."""
     from matplotlib.lines import Line2D
 
     handles = [
         Line2D([], [], color=style.colour, marker=style.marker, markersize=5, linewidth=1.2, label=name.upper())
-        for name, style in _ALL_MEASURES.items()
+        for name, style in styles.items()
     ]
     if decisions.accepted is not None:
         hollow: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": palette.LINE, "linestyle": "none"}

@@ -32,8 +32,6 @@ _MAX_GROUP_NUMBERS = 150_000
 _MAX_SURFACE_POINTS = 300
 #: Maximum number of characters of a unit's name on the axis of a chart.
 _MAX_NAME = 20
-#: Measures that the page shows, in the order of its menu.
-_MEASURES = ("geh", "aeh", "eah")
 
 
 def build_content(
@@ -77,7 +75,7 @@ def build_content(
         "nodes": _network_nodes(result, decisions, main),
         "pairs": _pair_columns(result.names, short_names, i[pairs], j[pairs]),
         "measure": decisions.measure,
-        "measures": {name: _measure_columns(result, decisions, name, pairs) for name in _MEASURES},
+        "measures": {name: _measure_columns(result, decisions, name, pairs) for name in result.measures},
         "evidence": _evidence_columns(result, decisions, pairs),
         "decision": _decision_words(decisions),
         "majority": result.majority_signs()[pairs].tolist(),

@@ -339,6 +339,7 @@
     byId("accepted-word").textContent = words.column;
     for (const id of ["hatched-word", "dashed-word"]) byId(id).textContent = words.other;
   }
+  for (const option of [...byId("measure").options]) if (!(option.value in data.measures)) option.remove();
   if (hasEvidence) byId("measure").prepend(new Option("supported GEH", "supported"));
   byId("measure").value = data.measure;
   fillHead();

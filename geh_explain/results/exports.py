@@ -14,7 +14,6 @@ import numpy as np
 from geh_explain._validation import check_output_file
 from geh_explain.errors import GEHRuntimeError
 from geh_explain.scores.decisions import Decisions
-from geh_explain.scores.draws import MEASURES
 from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.protocol import PairResult
 from geh_explain.storage.whole import write_whole
@@ -63,7 +62,7 @@ def to_xarray(result: PairResult, decisions: Decisions) -> Any:
         "unit_j": ("pair", [j for _, j in pairs]),
     }
     coordinates |= {name: ("pair", values) for name, values in _decided(result, decisions).items()}
-    draws = {name: (("chain", "draw", "pair"), result.scores(name).draws[None]) for name in MEASURES}
+    draws = {name: (("chain", "draw", "pair"), result.scores(name).draws[None]) for name in result.measures}
     # Nested values are left out, as attributes of netCDF files cannot hold them.
     scalars = {key: value for key, value in result.settings.items() if isinstance(value, (str, int, float))}
     return xarray.Dataset(draws, coordinates, attrs=scalars)

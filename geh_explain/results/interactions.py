@@ -159,6 +159,7 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
     @cached_property
     def eah(self) -> Scores:
         """Expected absolute Hessian: nothing cancels. Warns if it was measured on a part of the points."""
+        self._check_has_eah()
         points, count = self.record.eah_points, self.n_points
         if points is not None and points < count:
             warn(
@@ -167,12 +168,25 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
             )
         return self._measure("eah")
 
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Names of the measures that this result has: all three, unless ``explain(measures=...)`` left out EAH."""
+        return tuple(name for name in MEASURES if name != "eah" or name in (self.record.measures or MEASURES))
+
     def scores(self, measure: str = "geh") -> Scores:
         """Return the scores of a measure by its name: ``"geh"``, ``"aeh"`` or ``"eah"``."""
         if measure not in MEASURES:
             raise GEHValueError(f"measure={measure!r} is unknown; use 'geh', 'aeh' or 'eah'.")
         scores: Scores = getattr(self, measure)
         return scores
+
+    def _check_has_eah(self) -> None:
+        """Raise if ``explain(measures=...)`` left out EAH."""
+        if "eah" not in self.measures:
+            raise GEHValueError(
+                f"eah: explain(measures={self.measures!r}) left it out; explain(measures=('aeh', 'geh', 'eah')) "
+                "measures it at all points, and explain(eah_points=100) at 100 points in each draw."
+            )
 
     def _measure(self, measure: str) -> Scores:
         """Return the scores of a measure from the draws or their moments."""
@@ -212,7 +226,8 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
 
     @property
     def absolute(self) -> Floats:
-        """Mean absolute local interaction (K, P) of each draw and pair; raises if draws were not kept."""
+        """Mean absolute local interaction (K, P) of each draw and pair; raises if draws or EAH were not kept."""
+        self._check_has_eah()
         if isinstance(self._draws, DrawMoments):
             raise draws_not_kept("absolute", self.geh.n_draws, len(self.names))
         return self._draws.absolute

@@ -32,7 +32,9 @@ def identify_run(setup: ModelSetup, plan: RunPlan) -> dict[str, Any]:
     they and the network compute is compared draw by draw, see ``stored_draws``.
     """
     options = plan.options
-    arguments = ("target", "additional_forward_args", "groups", "clusters", "scale", "batch_size", "eah_points")
+    arguments = ["target", "additional_forward_args", "groups", "clusters", "scale", "batch_size", "eah_points"]
+    # Not in the identity of older checkpoints.
+    arguments += ["measures"] * (options.measures is not None)
     return {
         "geh_explain": __version__,
         "torch": torch.__version__,

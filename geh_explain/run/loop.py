@@ -191,9 +191,10 @@ class _DrawLoop:
 
         # Before the pass: what another thread writes during it counts.
         self._versions = count_writes(cut.model)
-        if self.not_written is None:
+        if self.not_written is None and not cut.known_layers:
             self.not_written = parameters_not_written(cut.model, forward)
         else:
+            self.not_written = set(self._versions) if self.not_written is None else self.not_written
             forward()
 
     def _begin_draw(self, number: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from geh_explain.groups.clusters import check_clusters
 from geh_explain.groups.grouping import check_groups, from_labels
 from geh_explain.groups.pairwise import PAIRWISE
 from geh_explain.run.pair_request import ALL_PAIRS, PairRequest
+from geh_explain.scores.draws import MEASURES
 
 #: The word for a number that the run itself decides on.
 AUTO = "auto"
@@ -49,6 +50,7 @@ class RunOptions:
     scale: Scale = None
     batch_size: int | None = None
     eah_points: int | None = None
+    measures: Sequence[str] | None = None
     memory: float | None = None
     seed: int = 0
     progress: bool = True
@@ -67,8 +69,30 @@ class RunOptions:
             _check_ints(self, draws=1)
         check_groups(self.groups)
         check_clusters(self.clusters)
+        self._check_measures()
         if self.pairwise:
             self._check_pairwise()
+
+    def _check_measures(self) -> None:
+        """Check the names of measures, and store them as a tuple."""
+        if self.measures is None:
+            return
+        wrong = isinstance(self.measures, str) or not isinstance(self.measures, Collection) or not self.measures
+        if wrong or not set(self.measures) <= set(MEASURES):
+            raise GEHValueError(
+                f"measures={self.measures!r}: give names among {', '.join(map(repr, MEASURES))}, such as "
+                "('aeh', 'geh'); or None, which measures EAH at as many points as do not slow the rest down."
+            )
+        object.__setattr__(self, "measures", tuple(name for name in MEASURES if name in self.measures))
+        if self.eah_points is not None and not self.measures_eah:
+            raise GEHValueError(
+                f"eah_points={self.eah_points} is for EAH, and measures={self.measures!r} leaves it out."
+            )
+
+    @property
+    def measures_eah(self) -> bool:
+        """Whether EAH is among the measures."""
+        return self.measures is None or "eah" in self.measures
 
     def _check_pairwise(self) -> None:
         """Refuse options that need groups which all pairs have in common."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geh_explain._types import Floats, Ints
+from geh_explain._types import Floats
 from geh_explain.data.case_weights import CaseWeights, read_weights
 from geh_explain.data.points import Points
 from geh_explain.engines.base import EngineRun, Limits
@@ -24,9 +24,9 @@ from geh_explain.engines.smoothing.sharpness import Smooth
 from geh_explain.engines.smoothing.survey import smoothing_for, survey_kinks
 from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.engines.twice_differentiable import DoubleBackwardView
-from geh_explain.groups.assignment import cluster, given_groups, grow_groups, is_table
+from geh_explain.groups.assignment import given_groups
 from geh_explain.groups.clusters import Cells, make_cells, read_clusters
-from geh_explain.groups.grouping import Grouping, from_tree
+from geh_explain.groups.grouping import Grouping
 from geh_explain.groups.kmeans import GroupTree
 from geh_explain.groups.positions import MAX_SAMPLE_BYTES, MIN_SAMPLE_BYTES, PositionSample
 from geh_explain.model.below import Below
@@ -43,6 +43,7 @@ from geh_explain.posterior.train_only import TrainOnlyDropout
 from geh_explain.run.checkpoint import Checkpoint
 from geh_explain.run.columns import Columns, plan_columns
 from geh_explain.run.distributed import RankGroup
+from geh_explain.run.found_groups import expected_labels, find_groups
 from geh_explain.run.memory_plan import CELL_COPIES, check_units, cluster_draws, point_draws
 from geh_explain.run.options import RunOptions
 from geh_explain.run.pair_groups import PairGroupRequest, find_pair_groups
@@ -56,8 +57,6 @@ from geh_explain.units.pair_set import PairSet
 
 #: How many draws decide on the number of groups: the mean score needs far fewer than its spread.
 PILOT_DRAWS = 20
-#: Number of groups that engines prepare for while it is open.
-_EXPECTED_GROUPS = 10
 
 
 @dataclass(frozen=True)
@@ -185,9 +184,9 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         if keeps_below(posterior):
             points = keep_below(cut, points, options.batch_size, budget)
         profile = _first_pass(setup, cut, points, options, weights.values, budget)
-        groups = _find_groups(cut, points, options, profile.positions, budget // numbers_per_group(columns, options))
+        groups = find_groups(cut, points, options, profile.positions, budget // numbers_per_group(columns, options))
         limits = columns.limited(replace(resources.limits(options, points, columns.numeric, weights), names=names))
-        limits = replace(limits, by_pair=options.pairwise)
+        limits = replace(limits, by_pair=options.pairwise, n_groups=groups.expected_number)
         engine = _start_engine(setup, cut, points, profile, limits)
         second = SecondPass(
             tree=groups.tree if groups.labels is None else None,
@@ -287,46 +286,6 @@ def _first_pass(
     )
     profile.run(cut, points, options.batch_size)
     return profile
-
-
-@dataclass(frozen=True)
-class _Groups:
-    """Groups that are given, or a tree of groups with the labels of all points, if these are known already."""
-
-    given: Grouping | None = None
-    tree: GroupTree | None = None
-    labels: Ints | None = None
-
-    def grouping(self, labels: Ints | None) -> Grouping:
-        """Return the groups; ``labels`` are those of a pass over all points, where one was needed."""
-        if self.given is not None:
-            return self.given
-        labels = labels if self.labels is None else self.labels
-        assert self.tree is not None
-        assert labels is not None
-        return from_tree(self.tree, labels, self.tree.n_groups)
-
-
-def expected_labels(tree: GroupTree | None, grouping: Grouping) -> Ints:
-    """Return labels (N,) of groups; with a ``tree``, whose number is open, those of groups of about the final size."""
-    if tree is None:
-        return grouping.labels
-    return from_tree(tree, grouping.labels, min(_EXPECTED_GROUPS, tree.n_groups)).labels
-
-
-def _find_groups(
-    cut: Cut, points: Points, options: RunOptions, positions: PositionSample | None, bytes_per_pair: int
-) -> _Groups:
-    """Find the groups that ``groups=`` asks for, from the positions of all points or of a sample."""
-    if positions is None:
-        return _Groups(given=given_groups(options.groups, points))
-    sample = positions.result()
-    if hasattr(options.groups, "fit_predict"):
-        return _Groups(given=cluster(options.groups, sample, len(points), positions.weights))
-    largest = options.largest_group_number(bytes_per_pair)
-    tree = grow_groups(options.groups, positions, len(points), largest, is_table(cut, points))
-    complete = len(sample) == len(points)
-    return _Groups(tree=tree, labels=tree.labels(sample) if complete else None)
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,8 @@ class RunRecord:
     batch_size: Any = None
     #: Number of points per draw from which EAH is measured.
     eah_points: int | None = None
+    #: The argument ``measures`` of the run: names, or None for all three.
+    measures: list[str] | None = None
     seed: int = 0
     #: Which pairs were computed, as the call said it, and how many of them; None for all pairs.
     pair_request: str | None = None
@@ -167,6 +169,7 @@ def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, 
         scale=describe(options.scale),
         batch_size=describe(options.batch_size),
         eah_points=engine.n_eah_points,
+        measures=None if options.measures is None else list(options.measures),
         seed=options.seed,
         pair_request=options.request.describe(),
         known_pairs=None if plan.pairs.complete else len(plan.pairs),

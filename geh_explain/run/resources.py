@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from geh_explain._memory import budget_bytes
@@ -34,7 +34,11 @@ class Resources:
         fixed_budget = options.memory is not None or self.checkpoint is not None
         memory = self.budget if fixed_budget else None
         some = None if pairs.complete or options.request.searches else pairs
-        return Limits(points.represented, options.batch_size, memory, options.eah_points, some, weights.values)
+        # EAH that was asked for by name is measured at all points.
+        everywhere = options.eah_points is None and options.measures is not None and options.measures_eah
+        eah_points = points.represented if everywhere else options.eah_points
+        limits = Limits(points.represented, options.batch_size, memory, eah_points, some, weights.values)
+        return replace(limits, measures_eah=options.measures_eah)
 
 
 @contextmanager

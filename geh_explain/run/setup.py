@@ -17,10 +17,11 @@ from geh_explain.model.callable_model import CallableModel
 from geh_explain.model.calling import as_the_model_takes
 from geh_explain.model.cut import Cut
 from geh_explain.model.estimators import EstimatorModel, ReturnedProbability
+from geh_explain.model.known_layers import is_smooth
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output
-from geh_explain.model.preserve import device_and_dtype
-from geh_explain.posterior import Posterior, Stochastic
+from geh_explain.model.preserve import device_and_dtype, had_known_layers
+from geh_explain.posterior import Ensemble, MCDropout, PointEstimate, Posterior, Stochastic
 from geh_explain.posterior.default import default_posterior
 from geh_explain.posterior.protocols import prepared
 from geh_explain.units.base import Units
@@ -95,7 +96,20 @@ class ModelSetup:
     def cut(self, points: Points, columns: list[str] | None = None) -> Cut:
         """Cut the model at the layer; ``columns`` are names for the columns of points that have none."""
         columns = self._columns(points, columns)
-        return Cut(self.model, self.layer_ref, self.units, self.output, points.first, columns)
+        cut = Cut(self.model, self.layer_ref, self.units, self.output, points.first, columns)
+        networks = self._networks_of_draws()
+        shape = [x.ndim for x in points.first.inputs]
+        as_made = self.layer_ref.module is None and self.output in ("raw", "probability") and cut.frame is None
+        if as_made and shape == [2] and networks and all(map(had_known_layers, networks)):
+            cut.known_layers = True
+            cut.known_smooth = all(map(is_smooth, networks))
+        return cut
+
+    def _networks_of_draws(self) -> list[nn.Module]:
+        """Return the networks whose layers the draws have; none where draws may have other layers."""
+        if isinstance(self.posterior, Ensemble):
+            return [self.model, *self.posterior.models] if type(self.posterior) is Ensemble else []
+        return [self.model] if self.posterior is None or type(self.posterior) in (MCDropout, PointEstimate) else []
 
     def read_points(
         self, inputs: Any, target: Target, additional_forward_args: Any, budget: int | None, argument: str

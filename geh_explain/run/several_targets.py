@@ -26,10 +26,11 @@ from geh_explain.engines.smoothing.view import Smoothing
 from geh_explain.errors import GEHRuntimeError, GEHValueError
 from geh_explain.model.row_independence import repeatable_outputs
 from geh_explain.posterior.protocols import fixed
+from geh_explain.run.found_groups import expected_labels
 from geh_explain.run.loop import DrawsDone
 from geh_explain.run.memory_plan import MIN_COPIES, cluster_draws, point_draws
 from geh_explain.run.options import RunOptions
-from geh_explain.run.plan import RunPlan, expected_labels
+from geh_explain.run.plan import RunPlan
 from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.draws import MEASURES, DrawMoments, Draws, LevelDraws

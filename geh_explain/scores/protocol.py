@@ -128,6 +128,10 @@ class PairResult(GroupMeans, Protocol):
         """The record of the run as a plain dict."""
 
     @property
+    def measures(self) -> tuple[str, ...]:
+        """Names of the measures that were computed."""
+
+    @property
     def group_names(self) -> list[str]:
         """Names of the groups (M)."""
 

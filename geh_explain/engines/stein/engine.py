@@ -265,7 +265,7 @@ class SteinRun(EngineRun):
             return min(self.limits.n_points, self.limits.eah_points)
         n_rows = self.cut.n_units if self.pairs.complete else len(self.pairs.rows)
         fitting = int(_ABSOLUTE_NUMBERS / max(1, n_rows * self.cut.n_units))
-        return min(self.limits.n_points, max(_MIN_ABSOLUTE, fitting))
+        return self.limits.fewest_points(max(_MIN_ABSOLUTE, fitting))
 
     @cached_property
     def _samples_at_once(self) -> int:

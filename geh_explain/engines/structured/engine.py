@@ -273,7 +273,7 @@ class StructuredRun(EngineRun):
         if self.limits.eah_points is not None:
             return min(n_points, self.limits.eah_points)
         work = count_work(self.pairs, self._narrow_width)
-        return min(n_points, max(_MIN_ABSOLUTE, int(_ABSOLUTE_WORK / work)))
+        return self.limits.fewest_points(max(_MIN_ABSOLUTE, int(_ABSOLUTE_WORK / work)))
 
     def chunk_rows(self, rows: Rows) -> int:
         """Return ``batch_size``, else the number of rows that the caches and the memory allow."""

@@ -66,7 +66,9 @@ def sum_at_narrow_layer(engine: StructuredRun, chunks: Iterable[tuple[Rows, Ints
         if local.linear_map is None:
             return "units that do not all enter through one linear map into at most half as many entries"
         linear_map = local.linear_map
-        members = torch.nn.functional.one_hot(torch.as_tensor(labels, device=linear_map.device), n_groups).T.double()
+        members = torch.nn.functional.one_hot(
+            torch.as_tensor(labels, device=linear_map.device).long(), n_groups
+        ).T.double()
         found = sums_by_group(local.hessians.flatten(1)[None], members)[0].double().cpu()
         total = total + found if total.numel() else found
         check_finite(total, rows)
