@@ -55,7 +55,8 @@ class PairBlock:
 def _upper_entries(n_rows: int, n_columns: int) -> Tensor:
     """Return the places (p,) of the entries above the diagonal in a matrix (rows, columns) as one row of numbers."""
     row, column = torch.triu_indices(n_rows, n_columns, offset=1)
-    return row * n_columns + column
+    places: Tensor = row * n_columns + column
+    return places
 
 
 def split_pairs(pairs: PairSet, max_rows: int, device: torch.device) -> Iterator[PairBlock]:
