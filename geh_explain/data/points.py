@@ -102,6 +102,7 @@ class InMemoryPoints(Points):
     """Points whose inputs are held in memory, as a single batch.
 
     >>> import torch
+    >>> from geh_explain.data.forward_args import ForwardArgs
     >>> points = InMemoryPoints(Rows((torch.zeros(600, 3),), ForwardArgs.of(None, (), 600)))
     >>> [len(rows) for rows in points.split(None)]
     [256, 256, 88]

@@ -55,7 +55,7 @@ explainer = geh.GEHExplainer(network(), posterior=one)
 found = explainer.explain(x[bounds[rank] : bounds[rank + 1]], draws=1, groups=3, progress=False, distributed="shards")
 again = explainer.explain(x, draws=1, groups=found.labels, progress=False, distributed=False)
 np.testing.assert_allclose(found.geh.draws, again.geh.draws, rtol=0, atol=2e-2 * again.geh.draws.max())
-print("sampled", found.n_points, found.sizes.sum())
+sys.stdout.write(f"sampled {found.n_points} {found.sizes.sum()}\\n")
 """
 
 
