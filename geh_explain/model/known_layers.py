@@ -59,7 +59,7 @@ def is_smooth(model: nn.Module) -> bool:
 def _is_known(layer: nn.Module) -> bool:
     """Return whether a layer is of a known type, without anything of its own."""
     kind = type(layer)
-    if _FORWARDS.get(kind) is not kind.forward or "forward" in vars(layer):
+    if kind not in _FORWARDS or _FORWARDS[kind] is not kind.forward or "forward" in vars(layer):
         return False
     if getattr(layer, "inplace", False) or layer._buffers or any(getattr(layer, name) for name in _HOOKS):
         return False

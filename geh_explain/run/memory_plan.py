@@ -54,6 +54,6 @@ def check_units(cut: Cut, points: Points, columns: Columns, budget: int) -> None
         raise GEHValueError(
             f"units={cut.units!r} at {cut.place}: {cut.n_units:,} units have {len(pairs):,} pairs, which do not fit "
             f"into memory ({budget / 1e9:.1f} GB). explainer.search(inputs) finds the strongest ones. Or choose fewer: "
-            "units=explainer.screen(inputs) finds those that matter, rows=explainer.screen(inputs, keep=50) takes their "
-            "pairs with all units; or take Channels() or Patches(size), or a later layer."
+            "units=explainer.screen(inputs) finds those that matter, rows=explainer.screen(inputs, keep=50) takes "
+            "their pairs with all units; or take Channels() or Patches(size), or a later layer."
         )

@@ -21,7 +21,7 @@ _MAX_NAMED = 5
 _ROUNDINGS = 10
 
 
-def noise_warning(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> str | None:
+def _noise(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> str | None:
     """Warn that the noise of the estimates exceeds the interactions, and say how many samples would do."""
     engine = plan.engine
     if not isinstance(engine, SteinRun):
@@ -61,9 +61,9 @@ def noise_in_words(plan: RunPlan) -> str | None:
     return repr(plan.engine.engine) if isinstance(plan.engine, SteinRun) else None
 
 
-def noisy_units_warnings(plan: RunPlan) -> tuple[str | None, ...]:
-    """Warn of units that get no noise, and of units whose noise is rounded away."""
-    return _still_units(plan), _rounded_units(plan)
+def warnings_of_noise(plan: RunPlan, done: DrawsDone, draws: Draws | DrawMoments) -> tuple[str | None, ...]:
+    """Warn of units that get no noise, of units whose noise is rounded away, and of scores that are mostly noise."""
+    return _still_units(plan), _rounded_units(plan), _noise(plan, done, draws)
 
 
 def _still_units(plan: RunPlan) -> str | None:

@@ -28,7 +28,7 @@ from geh_explain.run.category_warnings import binary_columns_warning, levels_war
 from geh_explain.run.frame_warnings import fixed_columns_warning
 from geh_explain.run.input_range import input_range_warning
 from geh_explain.run.loop import DrawsDone
-from geh_explain.run.noise_warnings import noise_in_words, noise_warning, noisy_units_warnings
+from geh_explain.run.noise_warnings import noise_in_words, warnings_of_noise
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.posterior_warnings import (
     dropout_left_out_warning,
@@ -69,8 +69,7 @@ def collect_warnings(
         _refuted_engine(done),
         _doubtful_derivatives(plan),
         _jumping_units(plan),
-        *noisy_units_warnings(plan),
-        noise_warning(plan, done, draws),
+        *warnings_of_noise(plan, done, draws),
         fixed_columns_warning(plan) if setup.units is None or plan.cut.units.has_levels else None,
         recurrent_dropout_warning(plan, default_posterior),
         dropout_left_out_warning(plan),

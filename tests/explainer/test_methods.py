@@ -8,7 +8,7 @@ import geh_explain as geh
 def test_all_methods_are_those_of_the_reference():
     public = {name for name in vars_of(geh.GEHExplainer) if not name.startswith("_")}
     assert public == {
-        *("model", "place", "explain", "estimate", "choose_groups", "test", "test_pairs"),
+        *("model", "place", "explain", "search", "estimate", "choose_groups", "test", "test_pairs"),
         *("explain_row", "screen", "diagnose", "check", "stability", "surface", "interpret", "share", "triples"),
     }
 
