@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -80,6 +80,8 @@ def build_page(tables: Mapping[str, pd.DataFrame]) -> str:
     blocks = ["# Public yardsticks", fill_paragraph(_INTRODUCTION)]
     if any((table["seed"] < FULL_SEEDS[0]).any() for table in tables.values()):
         blocks.append(fill_paragraph(_DEVELOPMENT))
+    elif missing := list(_missing(tables)):
+        blocks.append(fill_paragraph(f"**Not run yet:** {'; '.join(missing)}."))
     found = list(verdicts(tables))
     if found:
         blocks += ["## Targets", markdown_table(["target", "found", ""], found)]
@@ -95,6 +97,22 @@ def build_page(tables: Mapping[str, pd.DataFrame]) -> str:
             blocks += section(tables[name])
     blocks += ["## How it was run", _how(tables)]
     return "\n\n".join(blocks) + "\n"
+
+
+def _missing(tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """Yield the parts, and the settings of the suite of NID, that have no table yet."""
+    sections = {
+        "nid": "the suite of NID",
+        "diamond": "Diamond's setting",
+        "archipelago": "Archipelago's functions",
+        "effector": "effector's cases",
+        "taylor": "SmoothHess's P-MSE",
+    }
+    yield from (section for name, section in sections.items() if name not in tables)
+    if "nid" in tables:
+        known = settings(tables["nid"])
+        wanted = (Setting(rows, noise) for rows in nid.ROWS for noise in (0.0, nid.NOISE))
+        yield from (f"the suite of NID, {setting}" for setting in wanted if setting not in known)
 
 
 def _how(tables: Mapping[str, pd.DataFrame]) -> str:
