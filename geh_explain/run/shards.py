@@ -86,6 +86,11 @@ def _check_options(setup: ModelSetup, options: RunOptions) -> None:
             "groups: with distributed='shards' groups are a number or 'auto', as each rank knows its own rows only; "
             "labels, clusterers and 'pairwise' need the same data on all ranks, with distributed=None."
         )
+    if options.request.searches:
+        raise GEHValueError(
+            "search() and rows='auto' compare pairs over all rows, and distributed='shards' knows the rows of one rank "
+            "only; give unit=, pairs= or rows=, or pass the same data on all ranks with distributed=None."
+        )
     if isinstance(setup.units, Categorical):
         raise GEHValueError(
             "units=Categorical(...) needs the levels of all rows, and distributed='shards' knows the rows of one rank "

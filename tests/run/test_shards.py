@@ -84,6 +84,7 @@ told(x, sample_weight=torch.ones(40))
 told(x, groups=[0, 1] * 20)
 told(x, targets=[0])
 told(x, target=[0] * 40)
+told(x, rows="auto")
 """
 
 
@@ -96,6 +97,7 @@ def test_shards_that_do_not_fit_together_are_refused_on_all_ranks(tmp_path):
         assert f"{rank}: sample_weight has one entry per row" in told
         assert f"{rank}: groups: with distributed='shards' groups are a number or 'auto'" in told
         assert f"{rank}: distributed='shards' explains one target" in told
+        assert f"{rank}: search() and rows='auto' compare pairs over all rows" in told
     assert "0: inputs: rank 1 cannot read its shard (GEHValueError: inputs are empty" in told
     assert "1: inputs are empty" in told
     assert told.count("one entry per row, or a data frame has columns of text") == 2
