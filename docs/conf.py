@@ -68,6 +68,7 @@ EXAMPLES = [
     "resnet_channels",
     "image_patches",
     "transformer_tokens",
+    "epistasis",
     "own_posterior",
 ]
 
