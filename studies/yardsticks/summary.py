@@ -77,7 +77,11 @@ def areas(nid: pd.DataFrame, setting: Setting) -> pd.DataFrame:
 
 def suite_means(nid: pd.DataFrame, setting: Setting) -> dict[str, Mean]:
     """Return for each method the mean over functions: its mean over seeds, and standard error."""
-    by_seed = in_setting(nid, setting).groupby(["method", "seed"])["auc"].mean()
-    return {
-        method: Mean.of(by_seed[method]) for method in METHODS if method in by_seed.index.get_level_values("method")
-    }
+    known = set(in_setting(nid, setting)["method"])
+    return {method: Mean.of(seed_means(nid, setting, method)) for method in METHODS if method in known}
+
+
+def seed_means(nid: pd.DataFrame, setting: Setting, method: str) -> pd.Series:
+    """Return the mean area of a method over the functions, one entry per seed."""
+    part = in_setting(nid, setting)
+    return part[part["method"] == method].groupby("seed")["auc"].mean()

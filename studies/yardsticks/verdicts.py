@@ -9,7 +9,7 @@ import pandas as pd
 
 from studies.yardsticks import diamond
 from studies.yardsticks.ours import SCORES
-from studies.yardsticks.summary import Mean, areas, settings, suite_means
+from studies.yardsticks.summary import Mean, areas, seed_means, settings, suite_means
 
 #: Smallest mean area over the suite of NID, and for each of its functions.
 _MIN_MEAN, _MIN_FUNCTION = 0.96, 0.85
@@ -45,7 +45,8 @@ def _judge_nid(table: pd.DataFrame) -> Iterator[Verdict]:
         others = {method: found.mean for method, found in means.items() if method not in SCORES}
         if others:
             best = max(others, key=lambda method: others[method])
-            found = f"{own:.3f} against {others[best]:.3f} ({best})"
+            lead = Mean.of(seed_means(table, setting, SCORES[0]) - seed_means(table, setting, best))
+            found = f"{own:.3f} against {others[best]:.3f} ({best}); difference {lead}"
             yield f"NID, {setting}: ahead of every peer", found, _word(own > others[best])
 
 

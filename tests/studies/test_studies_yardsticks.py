@@ -297,6 +297,17 @@ def test_the_worst_function_decides_about_diamond():
     ]
 
 
+def test_the_lead_over_the_best_peer_is_that_of_the_same_seeds():
+    areas = {ours.SCORES[0]: (0.9, 1.0), "SHAP": (0.8, 0.94), "Lasso": (0.1, 0.2)}
+    rows = [
+        {"function": "F1", "rows": 10_000, "noise": 0.0, "seed": seed, "method": method, "auc": area}
+        for method, values in areas.items()
+        for seed, area in enumerate(values)
+    ]
+    found = list(verdicts.verdicts({"nid": pd.DataFrame(rows)}))
+    assert found[-1][1:] == ("0.950 against 0.870 (SHAP); difference 0.080 ± 0.020", "met")
+
+
 def test_means_over_seeds_have_standard_errors():
     assert str(summary.Mean.of(pd.Series([0.5]))) == "0.500"
     assert str(summary.Mean.of(pd.Series([0.4, 0.6, np.nan]))) == "0.500 ± 0.100"
