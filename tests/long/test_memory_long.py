@@ -69,6 +69,7 @@ elif asked["kind"] == "mapped":
     for block, part in zip(Blocks(), np.array_split(x, asked["rows"] // 10_000)):
         part[:] = block.numpy()
     x.flush()
+    del part, x  # pages of the array that was written count as memory while it is mapped
     x = np.load(asked["path"], mmap_mode="r")
 else:
     x = torch.randn(asked["rows"], asked["units"])
