@@ -49,6 +49,17 @@ def test_importing_and_explaining_say_nothing_and_import_only_what_they_need():
     assert done.stdout.splitlines() == ["imported: []", "random state kept: True", "imported by explaining: []"]
 
 
+def test_importing_the_package_alone_imports_nothing_else():
+    code = "import sys, geh_explain; print([name for name in ('torch', 'numpy') if name in sys.modules])"
+    done = python("-c", code)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_an_unknown_name_is_no_attribute():
+    with pytest.raises(AttributeError, match="no attribute 'GEHExplaner'"):
+        geh.GEHExplaner  # noqa: B018
+
+
 # What it shows
 
 
