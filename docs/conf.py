@@ -58,6 +58,11 @@ copybutton_prompt_is_regexp = True
 
 #: Order of the examples in the gallery.
 EXAMPLES = [
+    "step1_table",
+    "step2_vision",
+    "step3_one_prediction",
+    "step4_uncertainty_and_units",
+    "step5_long_runs",
     "trained_network",
     "tabular_regression",
     "ensemble",
@@ -93,7 +98,7 @@ sphinx_gallery_conf = {
 
 def link_examples(app: Sphinx, name: str, source: list[str]) -> None:
     """Replace links to example scripts, which work in the repository, by links to the pages of the gallery."""
-    source[0] = re.sub(r"\]\((?:\.\./)+examples/(\w+)\.py\)", r"](/gallery/\1.rst)", source[0])
+    source[0] = re.sub(r"\]\((?:\.\./)+examples/([\w/]+)\.py\)", r"](/gallery/\1.rst)", source[0])
     source[0] = re.sub(r"\]\((?:\.\./)+examples/?\)", r"](/gallery/index.rst)", source[0])
 
 
