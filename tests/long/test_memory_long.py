@@ -137,6 +137,15 @@ def test_two_thousand_units_stay_within_the_budget_with_samples_of_gradients(mem
     assert_kept(memory, **{**WIDE, "draws": 2}, engine="stein", groups=2)
 
 
+@pytest.mark.parametrize(("units", "memory"), [(784, 0.5), (784, 1.0), (3000, 1.0)])
+def test_samples_of_gradients_of_rows_that_are_groups_of_their_own_stay_within_the_budget(
+    units: int, memory: float
+) -> None:
+    rows = 20 if units < 1000 else 2
+    asked = {"kind": "tensor", "units": units, "rows": rows, "draws": 2, "groups": rows}
+    assert_kept(memory, **asked, engine="stein")
+
+
 @pytest.mark.parametrize("memory", [0.1, 0.25])
 def test_a_budget_too_small_for_the_pairs_of_two_thousand_units_is_refused_at_once(memory: float) -> None:
     found = measured(memory, **WIDE)
