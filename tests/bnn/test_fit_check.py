@@ -1,4 +1,4 @@
-"""What the check of a fitted network says, for networks whose faults are known: outputs are made, nothing is trained."""
+"""What the check of a fitted network says, for networks of known faults: outputs are made, nothing is trained."""
 
 import numpy as np
 import pytest
