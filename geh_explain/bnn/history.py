@@ -33,7 +33,7 @@ class History:
         Training was stopped by the keyboard.
     check : FitCheck or None
         What the network explains of held-out rows, beside an additive model and boosted trees; None after fewer than 50
-        epochs, and for inputs that are no table.
+        epochs, with fewer than 30 held-out rows, and for inputs that are no table.
 
     Examples
     --------

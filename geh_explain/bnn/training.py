@@ -195,6 +195,11 @@ def _set_scales(net: HybridNet, table: Table, heteroscedastic: bool) -> None:
         return
     shift = table.y.amin(dim=0)
     stretch = table.y.amax(dim=0) - shift
+    if not bool((stretch > 0).all()):
+        raise GEHValueError(
+            "y is the same in all training rows; there is nothing to learn. Give more rows, or another seed, which "
+            "holds other rows out."
+        )
     if heteroscedastic:
         # Multiplying targets by c adds 2 log c to their log variances.
         shift, stretch = torch.cat([shift, 2 * stretch.log()]), torch.cat([stretch, torch.ones_like(stretch)])

@@ -194,9 +194,8 @@ class Measurement(KinkedCallView):
         """Return the smoothed result of one kinked call, and keep its bandwidths."""
         layout = self._layouts[self.n_calls - 1] if self.n_calls <= len(self._layouts) else None
         maximum = maximum_of(name, args, kwargs)
-        # The slope of an ELU with alpha = 1 does not jump; a maximum over everything is none of a row.
-        smooth = name != "elu" or (args[1] if len(args) > 1 else kwargs.get("alpha", 1.0)) != 1
-        if layout is None or not smooth or (maximum is not None and maximum.of_everything):
+        # A maximum over everything is none of a row.
+        if layout is None or (maximum is not None and maximum.of_everything):
             self.bandwidths.append(None)
             return self.call_form(name, func, None, args, kwargs)
         moved, values = self.movements(layout, _entering(name, args, kwargs))

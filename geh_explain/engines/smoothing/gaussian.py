@@ -1,11 +1,12 @@
-"""Gaussian forms of ramps and steps: kinked functions of a normal variable, on average.
+"""Gaussian forms of ramps, steps and ELU: kinked functions of a normal variable, on average.
 
 For e normal with mean 0 and standard deviation b, the bandwidth, and u = x / b ::
 
     E max(x + e, 0) = x Phi(u) + b phi(u),    E [x + e > 0] = Phi(u),
+    E [x + e < 0] exp(x + e) = exp(x + b^2 / 2) Phi(-u - b),
 
 with Phi and phi the standard normal distribution and density. The first and second derivatives of the ramp are Phi(u)
-and phi(u) / b.
+and phi(u) / b, those of the mean S of the exponential below 0 are S - phi(u) / b and S - phi(u) / b + u phi(u) / b^2.
 """
 
 from __future__ import annotations
@@ -85,13 +86,14 @@ class _GaussianRamp(torch.autograd.Function):
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
         x, b = ctx.saved_tensors
         u = x / b
-        parts = [
-            tangent * slope
-            for tangent, slope in ((tangents[0], torch.special.ndtr(u)), (tangents[1], density(u)))
-            if tangent is not None
-        ]
-        total: Tensor = sum(parts[1:], parts[0])
-        return total
+        return _directional(tangents, (torch.special.ndtr(u), density(u)))
+
+
+def _directional(tangents: tuple[Any, ...], slopes: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the sum of tangents times slopes, without tangents that are None."""
+    parts = [tangent * slope for tangent, slope in zip(tangents, slopes, strict=True) if tangent is not None]
+    total: Tensor = sum(parts[1:], parts[0])
+    return total
 
 
 def _unbroadcast(gradient: Tensor, like: Tensor) -> Tensor:
@@ -106,6 +108,103 @@ def gaussian_ramp(x: Tensor, bandwidth: Bandwidth) -> Tensor:
     tensor([0.0833, 0.3989, 1.0833])
     """
     result: Tensor = _GaussianRamp.apply(x, bandwidth.values)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _LowerExponential(torch.autograd.Function):
+    """S = exp(x + b^2 / 2) Phi(-x / b - b), with its derivatives in x and in b.
+
+    The derivative in b is b times the second derivative in x, as that of any Gaussian mean is.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, b: Tensor) -> Tensor:
+        u = x / b
+        v = u + b
+        # v^2 = u^2 + 2 x + b^2: with erfcx no large exponents of different signs are added.
+        above = 0.5 * torch.special.erfcx(v.clamp_min(0) / math.sqrt(2)) * torch.exp(-0.5 * u * u)
+        below = torch.exp((x + 0.5 * b * b).clamp_max(0)) * torch.special.ndtr(-v)
+        return torch.where(v > 0, above, below)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def _slopes(x: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        u = x / b
+        height = density(u)
+        mean = _LowerExponential.apply(x, b)  # type: ignore[no-untyped-call]
+        return mean - height / b, b * mean - height + u * height / b
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, Tensor | None]:
+        x, b = ctx.saved_tensors
+        of_x, of_b = _LowerExponential._slopes(x, b)
+        return (
+            _unbroadcast(gradients[0] * of_x, x) if ctx.needs_input_grad[0] else None,
+            _unbroadcast(gradients[0] * of_b, b) if ctx.needs_input_grad[1] else None,
+        )
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        x, b = ctx.saved_tensors
+        return _directional(tangents, _LowerExponential._slopes(x, b))
+
+
+class _GaussianElu(torch.autograd.Function):
+    """r + alpha (S + Phi(u) - 1), with r the ramp, and its derivatives in x and in b.
+
+    They are Phi(u) + alpha S and (1 - alpha) phi(u) + alpha b S, in which the jumps of S and of Phi cancel.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, b: Tensor, alpha: float) -> Tensor:
+        u = x / b
+        below = _LowerExponential.forward(x, b) - torch.special.ndtr(-u)
+        result: Tensor = x * torch.special.ndtr(u) + b * density(u) + alpha * below
+        return result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2])
+        ctx.save_for_forward(*inputs[:2])
+        ctx.alpha = inputs[2]
+
+    @staticmethod
+    def _slopes(x: Tensor, b: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+        u = x / b
+        below = alpha * _LowerExponential.apply(x, b)  # type: ignore[no-untyped-call]
+        return torch.special.ndtr(u) + below, (1 - alpha) * density(u) + b * below
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, Tensor | None, None]:
+        x, b = ctx.saved_tensors
+        of_x, of_b = _GaussianElu._slopes(x, b, ctx.alpha)
+        return (
+            _unbroadcast(gradients[0] * of_x, x) if ctx.needs_input_grad[0] else None,
+            _unbroadcast(gradients[0] * of_b, b) if ctx.needs_input_grad[1] else None,
+            None,
+        )
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        x, b = ctx.saved_tensors
+        return _directional(tangents[:2], _GaussianElu._slopes(x, b, ctx.alpha))
+
+
+def gaussian_elu(x: Tensor, bandwidth: Bandwidth, alpha: float = 1.0) -> Tensor:
+    """Return the mean of ELU, x Phi(u) + b phi(u) + alpha (exp(x + b^2 / 2) Phi(-u - b) - Phi(-u)).
+
+    >>> gaussian_elu(torch.tensor([-1.0, 0.0, 1.0]), Bandwidth(torch.ones(3)))
+    tensor([-0.4548,  0.1605,  1.0266])
+    """
+    result: Tensor = _GaussianElu.apply(x, bandwidth.values, alpha)  # type: ignore[no-untyped-call]
     return result
 
 

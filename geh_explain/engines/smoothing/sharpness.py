@@ -69,8 +69,10 @@ class Radius:
 
         z Phi(z / b) + b phi(z / b),    b(x) = sigma ||dz / du||    at the row itself,
 
-    Phi and phi the standard normal distribution and density. Other kinked functions are smoothed by the same ramp, and
-    maxima over several entries by a log-sum-exp. ``sigma`` is the standard deviation of a unit in a ball of the given
+    Phi and phi the standard normal distribution and density. Other kinked functions of one number, ELU and CELU are
+    replaced by their mean over the same distribution, and maxima over several entries by a log-sum-exp of about the
+    same curvature. Functions whose curvature does not jump, such as tanh and GELU, stay as they are. ``sigma`` is the
+    standard deviation of a unit in a ball of the given
     ``radius``, of D dimensions::
 
         sigma = radius / sqrt(D + 2).

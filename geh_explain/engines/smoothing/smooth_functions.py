@@ -2,7 +2,9 @@
 
 A kinked function is a sum of ramps max(x - k, 0) and steps. In its smooth form of sharpness beta a ramp is a softplus,
 r(x) = log(1 + exp(beta x)) / beta, a step a sigmoid s(x) = 1 / (1 + exp(-beta x)), and a maximum a log-sum-exp
-log(sum exp(beta x)) / beta. Each is off by at most a constant over beta, except at a jump.
+log(sum exp(beta x)) / beta. Each is off by at most a constant over beta, except at a jump. These forms are means of the
+function over a logistic distribution. What is curved beside its kinks, ELU, SELU and CELU, is replaced by its mean over
+a normal distribution of the same standard deviation, pi / (sqrt(3) beta).
 
 The second derivative of r is a bump of width 1 / beta and integral 1 at the kink. Averaged over data that cross the
 kink, it is a kernel estimate of the curvature there, with bandwidth 1 / beta: a large beta has little bias and much
@@ -23,14 +25,15 @@ tensor([0.0000, 0.0069, 1.0000])
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from geh_explain.engines.smoothing.gaussian import Bandwidth, gaussian_ramp, gaussian_step
+from geh_explain.engines.smoothing.gaussian import Bandwidth, gaussian_elu, gaussian_ramp, gaussian_step
 from geh_explain.engines.smoothing.pooling import adaptive_max_pool, max_pool, with_indices
+from geh_explain.engines.smoothing.sharpness import BETA_TIMES_BANDWIDTH
 from geh_explain.engines.twice_differentiable import softplus
 
 #: One sharpness, or one for each entry (n or 1, *shape), or the bandwidths of a Gaussian form.
@@ -97,8 +100,19 @@ def rrelu(
 
 
 def elu(beta: Sharpness, input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """Return r(x) + alpha (exp(-r(-x)) - 1)."""
-    return ramp(input, beta) + alpha * torch.expm1(-ramp(-input, beta))
+    """Return the mean of ELU over a normal distribution, which has the bandwidth pi / (sqrt(3) beta).
+
+    ELU is curved beside its kink. A softplus inside of its exponential would change that curvature, too.
+    """
+    if not isinstance(beta, Bandwidth):
+        beta = Bandwidth.of(torch.as_tensor(BETA_TIMES_BANDWIDTH / beta).to(input))
+    return gaussian_elu(input, beta, alpha)
+
+
+def celu(beta: Sharpness, input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Return alpha ELU(x / alpha), the mean of CELU over the same distribution as :func:`elu`."""
+    bandwidth = beta.values if isinstance(beta, Bandwidth) else BETA_TIMES_BANDWIDTH / beta
+    return alpha * elu(Bandwidth(torch.as_tensor(bandwidth / alpha).to(input)), input / alpha)
 
 
 def selu(beta: Sharpness, input: Tensor, inplace: bool = False) -> Tensor:
@@ -112,24 +126,17 @@ def hardsigmoid(beta: Sharpness, input: Tensor, inplace: bool = False) -> Tensor
 
 
 def hardswish(beta: Sharpness, input: Tensor, inplace: bool = False) -> Tensor:
-    """Return x (r(x + 3) - r(x - 3)) / 6.
+    """Return x (r(x + 3) - r(x - 3)) / 6 + b^2 (s(x + 3) - s(x - 3)) / 6, with b the bandwidth.
 
-    The Gaussian form has b^2 (s(x + 3) - s(x - 3)) / 6 more, as the mean of a product with x does.
+    The second term is what the mean of a product with x has more, exactly for a normal distribution.
     """
-    result = input * hardsigmoid(beta, input)
-    if isinstance(beta, Bandwidth):
-        return result + beta.values.square() * (step(input + 3, beta) - step(input - 3, beta)) / 6
-    return result
+    b = beta.values if isinstance(beta, Bandwidth) else BETA_TIMES_BANDWIDTH / beta
+    return input * hardsigmoid(beta, input) + b * b * (step(input + 3, beta) - step(input - 3, beta)) / 6
 
 
 def hardshrink(beta: Sharpness, input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Return x (s(x - lambd) + s(-x - lambd)).
-
-    The Gaussian form is that of :func:`softshrink` and of the jumps, lambd (s(x - lambd) - s(-x - lambd)).
-    """
-    if isinstance(beta, Bandwidth):
-        return softshrink(beta, input, lambd) + lambd * (step(input - lambd, beta) - step(-input - lambd, beta))
-    return input * (step(input - lambd, beta) + step(-input - lambd, beta))
+    """Return r(x - lambd) - r(-x - lambd) + lambd (s(x - lambd) - s(-x - lambd)): softshrink, and the jumps."""
+    return softshrink(beta, input, lambd) + lambd * (step(input - lambd, beta) - step(-input - lambd, beta))
 
 
 def softshrink(beta: Sharpness, input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -150,14 +157,14 @@ def absolute(beta: Sharpness, input: Tensor) -> Tensor:
 
 
 def clamp(beta: Sharpness, input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Return y = min + r(x - min), then max - r(max - y); either bound may be None.
-
-    The Gaussian form of both bounds is min + r(x - min) - r(x - max), which is the mean of the clamped values.
-    """
-    if isinstance(beta, Bandwidth) and min is not None and max is not None:
-        return min + ramp(input - min, beta) - ramp(input - max, beta)  # type: ignore[no-any-return]
-    result = input if min is None else min + ramp(input - min, beta)
-    return result if max is None else max - ramp(max - result, beta)
+    """Return min + r(x - min) - r(x - max); either bound may be None, then min + r(x - min) or max - r(max - x)."""
+    if min is None:
+        return input if max is None else max - ramp(max - input, beta)
+    if max is None:
+        return min + ramp(input - min, beta)  # type: ignore[no-any-return]
+    # The result of torch is max where the bounds are in the wrong order.
+    low = max - (max - min).clamp_min(0) if isinstance(max - min, Tensor) else max - abs(max - min) * (max > min)
+    return low + ramp(input - low, beta) - ramp(input - max, beta)  # type: ignore[no-any-return]
 
 
 def clamp_min(beta: Sharpness, input: Tensor, min: Any) -> Tensor:
@@ -221,6 +228,15 @@ def reduce_min(
     return torch.return_types.min((amin(beta, input, dim, keepdim), indices))
 
 
+def slope_jumps(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Return whether the slope of a function jumps somewhere; that of CELU, and of ELU with alpha = 1, does not.
+
+    >>> slope_jumps("elu", (torch.zeros(2), 1.0), {}), slope_jumps("elu", (torch.zeros(2),), {"alpha": 0.5})
+    (False, True)
+    """
+    return name != "celu" and (name != "elu" or (args[1] if len(args) > 1 else kwargs.get("alpha", 1.0)) != 1)
+
+
 #: The smooth form of each kinked function, by the function's name in torch, without underscores around it.
 FORMS: dict[str, Callable[..., Any]] = {
     "relu": relu,
@@ -230,6 +246,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "prelu": prelu,
     "rrelu": rrelu,
     "elu": elu,
+    "celu": celu,
     "selu": selu,
     "hardsigmoid": hardsigmoid,
     "hardswish": hardswish,

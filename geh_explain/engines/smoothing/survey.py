@@ -28,6 +28,7 @@ from geh_explain.engines.smoothing.sharpness import (
     min_beta,
     step_of,
 )
+from geh_explain.engines.smoothing.smooth_functions import slope_jumps
 from geh_explain.engines.smoothing.view import Beta, KinkedCallView, Smoothing
 from geh_explain.errors import GEHValueError
 from geh_explain.model.cut import Cut
@@ -55,7 +56,7 @@ class KinkedCall:
     name
         Name of the function, its key in ``FORMS``.
     meets_kink
-        Whether its kink acts: False for a clamp that never clamps, and for ELU with alpha = 1.
+        Whether its kink acts: False for a clamp that never clamps, for CELU, and for ELU with alpha = 1.
     depends_on_units
         Whether what enters changes with the units.
     """
@@ -246,10 +247,7 @@ def kink_acts(name: str, args: Sequence[Any], kwargs: dict[str, Any], out: Any, 
     """Return whether the kink of a call acts: for each entry of clamps, which may never clamp, else one value."""
     if name in _CLAMPS:
         return plain_values(out) != entering
-    if name == "elu":
-        alpha = args[1] if len(args) > 1 else kwargs.get("alpha", 1.0)
-        return torch.tensor(alpha != 1)  # with alpha = 1 the slope does not jump
-    return torch.tensor(True)
+    return torch.tensor(slope_jumps(name, args, kwargs))
 
 
 def survey_kinks(cut: Cut, rows: Rows) -> KinkSurvey | None:

@@ -69,7 +69,7 @@ class Stein(Engine):
 
     is the same. C is the Hessian at x of the network with smoothed kinks, from the structured engine, times a factor,
     where that engine takes the network and saves more samples than it costs. The estimate stays that of the network
-    itself; only its variance is smaller: about 4 times for ReLU networks, and by far more for smooth ones.
+    itself; only its variance is smaller, most of all for smooth networks.
 
     *Error.* The variance of the estimate is in ``GroupSums.variance``, from the samples of each point. ``|noise|`` must
     not be taken for an interaction: E[mean^2] exceeds H^2 by the variance of the mean, so the absolute interaction of a

@@ -10,7 +10,8 @@ from geh_explain.engines.smoothing.smooth_functions import FORMS
 
 
 def test_every_smooth_form_is_tested_and_can_be_called() -> None:
-    assert {kink.name for kink in KINKS} == set(FORMS)
+    # The slope of CELU does not jump: it is smoothed by a radius only, see test_means.py.
+    assert {kink.name for kink in KINKS} | {"celu"} == set(FORMS)
     assert all(list(kink.ways()) for kink in KINKS)
 
 

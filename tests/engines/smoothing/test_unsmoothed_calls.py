@@ -86,7 +86,9 @@ def test_a_smooth_network_is_not_smoothed() -> None:
         assert_scores(result, local_hessians(lambda x: net(x)[:, 0], x), every_pair=True)
 
 
-@pytest.mark.parametrize("elu", [nn.ELU(), F.elu, lambda x: F.elu(x, 1.0), lambda x: F.elu_(x, alpha=1.0)])
+@pytest.mark.parametrize(
+    "elu", [nn.ELU(), F.elu, lambda x: F.elu(x, 1.0), lambda x: F.elu_(x, alpha=1.0), nn.CELU(), nn.CELU(0.4)]
+)
 def test_an_elu_whose_slope_does_not_jump_is_left_alone(elu: Way) -> None:
     kink, x = Kink("elu"), random_points(12, 3)
     net = Net(kink, elu)
