@@ -179,7 +179,8 @@ class DrawAccumulator:
         """Add sums of squares to the spread, and reduce draws to moments if all of them would not fit into memory."""
         self._fold_points()
         self._fold_cells()
-        bytes_per_draw = self._signed[0].nbytes + self._absolute[0].nbytes if self.moments is None else 0
+        parts = (self._signed, self._absolute, self._variance)
+        bytes_per_draw = sum(part[0].nbytes for part in parts if part) if self.moments is None else 0
         if self.expected * bytes_per_draw > self._max_bytes:
             levels = None if self._contrasts is None else LevelDraws(self._contrasts, DrawMoments())
             self.moments = DrawMoments(levels=levels)
@@ -296,7 +297,9 @@ class DrawAccumulator:
             slopes = slopes * self._factors
         noise = _take_out(self._variance, count) if self._variance else None
         if noise is not None:
-            noise = np.sqrt(noise) / sizes * np.abs(pair_factors)
+            np.sqrt(noise, out=noise)
+            noise /= sizes
+            noise *= np.abs(pair_factors)
         if self._sampled:
             # EAH estimated from a sample of the points may fall below GEH, which bounds it.
             shares = self.grouping.weight_sums / len(self.grouping.labels)
