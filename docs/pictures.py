@@ -12,8 +12,11 @@ import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
 PAGE = HERE / "pictures.md"
-#: Image of the README.
-README_IMAGE = HERE / "images" / "friedman_intervals.png"
+#: Image of the README: the pairs of its example above the images of a pair of channels, which a study draws.
+README_IMAGE = HERE / "images" / "overview.png"
+CHANNELS_IMAGE = HERE / "images" / "vision_efficientnet_block10.png"
+#: Dots per inch of the upper part, which is as wide as the lower one.
+_README_DPI = 80
 #: Image of the report, which needs a browser.
 REPORT_IMAGE = HERE / "images" / "page.png"
 #: Headless browsers, the first one that is installed is used.
@@ -55,15 +58,24 @@ def draw(folder: Path) -> list[Path]:
 
 
 def draw_readme(path: Path) -> None:
-    """Save the image of the README: the strongest pairs of its example."""
+    """Save the image of the README: the strongest pairs of its example, and a pair of hidden units with its images."""
     import geh_explain as geh
 
     net, x, y = geh.demo.friedman(progress=False)
     result = geh.GEHExplainer(net).explain(x, evidence=(x, y), progress=False)
-    figure, axes = plt.subplots(figsize=(8.75, 4.75))
-    result.plot.intervals(pairs=8, ax=axes)
-    figure.tight_layout()
-    figure.savefig(path, dpi=80)
+    channels = plt.imread(CHANNELS_IMAGE)
+    height, width = channels.shape[:2]
+    figure = plt.figure(figsize=(width / _README_DPI, 4 + height / _README_DPI), dpi=_README_DPI)
+    share = height / _README_DPI / figure.get_figheight()
+    upper = figure.add_axes((0.1, share + 0.17, 0.86, 1 - share - 0.25))
+    result.plot.intervals(pairs=8, ax=upper)
+    upper.set_title("Which inputs act together, and do held-out labels support it?", fontweight="bold")
+    lower = figure.add_axes((0, 0, 1, share))
+    lower.imshow(channels, aspect="auto", interpolation="none")
+    lower.set_axis_off()
+    heading = "Which hidden units of a vision network act together, and what do they respond to?"
+    figure.text(0.5, share + 0.02, heading, ha="center", fontsize=upper.title.get_fontsize(), fontweight="bold")
+    figure.savefig(path, dpi=_README_DPI)
     plt.close(figure)
 
 
