@@ -85,8 +85,14 @@ dist: $(READY)  ## build wheel and source distribution into dist
 	$(BIN)/python $(PIP_INSTALL) build
 	$(BIN)/python -m build
 
+sbom: dist  ## write the bill of materials of the package and its tested dependencies into dist
+	$(PYTHON) -m venv .venv-sbom
+	.venv-sbom/$(PROGRAMS)/python $(PIP_INSTALL) -c constraints.txt dist/*.whl
+	$(BIN)/python $(PIP_INSTALL) cyclonedx-bom
+	$(BIN)/cyclonedx-py environment .venv-sbom/$(PROGRAMS)/python --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/geh_explain.cdx.json
+
 clean:  ## remove environments, caches and everything that was built
-	rm -rf .venv .venv-min .venv-newest .coverage demo_output study_output build dist docs/gallery *.egg-info
+	rm -rf .venv .venv-min .venv-newest .venv-sbom .coverage demo_output study_output build dist docs/gallery *.egg-info
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
