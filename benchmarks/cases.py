@@ -23,6 +23,15 @@ from benchmarks.images import (
 from benchmarks.some_pairs import some_channels, some_inputs
 from benchmarks.tabular import narrow, wide
 from benchmarks.timing import Case
+from benchmarks.wide import (
+    many_rows,
+    many_rows_memory,
+    search_growth,
+    search_wide,
+    search_wide_memory,
+    search_widest,
+    search_widest_memory,
+)
 
 CASES: dict[str, Callable[[], Case]] = {
     "mlp-8": partial(narrow, 8, points_of_others=(10, 10, 50), checked=200, with_loop=True, speedup=2),
@@ -49,4 +58,11 @@ CASES: dict[str, Callable[[], Case]] = {
     "growth-draws": growth_draws,
     "growth-inputs": growth_inputs,
     "memory": growth_memory,
+    "search-5000": search_wide,
+    "search-5000-memory": search_wide_memory,
+    "search-100000": search_widest,
+    "search-100000-memory": search_widest_memory,
+    "search-growth": search_growth,
+    "rows": many_rows,
+    "rows-memory": many_rows_memory,
 }

@@ -55,6 +55,8 @@ class Verdict:
     #: Quantiles 0.1 and 0.9 of the ratios round by round.
     low: float
     high: float
+    #: Unit of the costs, "ms" or "s" for times, or "MB".
+    unit: str = "ms"
 
     @property
     def met(self) -> bool:
@@ -64,7 +66,8 @@ class Verdict:
     @property
     def target(self) -> str:
         """The target in words, such as "at least 2x faster"."""
-        return f"at least {1 / self.limit:.3g}x faster" if self.limit < 1 else f"at most {self.limit:.3g}x"
+        better = "less" if self.unit == "MB" else "faster"
+        return f"at least {1 / self.limit:.3g}x {better}" if self.limit < 1 else f"at most {self.limit:.3g}x"
 
     def format_ratio(self, ratio: float) -> str:
         """Return a ratio as a speed-up if the target is one, else as it is."""
@@ -131,7 +134,7 @@ def summarise(
         ratios = np.divide(costs[target.method], costs[alternative])
         low, high = np.quantile(ratios, [0.1, 0.9])
         ratio = best[target.method] / best[alternative]
-        verdicts.append(Verdict(target.method, alternative, target.limit, ratio, float(low), float(high)))
+        verdicts.append(Verdict(target.method, alternative, target.limit, ratio, float(low), float(high), case.unit))
     curves = {line: {size: best[name] for size, name in sizes.items()} for line, sizes in case.curves.items()}
     return Result(
         key=key,

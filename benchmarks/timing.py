@@ -104,7 +104,7 @@ class Case:
     axis, curves
         For cases of growth: label of the x axis, and for each line the method of each size.
     unit
-        ``"ms"`` or ``"MB"``.
+        ``"ms"``, ``"s"`` or ``"MB"``.
     meter
         Returns the cost of one turn.
     rounds

@@ -48,7 +48,8 @@ class Searching(Explaining):
 
         The pairs are those with the largest GEH of the network without draws. They are then measured in all draws, as
         ``explain(pairs=[...])`` does; their order in the result is that of the mean over draws. No array with an entry
-        for each pair of units is made, so that 100,000 inputs are possible.
+        for each pair of units is made, so that 100,000 inputs are possible. The network without draws is ``model`` with
+        its own weights, also with an ensemble; a warning says if its interactions are not those of the draws.
 
         - Where all units enter through one linear map into a narrow layer, of at most half as many entries, the pairs
           are found exactly: Hessians are summed at the narrow layer in one pass over the points, and blocks of pairs

@@ -15,6 +15,7 @@ from geh_explain.results.comparing import compare_results
 from geh_explain.results.comparison import Comparison
 from geh_explain.results.output import ResultOutput
 from geh_explain.results.tables import group_table
+from geh_explain.scores.error_counts import error_counts
 from geh_explain.scores.group_unions import DrawnResult
 from geh_explain.scores.pair_cells import PairCells
 from geh_explain.statistics.intervals import mean_half_width
@@ -61,7 +62,7 @@ class ResultRegions(ResultOutput):
     def group_half_widths(self: DrawnResult, level: float, pairs: Ints) -> Floats:
         """Return half the widths (M, p) of the intervals of the group means of p pairs; NaN where nothing is known."""
         errors = None if self.point_errors is None else self.point_errors[:, pairs]
-        std, counts = self.signed_means[1][:, pairs], self.effective_counts
+        std, counts = self.signed_means[1][:, pairs], error_counts(self)
         counts = counts if self.pair_cells is None else counts[:, pairs]
         return mean_half_width(std, self.scores("geh").n_draws, errors, counts, level)
 

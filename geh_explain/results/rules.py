@@ -22,6 +22,7 @@ from geh_explain._validation import check_level, check_rate
 from geh_explain.errors import GEHValueError
 from geh_explain.scores.decisions import DEFAULT_FDR, RULES, SUPPORTED, Decisions
 from geh_explain.scores.draws import MEASURES
+from geh_explain.scores.error_counts import error_counts
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.level_means import LevelMeans, find_pair_uncertainty, with_level_p_values
 from geh_explain.scores.point_uncertainty import known_errors
@@ -139,7 +140,7 @@ def choose_measure(measure: str | None, rule: str, evidence: Evidence | None) ->
 
 def compute_sign_p(result: PairResult) -> Floats:
     """Return the p-values (P,) of the sign rule, NaN if there is one draw and no error of the points."""
-    n_draws, counts = result.scores("geh").n_draws, result.effective_counts
+    n_draws, counts = result.scores("geh").n_draws, error_counts(result)
     p_values = sign_p_value(*result.signed_means, n_draws, known_errors(result), counts)
     means = LevelMeans.of(result)
     return p_values if means is None else with_level_p_values(p_values, means)

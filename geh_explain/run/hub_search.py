@@ -102,6 +102,8 @@ class HubSearch:
         The units R that have rows, in the order in which they were found.
     first, second, scores
         The strongest of the pairs with an end among them, at most ``top``, the strongest first.
+    signed
+        Entries (M, top) of the H_m at these pairs.
     bound
         Upper bound of the scores of all other pairs; infinite before the first stage.
     """
@@ -115,6 +117,7 @@ class HubSearch:
         self.units: Ints = np.arange(0)
         self._others: Ints = np.arange(n_units)
         self.first, self.second, self.scores = np.arange(0), np.arange(0), np.zeros(0)
+        self.signed: Floats = np.zeros((products.n_groups, 0))
         self.bound = np.inf
 
     @property
@@ -164,7 +167,9 @@ class HubSearch:
         first = np.concatenate([self.first, np.minimum(new[rows], columns)])
         second = np.concatenate([self.second, np.maximum(new[rows], columns)])
         scores = np.concatenate([self.scores, flat[chosen]])
+        signed = np.concatenate([self.signed, found[:, rows, columns]], axis=1)
         kept = np.lexsort((second, first, -scores))[: self._top]
+        self.signed = signed[:, kept]
         self.first, self.second, self.scores = first[kept], second[kept], scores[kept]
 
 

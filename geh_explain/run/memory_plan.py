@@ -7,9 +7,8 @@ from geh_explain.errors import GEHValueError
 from geh_explain.groups.clusters import Cells
 from geh_explain.model.cut import Cut
 from geh_explain.run.columns import Columns
+from geh_explain.scores.point_spread import POINT_DRAWS
 
-#: How many draws, the first ones, measure the variance of local interactions over points: its mean needs no more.
-POINT_DRAWS = 4
 #: A run takes at least this many numbers per pair.
 MIN_COPIES = 24
 #: The sums over the cells of one draw may take this part of the memory.

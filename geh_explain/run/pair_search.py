@@ -50,12 +50,16 @@ class TopSearch:
         How they were found, and what is known of the others, as a sentence without a full stop.
     warning
         What a user should know if stronger pairs may have been missed, else None.
+    signed
+        Mean Hessians (M, P) of the groups at these pairs, each times its group's share of the points; None where all
+        pairs were taken without a search.
     """
 
     pairs: PairSet
     grouping: Grouping
     how: str
     warning: str | None = None
+    signed: Floats | None = None
 
     def describe(self) -> str:
         """Return how the pairs were found, as a sentence without a full stop."""
@@ -186,13 +190,21 @@ def _exact_search(
     n_units, n_pairs = len(factors), count_pairs(len(factors))
     with _bar(n_pairs, "pair", progress) as bar:
         found = find_top_pairs(sums.linear_map, hessians, factors, top, lambda share: bar.update(share * n_pairs))
-    ends = zip(found.first.tolist(), found.second.tolist(), strict=True)
+    pairs = _pair_set(found.first, found.second, n_units)
+    columns = (sums.linear_map * factors).T
+    first, second = (columns[ends] for ends in pairs.ends)
+    signed = np.stack([np.einsum("pd,pd->p", first @ hessian, second) for hessian in hessians])
     how = (
         f"{_strongest(top, grouping)}, found exactly among {n_pairs:,} pairs: all units enter through one linear map "
         f"into {len(sums.linear_map)} entries, and {percent(round(found.skipped, 3))} of the pairs were left out by "
         "bounds"
     )
-    return TopSearch(PairSet.of(ends, n_units), grouping, how)
+    return TopSearch(pairs, grouping, how, signed=signed)
+
+
+def _pair_set(first: Ints, second: Ints, n_units: int) -> PairSet:
+    """Return the set of the pairs of units ``first`` (P,) and ``second`` (P,)."""
+    return PairSet.of(zip(first.tolist(), second.tolist(), strict=True), n_units)
 
 
 def _search_hubs(
@@ -210,13 +222,14 @@ def _search_hubs(
             bar.update(size - bar.n)
             if search.settled:
                 break
-    pairs = PairSet.of(zip(search.first.tolist(), search.second.tolist(), strict=True), n_units)
+    pairs = _pair_set(search.first, search.second, n_units)
+    signed = search.signed[:, np.lexsort((search.second, search.first))]
     strongest, sure = _strongest(top, grouping), percent(CONFIDENCE)
     of_units = f"{len(search.units):,} of {n_units:,} units were compared with all others"
     if len(search.units) >= n_units - 1:
-        return TopSearch(pairs, grouping, f"{strongest}: all pairs were compared")
+        return TopSearch(pairs, grouping, f"{strongest}: all pairs were compared", signed=signed)
     if search.settled:
-        return TopSearch(pairs, grouping, f"{strongest}, with {sure} confidence: {of_units}")
+        return TopSearch(pairs, grouping, f"{strongest}, with {sure} confidence: {of_units}", signed=signed)
     how = (
         f"{strongest} with a unit among those that were compared with all others, {len(search.units):,} of "
         f"{n_units:,}; with {sure} confidence no other pair exceeds {search.bound:.3g}, and the last of these has "
@@ -227,7 +240,7 @@ def _search_hubs(
         f"{how[0].upper()}{how[1:]}. A smaller top is easier to find; rows=explainer.screen(inputs) of explain() takes "
         "all pairs of units that matter by themselves."
     )
-    return TopSearch(pairs, grouping, how, warning)
+    return TopSearch(pairs, grouping, how, warning, signed)
 
 
 def _strongest(top: int, grouping: Grouping) -> str:

@@ -5,12 +5,18 @@ Each function returns one message, or None where there is nothing to say.
 
 from __future__ import annotations
 
+import numpy as np
 from torch import nn
 
 from geh_explain.model.callable_model import CallableModel
 from geh_explain.model.estimators import EstimatorModel
 from geh_explain.posterior import MCDropout, PointEstimate
+from geh_explain.run.pair_search import TopSearch
 from geh_explain.run.plan import RunPlan
+from geh_explain.scores.draws import DrawMoments, Draws
+
+#: Smallest cosine of the interactions of pairs without draws, in which they were found, and their means over draws.
+_MIN_AGREEMENT = 0.5
 
 
 def recurrent_dropout_warning(plan: RunPlan, default_posterior: bool) -> str | None:
@@ -42,7 +48,12 @@ def dropout_left_out_warning(plan: RunPlan) -> str | None:
     )
 
 
-def only_head_random_warning(plan: RunPlan) -> str | None:
+def warnings_of_default(plan: RunPlan) -> list[str | None]:
+    """Return the warnings about a posterior that the user did not choose."""
+    return [_only_head_random(plan), _no_posterior(plan)]
+
+
+def _only_head_random(plan: RunPlan) -> str | None:
     """Warn that dropout is in the last layers only, so that draws vary nothing below them."""
     places = plan.dropout_places
     if not isinstance(plan.posterior, MCDropout) or not places.only_head:
@@ -54,7 +65,7 @@ def only_head_random_warning(plan: RunPlan) -> str | None:
     )
 
 
-def no_posterior_warning(plan: RunPlan) -> str | None:
+def _no_posterior(plan: RunPlan) -> str | None:
     """Warn that there is no source of uncertainty."""
     if not isinstance(plan.posterior, PointEstimate):
         return None
@@ -75,4 +86,32 @@ def no_posterior_warning(plan: RunPlan) -> str | None:
         "posterior=None and the model has no dropout that can be drawn: the scores are a point estimate, with "
         f"intervals over points like these only. Pass posterior={others} or Stochastic() for intervals over draws of "
         "the network."
+    )
+
+
+def search_warnings(plan: RunPlan, draws: Draws | DrawMoments) -> list[str | None]:
+    """Return the warnings about a search for pairs."""
+    return [getattr(plan.search, "warning", None), _other_network(plan, draws)]
+
+
+def _other_network(plan: RunPlan, draws: Draws | DrawMoments) -> str | None:
+    """Warn that pairs were searched for in a network that has other interactions than the draws.
+
+    Such as a member of an ensemble, or a network whose weights all come from samples.
+    """
+    search = plan.search
+    if not isinstance(search, TopSearch) or search.signed is None:
+        return None
+    sizes = search.grouping.weight_sums
+    over_draws = np.nan_to_num(draws.signed_moments()[0]) * (sizes / sizes.sum())[:, None]
+    norms = np.linalg.norm(search.signed) * np.linalg.norm(over_draws)
+    agreement = float((search.signed * over_draws).sum() / norms) if norms else 1.0
+    if agreement >= _MIN_AGREEMENT:
+        return None
+    return (
+        "search(): the pairs are the strongest of the network without draws, which has other interactions than the "
+        f"draws of posterior={plan.posterior!r}: those of these pairs have a cosine of {agreement:.2f} with their "
+        "means over draws, and 1 if they agree. Stronger pairs of the draws may be missed. Search in single networks "
+        "of the posterior, GEHExplainer(network, posterior=PointEstimate()).search(...), and measure all pairs that "
+        "these have by explain(pairs=[...])."
     )

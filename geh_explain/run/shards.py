@@ -89,7 +89,8 @@ def _check_options(setup: ModelSetup, options: RunOptions) -> None:
     if options.request.searches:
         raise GEHValueError(
             "search() and rows='auto' compare pairs over all rows, and distributed='shards' knows the rows of one rank "
-            "only; give unit=, pairs= or rows=, or pass the same data on all ranks with distributed=None."
+            "only. Search in a sample of the rows on each rank, with distributed=False, and measure the pairs that "
+            "it finds at all rows by explain(pairs=[...]); or pass the same data on all ranks with distributed=None."
         )
     if isinstance(setup.units, Categorical):
         raise GEHValueError(

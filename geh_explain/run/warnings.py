@@ -32,9 +32,9 @@ from geh_explain.run.noise_warnings import noise_in_words, warnings_of_noise
 from geh_explain.run.plan import RunPlan
 from geh_explain.run.posterior_warnings import (
     dropout_left_out_warning,
-    no_posterior_warning,
-    only_head_random_warning,
     recurrent_dropout_warning,
+    search_warnings,
+    warnings_of_default,
 )
 from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.draws import DrawMoments, Draws
@@ -73,10 +73,9 @@ def collect_warnings(
         fixed_columns_warning(plan) if setup.units is None or plan.cut.units.has_levels else None,
         recurrent_dropout_warning(plan, default_posterior),
         dropout_left_out_warning(plan),
-        only_head_random_warning(plan) if default_posterior else None,
-        no_posterior_warning(plan) if default_posterior else None,
+        *(warnings_of_default(plan) if default_posterior else ()),
         getattr(plan.posterior, "concern", None),
-        getattr(plan.search, "warning", None),
+        *search_warnings(plan, draws),
         _several_calls(plan),
         input_range_warning(plan),
         levels_warning(plan),

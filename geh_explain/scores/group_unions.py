@@ -11,6 +11,7 @@ import numpy as np
 from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHValueError
 from geh_explain.scores.cluster_spread import ClusterErrors
+from geh_explain.scores.error_counts import error_counts
 from geh_explain.scores.measures import geh
 from geh_explain.scores.point_uncertainty import known_errors
 from geh_explain.scores.protocol import GroupMeans, PairResult
@@ -154,7 +155,7 @@ def _point_variances(result: DrawnMeans, groups: Ints, shares: Floats, pairs: In
     # A union of one point has the variance of the other groups, not of its own.
     single = (merged < 2)[:, None] * (indicator @ errors**2)
     variance = (within + np.maximum(between, 0)) / (merged * np.maximum(merged - 1, 1))[:, None] + single
-    return np.asarray(variance), np.asarray(np.maximum(merged - 1, 0.5))
+    return np.asarray(variance), np.asarray(np.maximum(indicator @ error_counts(result) - 1, 0.5))
 
 
 def _weighted_variances(result: DrawnMeans, shares: Floats, means: Floats, errors: Floats) -> tuple[Floats, Floats]:
@@ -165,11 +166,12 @@ def _weighted_variances(result: DrawnMeans, shares: Floats, means: Floats, error
         sum_m s_m^2 e_m^2 + sum_m s_m (mean_m - mean)^2 / (n - 1).
     """
     counts = np.maximum(np.asarray(result.effective_counts, dtype=np.float64), 1e-9)
+    measured = 1 / (shares**2 / np.maximum(np.asarray(error_counts(result), dtype=np.float64), 1e-9)).sum(axis=1)
     effective = 1 / (shares**2 / counts).sum(axis=1)
     between = np.maximum(shares @ means**2 - (shares @ means) ** 2, 0)
     between[(shares > 0).sum(axis=1) == 1] = 0
     variance = shares**2 @ errors**2 + between / np.maximum(effective - 1, 1)[:, None]
-    return np.asarray(variance), np.maximum(effective - 1, 0.5)
+    return np.asarray(variance), np.maximum(measured - 1, 0.5)
 
 
 def _cluster_covariance(

@@ -6,6 +6,9 @@ import numpy as np
 
 from geh_explain._types import Floats, Ints
 
+#: How many draws, the first ones, measure the variance of local interactions over points: its mean needs no more.
+POINT_DRAWS = 4
+
 
 class PointSpread:
     """Variance of local interactions over the points of each group, pooled over draws.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from geh_explain._types import Floats, Ints
+from geh_explain.scores.error_counts import error_counts
 from geh_explain.scores.protocol import GroupMeans
 from geh_explain.scores.weighted_uncertainty import weighted_covariance
 from geh_explain.statistics.absolute_sums import GivenCovariance, IndependentPoints, ShareCovariance, distances
@@ -78,10 +79,10 @@ def find_point_uncertainty(result: GroupMeans, measure: str) -> PointUncertainty
     n_points = result.n_points
     if measure == "geh":
         covariance = IndependentPoints(squares, shares, n_points)
-        return PointUncertainty(shares, covariance, score, _freedom(covariance, within, result.sizes))
+        return PointUncertainty(shares, covariance, score, _freedom(covariance, within, error_counts(result)))
     if measure == "aeh":
         independent = IndependentPoints(squares.sum(axis=0)[None], single, n_points)
-        return PointUncertainty(single, independent, score, n_points - 1.0)
+        return PointUncertainty(single, independent, score, max(float(np.sum(error_counts(result))) - 1, 1.0))
     return _of_eah(result, squares.sum(axis=0), score)
 
 
@@ -112,17 +113,17 @@ def _squares(result: GroupMeans, errors: Floats) -> tuple[Floats, Floats]:
     return within + sizes * (mean**2 + np.nan_to_num(std) ** 2), within
 
 
-def _freedom(covariance: IndependentPoints, within: Floats, sizes: Ints) -> Floats:
+def _freedom(covariance: IndependentPoints, within: Floats, counts: Floats | Ints) -> Floats:
     """Return the degrees of freedom (P,) of the variance of GEH, after Welch and Satterthwaite.
 
-    Its parts are the variances within the groups of n_m points, with n_m - 1 degrees of freedom, and that between
-    groups, with N - 1.
+    Its parts are the variances within the groups, measured at n_m points (``counts``) with n_m - 1 degrees of freedom,
+    and that between groups, with N - 1.
     """
     n_points = covariance.n_points
     total = covariance.variance.sum(axis=0)
     parts = within / (n_points * max(n_points - 1, 1))
     between = np.maximum(total - parts.sum(axis=0), 0)
-    of_groups = np.maximum(sizes - 1, 0.5).reshape(len(sizes), -1)
+    of_groups = np.maximum(counts - 1, 0.5).reshape(len(counts), -1)
     inverse = (parts**2 / of_groups).sum(axis=0) + between**2 / max(n_points - 1, 1)
     unlimited = np.full(len(total), float(max(n_points - 1, 1)))
     return np.asarray(np.divide(total**2, inverse, out=unlimited, where=inverse > 0))

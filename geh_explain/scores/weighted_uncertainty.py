@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from geh_explain._types import Floats
+from geh_explain.scores.error_counts import error_counts
 from geh_explain.scores.protocol import GroupMeans
 from geh_explain.statistics.absolute_sums import WeightedPoints
 
@@ -39,7 +40,7 @@ def weighted_covariance(
     # After Welch and Satterthwaite, as for points without weights.
     parts = within * covariance.scale
     between = np.maximum(total - parts.sum(axis=0), 0)
-    freedom_within = np.maximum(np.asarray(result.effective_counts) - 1, 0.5)[:, None]
+    freedom_within = np.maximum(np.asarray(error_counts(result)) - 1, 0.5)[:, None]
     inverse = (parts**2 / freedom_within).sum(axis=0) + between**2 / max(effective - 1, 1)
     unlimited = np.full(len(total), max(effective - 1, 1.0))
     return covariance, np.divide(total**2, inverse, out=unlimited, where=inverse > 0), effective

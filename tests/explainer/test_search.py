@@ -224,6 +224,31 @@ def test_bounds_hold_for_all_pairs_that_were_not_compared(seed):
         np.testing.assert_allclose(search.scores, np.sort(rows, axis=None)[::-1][:20], rtol=1e-9)
 
 
+def test_pairs_of_another_network_than_the_draws_come_with_a_warning():
+    """Samples of weights that have nothing to do with the network that is searched, as a template without training."""
+    x, options = inputs(40, 80), {"top": 10, "groups": 2, "progress": False}
+    others = [network(80, seed=seed).state_dict() for seed in (1, 2)]
+    explainer = geh.GEHExplainer(network(80), posterior=geh.posterior.WeightSamples(others))
+    with pytest.warns(
+        geh.GEHWarning, match=r"other interactions than the draws of posterior=WeightSamples\(2\).* 1 if"
+    ):
+        explainer.search(x, **options)
+    near = [{name: value * (1 + k / 10) for name, value in network(80).state_dict().items()} for k in range(2)]
+    geh.GEHExplainer(network(80), posterior=geh.posterior.WeightSamples(near)).search(x, **options)
+
+
+@pytest.mark.parametrize("model", [network(80), quadratic(hub_matrix(80, 3, 0))])
+def test_the_search_keeps_the_signed_interactions_of_its_pairs(model, monkeypatch):
+    searches = []
+    found_by = pair_search.find_pairs
+    monkeypatch.setattr(pair_search, "find_pairs", lambda *args: searches.append(found_by(*args)) or searches[-1])
+    options = {"groups": 3, "scale": "std", "sample_weight": np.linspace(0, 2, 60), "progress": False}
+    result = geh.GEHExplainer(model, posterior=POINT).search(inputs(60, 80), top=9, **options)
+    sizes = np.bincount(result.labels[1:], options["sample_weight"][1:])
+    expected = result.signed_means[0] * (sizes / sizes.sum())[:, None]
+    np.testing.assert_allclose(searches[0].signed, expected, rtol=1e-9, atol=1e-12 * abs(expected).max())
+
+
 # The result.
 
 

@@ -18,11 +18,12 @@ from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
 from geh_explain.engines.exact import Exact, NoSecondDerivative
 from geh_explain.engines.probes import choose_points, products_agree, random_directions
 from geh_explain.engines.structured.directions import unit_directions
+from geh_explain.engines.structured.narrow_layer import NarrowLayer
 from geh_explain.engines.structured.program import LocalHessians, Program
 from geh_explain.engines.structured.pull_back import check_common_groups, count_work, make_pull_back
 from geh_explain.engines.structured.recorder import Recorder, UnsupportedOp
 from geh_explain.engines.structured.rules.table import apply_rule
-from geh_explain.engines.sums import GroupSums, add_hessians, sums_by_group
+from geh_explain.engines.sums import GroupSums, add_hessians
 from geh_explain.model.cut import Cut
 from geh_explain.model.row_independence import check_repeated
 
@@ -119,11 +120,8 @@ class StructuredRun(EngineRun):
         self._narrow_width = 0
         #: Whether absolute interactions are measured at each point (n_points,) of this draw; None for all points.
         self._measured: NDArray[np.bool_] | None = None
-        #: At a narrow layer: the map W (d, D), the sums of Hessians (B, M, d * d), and the Hessians of the points at
-        #: which absolute values are measured, with their groups (M, n) and case weights (n,).
-        self._linear_map: Tensor | None = None
-        self._narrow_sums: Tensor | None = None
-        self._measured_points: list[tuple[Tensor, Tensor, Tensor | None]] = []
+        #: The sums of this draw at a narrow layer.
+        self._narrow = NarrowLayer()
         #: Seed of the current draw, and whether its network was compared with double backward.
         self._seed, self._was_compared = 0, False
         self._fell_back = False
@@ -285,7 +283,7 @@ class StructuredRun(EngineRun):
 
     def begin_draw(self, seed: int) -> None:
         """Start a draw: choose the points at which absolute interactions are measured."""
-        self._reset_narrow_sums()
+        self._narrow.reset()
         self.exact.begin_draw(seed)
         n_points = self.limits.n_points
         self._seed, self._measured = seed, None
@@ -293,10 +291,6 @@ class StructuredRun(EngineRun):
             chosen = np.random.default_rng(seed).choice(n_points, self.n_eah_points, replace=False)
             self._measured = np.zeros(n_points, dtype=bool)
             self._measured[chosen] = True
-
-    def _reset_narrow_sums(self) -> None:
-        self._linear_map, self._narrow_sums = None, None
-        self._measured_points = []
 
     def add(self, sums: GroupSums, rows: Rows, labels: Ints) -> None:
         """Add the local interactions of a chunk of rows to ``sums``; at a narrow layer they follow in end_draw()."""
@@ -331,8 +325,8 @@ class StructuredRun(EngineRun):
             add_hessians(sums, local.hessians, members, self._flat_pairs)
             check_finite(sums.absolute, rows)
         else:
-            self._add_narrow(sums, local.hessians, local.linear_map, members, rows.start)
-            check_finite(self._narrow_sums, rows)
+            self._add_narrow(sums, local, members, rows.start)
+            check_finite(self._narrow.total, rows)
 
     @cached_property
     def _flat_pairs(self) -> Tensor:
@@ -340,24 +334,23 @@ class StructuredRun(EngineRun):
         first, second = self.pairs.ends
         return torch.as_tensor(first * self.cut.n_units + second, device=self.cut.device)
 
-    def _add_narrow(self, sums: GroupSums, hessians: Tensor, linear_map: Tensor, members: Tensor, start: int) -> None:
+    def _add_narrow(self, sums: GroupSums, local: LocalHessians, members: Tensor, start: int) -> None:
         """Add Hessians (B * n, d, d) at a narrow layer to its sums by group; :meth:`end_draw` pulls them back.
 
         ``start`` is the index of the first of the n points.
         """
+        assert local.linear_map is not None
         n_draws, n_rows = len(sums.signed), members.shape[1]
-        total = sums_by_group(hessians.reshape(n_draws, n_rows, -1), members).double()
-        self._narrow_sums = total if self._narrow_sums is None else self._narrow_sums + total
-        self._linear_map = linear_map
-        pull_back = make_pull_back(linear_map, self.pairs)
-        for draw, of_draw in enumerate(hessians.reshape(n_draws, n_rows, *hessians.shape[1:])):
+        self._narrow.add(sums, local, members, self.pairs)
+        pull_back = make_pull_back(local.linear_map, self.pairs)
+        for draw, of_draw in enumerate(local.hessians.reshape(n_draws, n_rows, *local.hessians.shape[1:])):
             if self._measured is None:
                 pull_back.add_points(sums, draw, of_draw, members)
             else:
                 measured = torch.as_tensor(self._measured[start : start + n_rows], device=of_draw.device)
                 sums.skipped += int((~measured).sum())
                 weights = None if sums.weights is None else sums.weights[measured.cpu()]
-                self._measured_points.append((of_draw[measured], members[:, measured], weights))
+                self._narrow.measure(of_draw[measured], members[:, measured], weights)
         if self._measured is None:
             sums.visit(members)
 
@@ -366,20 +359,7 @@ class StructuredRun(EngineRun):
         if self._measured is not None:
             # Also where this process has no rows: the sums of all processes must have the same parts.
             sums.visit_sample()
-        if self._linear_map is None or self._narrow_sums is None:
-            return
-        width, pull_back = len(self._linear_map), make_pull_back(self._linear_map, self.pairs)
-        if self._measured_points:
-            hessians, groups_of_points, weights = zip(*self._measured_points, strict=True)
-            members = torch.cat(groups_of_points, dim=1)
-            sums.weights = None if sums.weights is None else torch.cat(weights)
-            pull_back.add_points(sums, 0, torch.cat(hessians), members)
-            sums.visit(members)
-        for draw, groups in enumerate(self._narrow_sums):
-            for group, total in enumerate(groups):
-                hessian = total.reshape(width, width).to(self._linear_map)
-                pull_back.add(sums.signed[draw, group], hessian)
-        self._reset_narrow_sums()
+        self._narrow.pull_back(sums, self.pairs)
 
 
 def unsupported_reason(unsupported: str) -> str:

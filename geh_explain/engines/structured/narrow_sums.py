@@ -65,6 +65,8 @@ def sum_at_narrow_layer(engine: StructuredRun, chunks: Iterable[tuple[Rows, Ints
             continue
         if local.linear_map is None:
             return "units that do not all enter through one linear map into at most half as many entries"
+        if linear_map is not None and not _are_same(linear_map, local.linear_map):
+            return "units that enter through another linear map at other points"
         linear_map = local.linear_map
         members = torch.nn.functional.one_hot(
             torch.as_tensor(labels, device=linear_map.device).long(), n_groups
@@ -76,3 +78,9 @@ def sum_at_narrow_layer(engine: StructuredRun, chunks: Iterable[tuple[Rows, Ints
         return "second derivatives other than 0"
     width = len(linear_map)
     return NarrowSums(linear_map.double().cpu().numpy(), total.numpy().reshape(n_groups, width, width))
+
+
+def _are_same(first: Tensor, second: Tensor) -> bool:
+    """Return whether two linear maps are the same up to rounding, in which computing them again may differ."""
+    tolerance = 16 * torch.finfo(first.dtype).eps * float(first.abs().max())
+    return first.shape == second.shape and float((first - second).abs().max()) <= tolerance
