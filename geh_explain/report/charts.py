@@ -21,6 +21,9 @@ _PARAMS = [{"name": "chosen", "value": -1}, {"name": "largest", "value": 1}]
 #: Condition that colours the chosen pair.
 _CHOSEN: Spec = {"test": "datum.pair === chosen", "value": "var(--mark)"}
 
+#: Width of the edge of the strongest pair in pixels.
+_WIDEST_EDGE = 9
+
 
 def build_charts(content: dict[str, Any]) -> dict[str, Spec]:
     """Return the specification of each chart, by the id of its element, for the data of the page ``content``."""
@@ -41,7 +44,14 @@ def _heatmap(short_names: dict[str, str], tooltip: list[Spec], partial: bool) ->
     """
     scale = {"domain": list(short_names), "paddingInner": 0.03, "paddingOuter": 0}
     names = f"({json.dumps(short_names)})[datum.value]"
-    axis = {"title": None, "labelExpr": names, "labelOverlap": False, "ticks": False, "domain": False}
+    axis = {
+        "title": None,
+        "labelExpr": names,
+        "labelOverlap": False,
+        "ticks": False,
+        "domain": False,
+        "labelPadding": 5,
+    }
     return _chart(
         "cells",
         layer=[
@@ -89,55 +99,20 @@ def _network(size_meaning: str, tooltip: list[Spec]) -> Spec:
     is the title of the size.
     """
     place = {"axis": None, "type": "quantitative"}
-    width_scale = {"domain": [0, {"expr": "largest"}], "range": [0, 10]}
-    ends = {
-        "x": {"field": "x", **place},
-        "y": {"field": "y", **place},
-        "x2": {"field": "x2"},
-        "y2": {"field": "y2"},
-    }
-    sign_scale = {
-        "domain": ["positive", "negative", "neither"],
-        "range": ["var(--positive)", "var(--negative)", "var(--unsure)"],
-    }
-    sign = {"field": "sign", "type": "nominal", "scale": sign_scale, "legend": None}
+    unsure = {"test": "datum.unsure", "value": [5, 4]}
+    dash = {"strokeDash": {"condition": unsure, "value": [1, 0]}}
+    solid = {"test": "datum.unsure && datum.pair !== chosen", "value": 0.35}
+    chosen = {"transform": [{"filter": "datum.pair === chosen"}]}
     return _chart(
         "edges",
         resolve={"scale": {"strokeWidth": "independent"}},
         layer=[
-            {
-                "transform": [{"filter": "datum.pair === chosen"}],
-                "mark": {"type": "rule", "color": "var(--mark)", "opacity": 0.4, "aria": False, "tooltip": None},
-                "encoding": {
-                    **ends,
-                    "strokeWidth": {
-                        "field": "strength",
-                        "type": "quantitative",
-                        "scale": {**width_scale, "range": [5, 17]},
-                        "legend": None,
-                    },
-                },
-            },
-            {
-                "mark": {"type": "rule", "cursor": "pointer", "opacity": 0.16, "aria": False},
-                "encoding": {
-                    **ends,
-                    "strokeWidth": {"field": "band", "type": "quantitative", "scale": width_scale, "legend": None},
-                    "color": sign,
-                    "tooltip": tooltip,
-                },
-            },
-            {
-                "mark": {"type": "rule", "cursor": "pointer", "strokeCap": "butt", "aria": False},
-                "encoding": {
-                    **ends,
-                    "strokeWidth": {"field": "strength", "type": "quantitative", "scale": width_scale, "legend": None},
-                    "opacity": {"condition": {"test": "datum.unsure", "value": 0.35}, "value": 0.85},
-                    "strokeDash": {"condition": {"test": "datum.unsure", "value": [5, 4]}, "value": [1, 0]},
-                    "color": sign,
-                    "tooltip": tooltip,
-                },
-            },
+            _edges("band", 0, {"opacity": {"value": 0.16}, "color": _sign()}, tooltip),
+            _edges("strength", 0, {"opacity": {"condition": solid, "value": 0.85}, "color": _sign(), **dash}, tooltip),
+            # The chosen pair once more, above the others and with an outline.
+            {**_edges("strength", 7, {"color": {"value": "var(--mark)"}}, tooltip), **chosen},
+            {**_edges("strength", 3, {"color": {"value": "var(--back)"}}, tooltip), **chosen},
+            {**_edges("strength", 0, {"color": _sign(), **dash}, tooltip), **chosen},
             {
                 "data": {"name": "nodes"},
                 "mark": {"type": "circle", "opacity": 1, "aria": False},
@@ -173,6 +148,31 @@ def _network(size_meaning: str, tooltip: list[Spec]) -> Spec:
             ),
         ],
     )
+
+
+def _sign() -> Spec:
+    """Return the encoding of an edge's colour: the sign of the pair in most groups."""
+    colours = {"positive": "var(--positive)", "negative": "var(--negative)", "neither": "var(--unsure)"}
+    scale = {"domain": list(colours), "range": list(colours.values())}
+    return {"field": "sign", "type": "nominal", "scale": scale, "legend": None}
+
+
+def _edges(field: str, outline: int, encoding: Spec, tooltip: list[Spec]) -> Spec:
+    """Return a layer of the network with lines as wide as ``field`` says, and by ``outline`` pixels wider."""
+    scale = {"domain": [0, {"expr": "largest"}], "range": [outline, outline + _WIDEST_EDGE]}
+    place = {"axis": None, "type": "quantitative"}
+    return {
+        "mark": {"type": "rule", "cursor": "pointer", "strokeCap": "butt", "aria": False},
+        "encoding": {
+            "x": {"field": "x", **place},
+            "y": {"field": "y", **place},
+            "x2": {"field": "x2"},
+            "y2": {"field": "y2"},
+            "strokeWidth": {"field": field, "type": "quantitative", "scale": scale, "legend": None},
+            "tooltip": tooltip,
+            **encoding,
+        },
+    }
 
 
 def _surface() -> Spec:

@@ -67,13 +67,13 @@ def replace_long_names(sentence: str, short: Mapping[str, str]) -> str:
     """Return a sentence as HTML, in which names of units are cut as in ``short``; the pointer shows them in full.
 
     >>> replace_long_names("income_of_block is <strong>", {"income_of_block": "inc…block"})
-    '<span title="income_of_block">inc…block</span> is &lt;strong&gt;'
+    '<span class="name" title="income_of_block">inc…block</span> is &lt;strong&gt;'
     """
     long = sorted((name for name in short if short[name] != name), key=len, reverse=True)
     if not long:
         return escape(sentence)
     parts = re.split(f"({'|'.join(map(re.escape, long))})", sentence)
     return "".join(
-        f'<span title="{escape(part)}">{escape(short[part])}</span>' if number % 2 else escape(part)
+        f'<span class="name" title="{escape(part)}">{escape(short[part])}</span>' if number % 2 else escape(part)
         for number, part in enumerate(parts)
     )

@@ -54,7 +54,7 @@ async function drawHeatmap() {
   const spec = structuredClone(data.charts.heatmap), width = widthOf("heatmap"), units = data.heatmap.length;
   const names = data.heatmap.map((unit) => data.short_names[unit]), longest = Math.max(...names.map((name) => name.length));
   const limit = Math.min(0.3 * width, NAME_WIDTH * longest + 10), cell = (width - limit) / units;
-  const height = Math.min(cell, MAX_CELL_HEIGHT, Math.max(MIN_CELL_HEIGHT, plotHeight(width) / units)), { x, y } = spec.encoding;
+  const height = Math.min(cell, units < 5 ? 1.5 * MAX_CELL_HEIGHT : MAX_CELL_HEIGHT, Math.max(MIN_CELL_HEIGHT, plotHeight(width) / units)), { x, y } = spec.encoding;
   spec.width = width;
   spec.height = Math.round(height * units);
   spec.autosize = { type: "fit-x", contains: "padding" };
@@ -104,12 +104,15 @@ function edges(places) {
   return result.reverse();  // the strongest on top
 }
 
-// As high as the heatmap, if that is beside it.
+// So high that both columns end at the same place, where the heatmap is in the other one.
 function networkHeight(width) {
-  const [left, right] = ["heatmap-card", "network-card"].map((id) => byId(id).getBoundingClientRect());
-  if (byId("heatmap-card").hidden || Math.abs(left.top - right.top) > 2 || right.left < left.right) return plotHeight(width);
-  const wanted = byId("heatmap").getBoundingClientRect().bottom - byId("network").getBoundingClientRect().top;
-  return Math.round(Math.min(680, Math.max(280, wanted)));
+  const box = (id) => byId(id).getBoundingClientRect(), left = box("heatmap-card"), right = box("network-card");
+  if (byId("heatmap-card").hidden || right.left < left.right) return plotHeight(width);
+  const few = byId("board").classList.contains("few");
+  // Above both: the table, and what the chosen pair fills of its box.
+  const above = few ? box("list").bottom - box("parts").bottom - 20 : 0;
+  const wanted = above + (box("heatmap").bottom - left.top) - (box("network").top - right.top);
+  return Math.round(Math.min(680, Math.max(260, wanted)));
 }
 
 let places = [];

@@ -63,6 +63,9 @@ function fillEffects(list, effects, figure) {
     if (effect.small) name.append(make("small", { text: effect.small + (clear ? "" : "; sign not clear") }));
     return make("li", { class: clear ? "" : "unclear", "data-mean": effect.mean }, name, track, number);
   }));
+  // Long lists scroll, with the keyboard too.
+  if (list.scrollHeight > list.clientHeight + 1) list.tabIndex = 0;
+  else list.removeAttribute("tabindex");
 }
 
 function imagesOf(row) {

@@ -96,7 +96,11 @@ def _verdict(result: PairResult, decisions: Decisions, content: dict[str, Any]) 
     """Return the sentences of the verdict as paragraphs, with long names cut."""
     units = [*content["pairs"]["first"][:_VERDICT_PAIRS], *content["pairs"]["second"][:_VERDICT_PAIRS]]
     short = {content["names"][unit]: content["short_names"][unit] for unit in units}
-    paragraphs = [replace_long_names(sentence, short) for sentence in give_verdict(result, decisions)]
+    # Short names of a pair stay on one line; a line may end after the sign between long ones.
+    long = any(short[name] != name for name in short)
+    sign = "\u00a0× " if long else "\u00a0×\u00a0"
+    sentences = [sentence.replace(" × ", sign) for sentence in give_verdict(result, decisions)]
+    paragraphs = [replace_long_names(sentence, short) for sentence in sentences]
     return "".join(f"<p{' class=lead' * (number == 0)}>{words}</p>" for number, words in enumerate(paragraphs))
 
 

@@ -88,6 +88,7 @@ function fillTable() {
     line.addEventListener("click", () => choose(row.pair));
     return line;
   }));
+  byId("rows").style.setProperty("--rows-height", `${byId("table").offsetHeight + 16}px`);
 }
 
 function fillLegend() {

@@ -125,8 +125,11 @@ def _mark(place: float) -> str:
 
 def _row(label: str, bar: str, number: str, title: str | None = None) -> str:
     """Return a row of the waterfall; ``bar`` and ``number`` are HTML, ``title`` is the label in full."""
-    full = "" if title in (None, label) else f' title="{escape(str(title))}"'
-    number = number.replace("-", "−")
-    return (
-        f'<tr><th scope="row"{full}>{escape(label)}</th><td><div class="track">{bar}</div></td><td>{number}</td></tr>'
-    )
+    words, full = escape(label), ""
+    if title not in (None, label):
+        # Lines break between the names.
+        names = words.replace(" × ", " ×\n").split("\n")
+        words = " ".join(f'<span class="name">{name}</span>' for name in names)
+        full = f' title="{escape(str(title))}"'
+    head = f'<th scope="row"{full}>{words}</th>'
+    return f'<tr>{head}<td><div class="track">{bar}</div></td><td>{number.replace("-", "−")}</td></tr>'
