@@ -56,6 +56,7 @@ def _heatmap(short_names: dict[str, str], tooltip: list[Spec], partial: bool) ->
         "cells",
         layer=[
             {
+                "transform": [{"filter": "!datum.unknown"}],
                 "mark": {"type": "rect", "cursor": "pointer", "aria": False},
                 "encoding": {
                     "color": {"field": "fill", "type": "nominal", "scale": None},

@@ -107,12 +107,15 @@ function edges(places) {
 // So high that both columns end at the same place, where the heatmap is in the other one.
 function networkHeight(width) {
   const box = (id) => byId(id).getBoundingClientRect(), left = box("heatmap-card"), right = box("network-card");
+  if (byId("heatmap-card").hidden && right.left > box("list").right) {
+    return Math.round(Math.min(plotHeight(width), Math.max(280, box("table").bottom - box("network").top - 12)));
+  }
   if (byId("heatmap-card").hidden || right.left < left.right) return plotHeight(width);
-  const few = byId("board").classList.contains("few");
-  // Above both: the table, and what the chosen pair fills of its box.
-  const above = few ? box("list").bottom - box("parts").bottom - 20 : 0;
+  const few = byId("board").classList.contains("few"), short = byId("board").classList.contains("short");
+  // What is above both: the table, and what the chosen pair fills of its box.
+  const above = few ? box("list").bottom - box("parts").bottom - 20 : short ? left.top - right.top : 0;
   const wanted = above + (box("heatmap").bottom - left.top) - (box("network").top - right.top);
-  return Math.round(Math.min(680, Math.max(260, wanted)));
+  return Math.round(Math.min(760, Math.max(260, wanted)));
 }
 
 let places = [];
@@ -157,7 +160,17 @@ function arrange() {
   byId("board").classList.toggle("no-heatmap", sparse && !single);
 }
 
+// Where the chosen pair needs less space than the table, the network follows it, and not the table.
+function arrangeNetwork() {
+  const board = byId("board").classList, chosen = byId("chosen").getBoundingClientRect();
+  board.remove("short");
+  const unused = byId("chosen").getBoundingClientRect().bottom - byId("parts").getBoundingClientRect().bottom - 20;
+  board.toggle("short", unused > 60 && chosen.left > byId("list").getBoundingClientRect().left
+    && !["few", "single", "no-heatmap", "all-columns"].some((name) => board.contains(name)));
+}
+
 async function drawCharts() {
+  arrangeNetwork();
   if (!byId("heatmap-card").hidden) await drawHeatmap();
   if (!byId("network-card").hidden) await drawNetwork();
 }

@@ -17,13 +17,16 @@ const SCORES = new Set(["mean", "std", "low", "high", "low50", "high50", "suppor
 
 const factor = () => (state.unit === "std" ? 1 / data.output_std : 1);
 
+// As join_names of the package does, so that no two pairs look the same.
+const quoted = (name) => (/×|^"/.test(name) ? `"${name.replaceAll('"', '""')}"` : name);
+
 // One object for each pair of a measure.
 function makeRows(measure, scale) {
   const { accepted, ...numbers } = data.measures[measure === "supported" ? "geh" : measure];
   return numbers.mean.map((_, pair) => {
     const first = data.pairs.first[pair], second = data.pairs.second[pair];
-    const row = { pair, first: data.names[first], second: data.names[second], short_first: data.short_names[first],
-      short_second: data.short_names[second], label: data.pairs.label[pair], short: data.pairs.short[pair],
+    const row = { pair, first: data.names[first], second: data.names[second], short_first: quoted(data.short_names[first]),
+      short_second: quoted(data.short_names[second]), label: data.pairs.label[pair], short: data.pairs.short[pair],
       sign: SIGNS[data.majority[pair]], unsure: false, decision: "", band: 0 };
     for (const [name, values] of Object.entries({ ...numbers, ...data.evidence })) {
       row[name] = values[pair] === null || !SCORES.has(name) ? values[pair] : scale * values[pair];
