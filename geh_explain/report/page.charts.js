@@ -122,11 +122,12 @@ let places = [];
 async function drawNetwork() {
   const spec = structuredClone(data.charts.network), width = widthOf("network"), height = networkHeight(width);
   places = nodes(width, height);
+  const space = width / 2 - Math.max(...places.map((place) => (place.side === "center" ? 0 : Math.abs(place.text_x))));
   spec.width = width;
   spec.height = height;
   spec.autosize = { type: "none" };
   for (const layer of spec.layer) {
-    if (layer.mark.type === "text") [layer.mark.limit, layer.mark.fontSize] = [0.33 * width, data.nodes.unit.length > 12 ? 11 : 12];
+    if (layer.mark.type === "text") [layer.mark.limit, layer.mark.fontSize] = [space, data.nodes.unit.length > 12 ? 11 : 12];
     for (const [channel, size] of [["x", width], ["y", height]]) layer.encoding[channel].scale = { domain: [-size / 2, size / 2], nice: false, zero: false };
   }
   await draw("network", spec, { edges: edges(places), nodes: places });
@@ -135,7 +136,7 @@ async function drawNetwork() {
 async function drawSurface(surface) {
   const spec = structuredClone(data.charts.surface), { x, y } = spec.layer[0].encoding, scale = factor();
   spec.width = widthOf("surface");
-  spec.height = Math.round(Math.min(340, Math.max(220, 0.62 * spec.width)));
+  spec.height = Math.round(Math.min(320, Math.max(220, 0.58 * spec.width)));
   spec.autosize = { type: "fit-x", contains: "padding" };
   const shortOf = new Map(data.names.map((name, unit) => [name, data.short_names[unit]]));
   [x.title, y.title] = surface.names.map((name) => shortOf.get(name) ?? name);

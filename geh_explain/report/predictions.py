@@ -81,8 +81,8 @@ def _sentences(account: LocalExplanation) -> tuple[str, str]:
     """Return what the account says, and details."""
     main, pairs = (part.mean.sum() for part in (account.main_effects, account.pair_effects))
     words = (
-        f"The output is {account.prediction:.4g}, and {account.reference:.4g} at the reference ({account.baseline}). "
-        f"Main effects add {main:+.4g}, pairs {pairs:+.4g}."
+        f"The output is {_minus(f'{account.prediction:.4g}')}, and {_minus(f'{account.reference:.4g}')} at the "
+        f"reference ({account.baseline}). Main effects add {_minus(f'{main:+.4g}')}, pairs {_minus(f'{pairs:+.4g}')}."
     )
     return words, (
         f"{account.remainder_share:.1%} of what is to explain is left over. Account: {account.method}. "
@@ -132,4 +132,9 @@ def _row(label: str, bar: str, number: str, title: str | None = None) -> str:
         words = " ".join(f'<span class="name">{name}</span>' for name in names)
         full = f' title="{escape(str(title))}"'
     head = f'<th scope="row"{full}>{words}</th>'
-    return f'<tr>{head}<td><div class="track">{bar}</div></td><td>{number.replace("-", "−")}</td></tr>'
+    return f'<tr>{head}<td><div class="track">{bar}</div></td><td>{_minus(number)}</td></tr>'
+
+
+def _minus(number: str) -> str:
+    """Return a number as text with a minus sign instead of a hyphen."""
+    return number.replace("-", "−")
