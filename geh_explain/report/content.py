@@ -62,9 +62,10 @@ def build_content(
         ``partial``, whether some pairs were not computed; ``nodes`` of the network; ``pairs``, the strongest first, as
         indices of their units with labels; ``measures`` with scores, intervals and decisions, ``evidence`` and
         ``majority`` with one entry per pair; ``decision``, the words for them; ``groups`` and ``group_effects``;
-        ``levels``, differences between levels of categories for pairs by their position; ``level`` of the intervals;
-        ``output_std``; ``surfaces``; ``images`` and ``painted`` (by gradient ascent) by unit name; ``joint``, both
-        kinds of images for pairs by their position. Unknown numbers are None.
+        ``levels``, differences between levels of categories for pairs by their position; ``unsigned``, the positions of
+        pairs whose effects in groups have no sign; ``level`` of the intervals; ``output_std``; ``surfaces``; ``images``
+        and ``painted`` (by gradient ascent) by unit name; ``joint``, both kinds of images for pairs by their position.
+        Unknown numbers are None.
     """
     units = strongest_units(decisions.order, result.pairs, _MAX_UNITS)
     pairs = _select_pairs(decisions.order, result.pairs, units)
@@ -89,6 +90,7 @@ def build_content(
         "groups": _group_columns(result, pairs_with_groups),
         "group_effects": _group_effects(result, decisions.level, pairs_with_groups),
         "levels": _level_differences(result, decisions.level, pairs),
+        "unsigned": _unsigned_pairs(result, pairs),
         "surfaces": [_surface_cells(surface, pairs, result) for surface in _check_surfaces(surfaces)],
         **_gallery_images(gallery, pairs, result),
     }
@@ -170,14 +172,21 @@ def _group_columns(result: PairResult, pairs: Ints) -> dict[str, Any]:
     return columns if descriptions is None else {**columns, "descriptions": [*map(split_description, descriptions)]}
 
 
+def _unsigned_pairs(result: PairResult, pairs: Ints) -> list[int]:
+    """Return the positions of pairs with a category of several levels, whose differences have signs of their own."""
+    if result.level_draws is None:
+        return []
+    found: list[int] = np.flatnonzero(np.isin(pairs, result.level_draws.contrasts.several)).tolist()
+    return found
+
+
 def _level_differences(result: PairResult, level: float, pairs: Ints) -> dict[int, list[list[Any]]]:
     """Return words, mean and ends of the strongest differences between levels, for pairs by their position."""
     if result.level_draws is None:
         return {}
-    several = result.level_draws.contrasts.several
     first, second = result.pairs.ends
     found = {}
-    for position in np.flatnonzero(np.isin(pairs, several))[:_MAX_LEVEL_PAIRS].tolist():
+    for position in _unsigned_pairs(result, pairs)[:_MAX_LEVEL_PAIRS]:
         pair = pairs[position]
         names = {"i": result.names[first[pair]], "j": result.names[second[pair]]}
         table = result.levels(names["i"], names["j"], level).head(_MAX_LEVELS)

@@ -111,7 +111,7 @@ function networkHeight(width) {
     return Math.round(Math.min(plotHeight(width), Math.max(280, box("table").bottom - box("network").top - 12)));
   }
   if (byId("heatmap-card").hidden || right.left < left.right) return plotHeight(width);
-  const few = byId("board").classList.contains("few"), short = byId("board").classList.contains("short");
+  const board = byId("board").classList, few = board.contains("few") && !board.contains("all-columns"), short = board.contains("short");
   // What is above both: the table, and what the chosen pair fills of its box.
   const above = few ? box("list").bottom - box("parts").bottom - 20 : short ? left.top - right.top : 0;
   const wanted = above + (box("heatmap").bottom - left.top) - (box("network").top - right.top);

@@ -5,7 +5,10 @@ async function drawChosen() {
   byId("pair-decision").replaceChildren(...(words === null ? [] : [...decisionMark(row).slice(0, 1), decisionWords(row)]));
   byId("numbers").replaceChildren(...numbersOf(row).map(([name, value, small]) => make("div", {},
     make("dt", { text: name }), make("dd", { text: value }, ...(small ? [make("small", { text: small })] : [])))));
-  fillEffects(byId("groups"), groupEffects(row.pair), byId("groups-figure"));
+  const unsigned = data.unsigned.includes(row.pair);
+  byId("groups-caption").textContent = unsigned
+    ? "Size of the effect in each group of points; differences between levels have signs of their own" : "Signed effect in each group of points";
+  fillEffects(byId("groups"), groupEffects(row.pair), byId("groups-figure"), unsigned);
   fillEffects(byId("levels"), (data.levels[row.pair] ?? []).map(([title, ...ends]) => {
     const [mean, low, high] = ends.map((value) => (value === null ? null : factor() * value));
     return { title, mean, low, high };
@@ -48,14 +51,14 @@ function groupEffects(pair) {
 }
 
 // Signed effects as words, bars and numbers; pale where the interval contains 0.
-function fillEffects(list, effects, figure) {
+function fillEffects(list, effects, figure, unsigned = false) {
   figure.hidden = effects.length === 0;
   const ends = effects.flatMap(({ mean, low, high }) => [0, mean, low ?? mean, high ?? mean]);
   const low = Math.min(...ends), span = Math.max(...ends) - low || 1, place = (value) => 0.01 + 0.98 * (value - low) / span;
   list.replaceChildren(...effects.map((effect) => {
-    const sign = effect.mean > 0 ? "up" : effect.mean < 0 ? "down" : "plain";
+    const sign = unsigned ? "plain" : effect.mean > 0 ? "up" : effect.mean < 0 ? "down" : "plain";
     const clear = effect.low === null || effect.low > 0 || effect.high < 0;
-    const number = make("span", { class: `number ${clear ? `${sign}-word` : ""}`, text: signed(effect.mean) });
+    const number = make("span", { class: `number ${clear ? `${sign}-word` : ""}`, text: unsigned ? format(effect.mean) : signed(effect.mean) });
     if (effect.low !== null) number.append(make("small", { text: `${format(effect.low)} to ${format(effect.high)}` }));
     const track = make("div", { class: "track", "aria-hidden": "true" }, part("i", place(0), place(effect.mean), sign),
       ...(effect.low === null ? [] : [part("b", place(effect.low), place(effect.high))]), make("u", { style: { left: `${100 * place(0)}%` } }));

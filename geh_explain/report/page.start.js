@@ -19,6 +19,8 @@ async function choose(pair) {
   }
   await Promise.all(["heatmap", "network"].map((name) => views[name]?.signal("chosen", pair).runAsync()));
   await drawChosen();
+  // Below a chosen pair of another height both columns still end together.
+  if (byId("board").classList.contains("few") && !byId("network-card").hidden) await drawNetwork();
 }
 
 // Scroll the table, and not the page, until a row is visible.

@@ -140,3 +140,6 @@ def test_results_of_few_or_unknown_pairs_and_of_categories_have_pages_without_em
         if name == "levels":
             assert page.text_content("#levels li span") == "kind: 0 → 2"
             assert page.locator("#levels li").count() == 3
+            # The score of a pair with several levels has no sign.
+            assert "Size of the effect" in page.text_content("#groups-caption")
+            assert page.locator("#groups .track .up, #groups .track .down").count() == 0
