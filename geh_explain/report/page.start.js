@@ -102,6 +102,8 @@ async function start() {
   byId("measure").value = data.measure;
   byId("unit").value = state.unit;
   byId("table").classList.toggle("long", data.short_names.some((name) => name.length > 14));
+  // The pair of the verdict: the strongest one that was accepted.
+  state.chosen = (pairs().find((row) => row.decision === "yes") ?? pairs()[0]).pair;
   arrange();
   fillGallery();
   listen();

@@ -34,7 +34,8 @@ function fillHead() {
     const head = make("th", { scope: "col", class: [key, plot && "plot", extra && "extra", optional && "optional"].filter(Boolean).join(" "), "data-key": key });
     if (plot) {
       const ticks = [...Array(Math.floor(axisEnd / step) + 1).keys()].map((tick) => tick * step).filter((tick) => tick / axisEnd < 0.97);
-      const shown = ticks.filter((_, tick) => ticks.length < 4 || tick % 2 === 0);
+      const narrow = byId("list").clientWidth < 480;
+      const shown = ticks.filter((_, tick) => (narrow ? tick === 0 || tick === ticks.length - 1 : ticks.length < 4 || tick % 2 === 0));
       head.append(make("span", { class: "hidden", text: hasIntervals ? "bar with interval" : "bar" }), make("div", { class: "axis", "aria-hidden": "true" },
         ...shown.map((tick) => make("span", { text: plain(tick), style: { left: `${100 * tick / axisEnd}%` } }))));
       return head;

@@ -264,7 +264,10 @@ def test_a_page_of_tested_pairs_shows_supported_scores_beside_geh(opened, tmp_pa
             assert row["supported"][1] == pytest.approx(unit * expected.supported, abs=0.01)
         words = "significant, FDR 5 %" if expected.significant else "not significant" if is_tested else "not tested"
         assert row["decision"] == words
-    assert page.text_content("#pair-decision").strip() == shown[0]["decision"]
+    # The page opens with the pair of the verdict.
+    assert chosen(page) == label(table[table["significant"]].iloc[0])
+    assert page.text_content("#pair-decision").strip() == "significant, FDR 5 %"
+    assert chosen(page) in page.text_content(".verdict p + p").replace("\u00a0", " ")
     page.locator('#table th[data-key="p"] button').click()
     assert [row["p"] for row in rows(page)][-2:] == ["", ""]  # pairs that were not tested are last
     page.locator("#measure").select_option("geh")
