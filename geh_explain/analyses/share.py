@@ -201,7 +201,7 @@ class InteractionShare:
         low, high = self.interval(level)
         decimals = 0 if max(self.overall, high) >= _SMALL else 1
         ends = f"{_percent(low, decimals)}–{_percent(high, decimals)} %"
-        text = f"interactions carry {_percent(self.overall, decimals)} % ({ends}) of what this network does"
+        text = f"interactions carry {_percent(self.overall, decimals)} % ({ends}) of the variance of the output"
         if self.of_rest is not None and self.of_rest.mean[0] > _SMALL**2:
             rest = _percent(float(self.of_rest.mean[0]), decimals)
             text += f"; what rows hold beside the units carries {rest} % by itself"

@@ -14,6 +14,7 @@ from geh_explain.plots.axes import compact, shorten_all
 from geh_explain.plots.local_network import draw_local_network
 from geh_explain.plots.pairs import pair_label
 from geh_explain.plots.waterfall import Steps, draw_waterfall
+from geh_explain.scores.pair_names import join_names
 
 #: Characters of a unit's name beside a bar.
 _MAX_NAME = 28
@@ -134,8 +135,11 @@ class LocalPlots:
         return "LocalPlots(waterfall, network)"
 
 
-def waterfall_steps(account: Account, count: int, level: float) -> Steps:
-    """Return the ``count`` largest contributions, then the sum of the others, then the remainder where it shows."""
+def waterfall_steps(account: Account, count: int, level: float, names: Sequence[str] | None = None) -> Steps:
+    """Return the ``count`` largest contributions, then the sum of the others, then the remainder where it shows.
+
+    ``names`` (D,) is how units are called in labels; None for shortened names.
+    """
     n_units = len(account.names)
     effects = np.concatenate([account.main_effects.mean, account.pair_effects.mean])
     half_widths = np.concatenate([(high - low) / 2 for low, high in (part.interval(level) for part in _parts(account))])
@@ -144,10 +148,11 @@ def waterfall_steps(account: Account, count: int, level: float) -> Steps:
     # A contribution that is 0 makes no step.
     order = order[np.abs(effects[order]) > 0] if effects.any() else order
     shown, others = order[:count], order[count:]
-    names = [compact(name) for name in account.names]
-    short = shorten_all(names, _MAX_NAME)
+    full = [compact(name) for name in account.names]
+    short, join = (shorten_all(full, _MAX_NAME), pair_label) if names is None else (names, join_names)
+    in_pairs = full if names is None else names
     labels = [
-        short[k] if k < n_units else pair_label(names[first[k - n_units]], names[second[k - n_units]]) for k in shown
+        short[k] if k < n_units else join(in_pairs[first[k - n_units]], in_pairs[second[k - n_units]]) for k in shown
     ]
     values, halves, plain = list(effects[shown]), list(half_widths[shown]), [False] * len(shown)
     sums: Sequence[tuple[str, float]] = [

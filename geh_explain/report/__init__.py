@@ -11,6 +11,13 @@ charts; its licence is in ``vega.LICENSE.txt``.
     The charts, as Vega-Lite specifications.
 ``predictions``
     The section about single predictions.
+``verdict``
+    The sentences at the top of the page, and the facts below them.
 ``text``
-    The sentences of the page, which notebooks and the command line show too.
+    Other sentences, which notebooks and the command line show too.
+``names``
+    Short names of units.
+
+The script has five parts: ``page.js`` (data and state), ``page.table.js``, ``page.pair.js``, ``page.charts.js`` and
+``page.start.js`` (controls). The style is in ``page.css``.
 """

@@ -13,9 +13,11 @@ from geh_explain._types import Floats, Ints
 from geh_explain.analyses.surface import Surface
 from geh_explain.errors import GEHTypeError
 from geh_explain.interpret.gallery import Gallery, PairView
-from geh_explain.plots.axes import compact, shorten_all
+from geh_explain.plots.axes import compact
 from geh_explain.plots.exemplars import colour_limits, draw_inputs, first_input, maximum_places
 from geh_explain.plots.pairs import strongest_units, unit_sizes
+from geh_explain.report.names import cut_names
+from geh_explain.report.verdict import split_description
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.protocol import PairResult
@@ -30,8 +32,11 @@ _MAX_PAIRS = 2000
 _MAX_GROUP_NUMBERS = 150_000
 #: Maximum number of data points on a surface.
 _MAX_SURFACE_POINTS = 300
-#: Maximum number of characters of a unit's name on the axis of a chart.
-_MAX_NAME = 20
+#: Maximum number of characters of a unit's name in tables and charts.
+_MAX_NAME = 24
+#: Number of strongest pairs with a category whose differences between levels are shown, and of differences of each.
+_MAX_LEVEL_PAIRS = 50
+_MAX_LEVELS = 6
 
 
 def build_content(
@@ -53,22 +58,23 @@ def build_content(
     Returns
     -------
     dict
-        ``names`` of all units, ``compact_names`` without the modules around the layer, and ``short_names`` for axes;
-        ``heatmap``, the indices of its units; ``partial``, whether some pairs were not computed; ``nodes`` of the
-        network; ``pairs``, the strongest first, as indices of their units with labels; ``measures`` with scores,
-        intervals and decisions, ``evidence`` and ``majority`` with one entry per pair; ``decision``, the words for
-        them; ``groups`` and ``group_effects``; ``level``; ``surfaces``; ``images`` and ``painted`` (by gradient ascent)
-        by unit name; ``joint``, both kinds of images for pairs by their position. Unknown numbers are None.
+        ``names`` of all units, and ``short_names``, cut in the middle; ``heatmap``, the indices of its units;
+        ``partial``, whether some pairs were not computed; ``nodes`` of the network; ``pairs``, the strongest first, as
+        indices of their units with labels; ``measures`` with scores, intervals and decisions, ``evidence`` and
+        ``majority`` with one entry per pair; ``decision``, the words for them; ``groups`` and ``group_effects``;
+        ``levels``, differences between levels of categories for pairs by their position; ``unsigned``, the positions of
+        pairs whose effects in groups have no sign; ``level`` of the intervals; ``output_std``; ``surfaces``; ``images``
+        and ``painted`` (by gradient ascent) by unit name; ``joint``, both kinds of images for pairs by their position.
+        Unknown numbers are None.
     """
     units = strongest_units(decisions.order, result.pairs, _MAX_UNITS)
     pairs = _select_pairs(decisions.order, result.pairs, units)
     pairs_with_groups = pairs[: max(1, _MAX_GROUP_NUMBERS // (2 * len(result.group_names)))]
     i, j = result.pairs.ends
     compact_names = result.names if result.settings.get("layer") is None else [compact(name) for name in result.names]
-    short_names = shorten_all(compact_names, _MAX_NAME)
+    short_names = cut_names(compact_names, _MAX_NAME)
     return {
         "names": result.names,
-        "compact_names": compact_names,
         "short_names": short_names,
         "heatmap": units.tolist(),
         "partial": not result.pairs.complete,
@@ -80,8 +86,11 @@ def build_content(
         "decision": _decision_words(decisions),
         "majority": result.majority_signs()[pairs].tolist(),
         "level": decisions.level,
+        "output_std": result.output_std or None,
         "groups": _group_columns(result, pairs_with_groups),
         "group_effects": _group_effects(result, decisions.level, pairs_with_groups),
+        "levels": _level_differences(result, decisions.level, pairs),
+        "unsigned": _unsigned_pairs(result, pairs),
         "surfaces": [_surface_cells(surface, pairs, result) for surface in _check_surfaces(surfaces)],
         **_gallery_images(gallery, pairs, result),
     }
@@ -145,18 +154,54 @@ def _decision_words(decisions: Decisions) -> dict[str, str] | None:
 
 
 def _group_columns(result: PairResult, pairs: Ints) -> dict[str, Any]:
-    """Return the names and sizes of the groups, and their descriptions where there are any; or those of each pair."""
+    """Return names, sizes and, where there are any, descriptions of the groups; or those of each pair.
+
+    A description is a list of words and the agreement of both in per cent, which may be None.
+    """
     cells = result.pair_cells
     if cells is not None:
         ends = np.stack(result.pairs.ends, axis=1)[pairs].tolist()
-        by_pair = [
-            {"names": cells.describe(int(pair), units, result.names)[0], "sizes": cells.sizes[:, pair].tolist()}
-            for pair, units in zip(pairs, ends, strict=True)
-        ]
+        by_pair = []
+        for pair, units in zip(pairs, ends, strict=True):
+            names, rules = cells.describe(int(pair), units, result.names)
+            words = [[rule.replace(" >= ", " ≥ ") or name, None] for name, rule in zip(names, rules, strict=True)]
+            by_pair.append({"names": names, "sizes": cells.sizes[:, pair].tolist(), "descriptions": words})
         return {"by_pair": by_pair}
     columns = {"names": result.group_names, "sizes": result.sizes.tolist()}
     descriptions = result.group_descriptions
-    return columns if descriptions is None else {**columns, "descriptions": descriptions}
+    return columns if descriptions is None else {**columns, "descriptions": [*map(split_description, descriptions)]}
+
+
+def _unsigned_pairs(result: PairResult, pairs: Ints) -> list[int]:
+    """Return the positions of pairs with a category of several levels, whose differences have signs of their own."""
+    if result.level_draws is None:
+        return []
+    found: list[int] = np.flatnonzero(np.isin(pairs, result.level_draws.contrasts.several)).tolist()
+    return found
+
+
+def _level_differences(result: PairResult, level: float, pairs: Ints) -> dict[int, list[list[Any]]]:
+    """Return words, mean and ends of the strongest differences between levels, for pairs by their position."""
+    if result.level_draws is None:
+        return {}
+    first, second = result.pairs.ends
+    found = {}
+    for position in _unsigned_pairs(result, pairs)[:_MAX_LEVEL_PAIRS]:
+        pair = pairs[position]
+        names = {"i": result.names[first[pair]], "j": result.names[second[pair]]}
+        table = result.levels(names["i"], names["j"], level).head(_MAX_LEVELS)
+        found[position] = [
+            [
+                ", ".join(
+                    f"{name}: {row[f'from_{end}']} → {row[f'to_{end}']}"
+                    for end, name in names.items()
+                    if f"from_{end}" in table
+                ),
+                *_round([row["mean"], row["low"], row["high"]]),
+            ]
+            for _, row in table.iterrows()
+        ]
+    return found
 
 
 def _group_effects(result: PairResult, level: float, pairs: Ints) -> dict[str, Any]:

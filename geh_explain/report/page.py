@@ -17,11 +17,20 @@ from geh_explain.errors import GEHTypeError
 from geh_explain.interpret.gallery import Gallery
 from geh_explain.report.charts import build_charts
 from geh_explain.report.content import build_content
+from geh_explain.report.names import replace_long_names
 from geh_explain.report.predictions import Local, local_section
 from geh_explain.report.text import list_omissions, list_settings, reading_guide, summarise
+from geh_explain.report.verdict import give_verdict, list_facts
 from geh_explain.scores.decisions import Decisions
 from geh_explain.scores.protocol import PairResult
 from geh_explain.storage.whole import write_whole
+
+#: Parts of the script, in order.
+_SCRIPTS = ("page.js", "page.table.js", "page.pair.js", "page.charts.js", "page.start.js")
+#: Notes and warnings of more characters are folded in.
+_MAX_NOTES = 700
+#: Strongest pairs among which are those that the verdict may name.
+_VERDICT_PAIRS = 50
 
 
 def write_page(
@@ -62,19 +71,37 @@ def _fill_template(
     data = {**content, "charts": build_charts(content)}
     parts = {
         "TITLE": escape(title),
-        "SUMMARY": f"<p>{escape(' '.join(summarise(result, decisions)))}</p>",
+        "VERDICT": _verdict(result, decisions, content),
+        "FACTS": "".join(
+            f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+            for name, value in list_facts(result, decisions)
+        ),
+        "SUMMARY": "".join(f"<p>{escape(sentence)}</p>" for sentence in summarise(result, decisions)),
         "WARNINGS": "".join(f"<li>{escape(str(note))}</li>" for note in notes),
-        "HIDE-WARNINGS": "" if notes else "hidden",
+        "WARNINGS-COUNT": "1 note" if len(notes) == 1 else f"{len(notes)} notes and warnings",
+        "WARNINGS-STATE": "hidden" if not notes else "open" if sum(map(len, map(str, notes))) < _MAX_NOTES else "",
         "HOW-TO-READ": "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reading_guide(result, decisions)),
         "SETTINGS": "".join(_table_row(name, value) for name, value in list_settings(result)),
         "LOCAL": local,
         "STYLE": _read_part("page.css"),
         "VEGA": _read_part("vega.js"),
-        "SCRIPT": _read_part("page.js"),
+        "SCRIPT": f"(() => {{\n{''.join(map(_read_part, _SCRIPTS))}}})();",
         "DATA": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
     }
     # One pass over the template, so that marks inside of names and titles stay as they are.
     return re.sub("@@([A-Z-]+)@@", lambda mark: parts[mark[1]], _read_part("page.html"))
+
+
+def _verdict(result: PairResult, decisions: Decisions, content: dict[str, Any]) -> str:
+    """Return the sentences of the verdict as paragraphs, with long names cut."""
+    units = [*content["pairs"]["first"][:_VERDICT_PAIRS], *content["pairs"]["second"][:_VERDICT_PAIRS]]
+    short = {content["names"][unit]: content["short_names"][unit] for unit in units}
+    # Short names of a pair stay on one line; a line may end after the sign between long ones.
+    long = any(short[name] != name for name in short)
+    sign = "\u00a0× " if long else "\u00a0×\u00a0"
+    sentences = [sentence.replace(" × ", sign) for sentence in give_verdict(result, decisions)]
+    paragraphs = [replace_long_names(sentence, short) for sentence in sentences]
+    return "".join(f"<p{' class=lead' * (number == 0)}>{words}</p>" for number, words in enumerate(paragraphs))
 
 
 def _table_row(name: str, value: str) -> str:

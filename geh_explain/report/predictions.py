@@ -11,8 +11,9 @@ import numpy as np
 from geh_explain.errors import GEHTypeError
 from geh_explain.local.explanation import LocalExplanation, LocalExplanations
 from geh_explain.local.plotting import waterfall_steps
-from geh_explain.plots import palette
+from geh_explain.plots.axes import compact
 from geh_explain.plots.waterfall import Steps
+from geh_explain.report.names import cut_names
 
 #: What ``report(local=...)`` takes.
 Local = LocalExplanation | LocalExplanations | Sequence[LocalExplanation] | None
@@ -23,6 +24,8 @@ _STEPS = 12
 _MAX_ACCOUNTS = 50
 #: Level of the intervals.
 _LEVEL = 0.95
+#: Maximum number of characters of a unit's name.
+_MAX_NAME = 24
 
 
 def local_section(local: Local) -> str:
@@ -38,7 +41,8 @@ def local_section(local: Local) -> str:
     parts = [_account(account, number, len(accounts)) for number, account in enumerate(accounts[:_MAX_ACCOUNTS])]
     note = f"<p>{left_out} further accounts are left out.</p>" if left_out > 0 else ""
     heading = f'<h2 id="local-title">{title}</h2>'
-    return f'<section id="local" aria-labelledby="local-title">{heading}{"".join(parts)}{note}</section>'
+    cards = f'<div class="cards">{"".join(parts)}</div>'
+    return f'<section id="local" aria-labelledby="local-title">{heading}{cards}{note}</section>'
 
 
 def check_local(local: Local) -> list[LocalExplanation]:
@@ -58,31 +62,36 @@ def check_local(local: Local) -> list[LocalExplanation]:
 
 
 def _account(account: LocalExplanation, number: int, count: int) -> str:
-    """Return one account: a sentence, and the waterfall."""
-    steps = waterfall_steps(account, _STEPS, _LEVEL)
+    """Return one account: sentences, and the waterfall."""
+    short = cut_names([compact(name) for name in account.names], _MAX_NAME)
+    steps, full = (waterfall_steps(account, _STEPS, _LEVEL, names) for names in (short, account.names))
     title = f"<h3>Prediction {number + 1} of {count}</h3>" if count > 1 else ""
-    interval = ", 95 % interval" if account.has_intervals else ""
+    interval = "<small>95 % interval</small>" if account.has_intervals else ""
     head = (
         f"<thead><tr><th>contribution</th><th>from reference to prediction</th><th>effect{interval}</th></tr></thead>"
     )
-    words = _sentences(account)
-    warnings = "".join(f"<p>{escape(message)}</p>" for message in account.warnings)
-    table = f'<div class="scroll"><table class="waterfall">{head}{_rows(steps)}</table></div>'
-    return f"{title}<p>{escape(words)}</p>{warnings}{table}"
+    words, details = _sentences(account)
+    warnings = "".join(f'<p class="small">{escape(message)}</p>' for message in account.warnings)
+    table = f'<table class="waterfall">{head}{_rows(steps, full.labels)}</table>'
+    text = f'<p>{escape(words)}</p><p class="small">{escape(details)}</p>'
+    return f'<div class="card account">{title}{text}{warnings}{table}</div>'
 
 
-def _sentences(account: LocalExplanation) -> str:
-    """Return what the account is about."""
+def _sentences(account: LocalExplanation) -> tuple[str, str]:
+    """Return what the account says, and details."""
     main, pairs = (part.mean.sum() for part in (account.main_effects, account.pair_effects))
-    return (
-        f"The output is {account.prediction:.4g}, and {account.reference:.4g} at the reference ({account.baseline}). "
-        f"Main effects add {main:+.4g}, pairs {pairs:+.4g}; {account.remainder_share:.1%} of what is to explain is "
-        f"left over. Account: {account.method}. Red raises the output, blue lowers it."
+    words = (
+        f"The output is {_minus(f'{account.prediction:.4g}')}, and {_minus(f'{account.reference:.4g}')} at the "
+        f"reference ({account.baseline}). Main effects add {_minus(f'{main:+.4g}')}, pairs {_minus(f'{pairs:+.4g}')}."
+    )
+    return words, (
+        f"{account.remainder_share:.1%} of what is to explain is left over. Account: {account.method}. "
+        "Red raises the output, blue lowers it; grey: the sum of the others."
     )
 
 
-def _rows(steps: Steps) -> str:
-    """Return the rows of the waterfall: reference, steps, prediction."""
+def _rows(steps: Steps, full: Sequence[str]) -> str:
+    """Return the rows of the waterfall: reference, steps with their ``full`` labels as titles, prediction."""
     halves = steps.half_widths
     ends = np.concatenate([steps.starts, steps.stops, steps.stops - halves, steps.stops + halves])
     ends = np.append(ends[np.isfinite(ends)], [steps.reference, steps.prediction])
@@ -92,19 +101,19 @@ def _rows(steps: Steps) -> str:
         return 100 * (value - low) / span
 
     rows = [_row("reference", _mark(place(steps.reference)), f"{steps.reference:.4g}")]
-    for label, effect, half, plain, start, stop in zip(
-        steps.labels, steps.effects, halves, steps.plain, steps.starts, steps.stops, strict=True
+    for label, title, effect, half, plain, start, stop in zip(
+        steps.labels, full, steps.effects, halves, steps.plain, steps.starts, steps.stops, strict=True
     ):
-        colour = palette.NEUTRAL if plain else palette.POSITIVE if effect > 0 else palette.NEGATIVE
+        kind = "plain" if plain else "up" if effect > 0 else "down"
         left, right = sorted((place(start), place(stop)))
-        bar = f'<i style="left:{left:.2f}%;width:{right - left:.2f}%;background:{colour}"></i>'
+        bar = f'<i style="left:{left:.2f}%;width:{right - left:.2f}%" class="{kind}"></i>'
         number = f"{effect:+.4g}"
         if np.isfinite(half):
             bar += (
                 f'<b style="left:{place(stop - half):.2f}%;width:{place(stop + half) - place(stop - half):.2f}%"></b>'
             )
-            number += f" ({effect - half:+.3g} to {effect + half:+.3g})"
-        rows.append(_row(" ".join(label.split()), bar, number))
+            number += f"<small>{effect - half:+.3g} to {effect + half:+.3g}</small>"
+        rows.append(_row(label, bar, number, title))
     rows.append(_row("prediction", _mark(place(steps.prediction)), f"{steps.prediction:.4g}"))
     return f"<tbody>{''.join(rows)}</tbody>"
 
@@ -114,5 +123,18 @@ def _mark(place: float) -> str:
     return f'<u style="left:{place:.2f}%"></u>'
 
 
-def _row(label: str, bar: str, number: str) -> str:
-    return f'<tr><th scope="row">{escape(label)}</th><td class="track"><div>{bar}</div></td><td>{number}</td></tr>'
+def _row(label: str, bar: str, number: str, title: str | None = None) -> str:
+    """Return a row of the waterfall; ``bar`` and ``number`` are HTML, ``title`` is the label in full."""
+    words, full = escape(label), ""
+    if title not in (None, label):
+        # Lines break between the names.
+        names = words.replace(" × ", " ×\n").split("\n")
+        words = " ".join(f'<span class="name">{name}</span>' for name in names)
+        full = f' title="{escape(str(title))}"'
+    head = f'<th scope="row"{full}>{words}</th>'
+    return f'<tr>{head}<td><div class="track">{bar}</div></td><td>{_minus(number)}</td></tr>'
+
+
+def _minus(number: str) -> str:
+    """Return a number as text with a minus sign instead of a hyphen."""
+    return number.replace("-", "−")

@@ -21,12 +21,12 @@ def describe_scope(result: PairResult) -> str:
     """Return what was explained: units, pairs, points, groups and draws."""
     draws, pairs = result.scores("geh").n_draws, len(result.scores("geh").pair_mean)
     groups, clusters = len(result.group_names), result.settings.get("clusters")
-    points = _count(result.n_points, "point", "") + " with case weights" * _is_weighted(result)
+    points = count_noun(result.n_points, "point", "") + " with case weights" * _is_weighted(result)
     return (
-        f"Interactions between {len(result.names)} units of {result.record.place}: {_count(pairs, 'pair', '')}, "
-        f"{points} in {_groups_of_pairs(result) or _count(groups, 'group', '')}"
+        f"Interactions between {len(result.names)} units of {result.record.place}: {count_noun(pairs, 'pair', '')}, "
+        f"{points} in {_groups_of_pairs(result) or count_noun(groups, 'group', '')}"
         f"{f' and {clusters} clusters' if clusters else ''}, "
-        f"{_count(draws, 'draw', '')} of {result.record.posterior}"
+        f"{count_noun(draws, 'draw', '')} of {result.record.posterior}"
     )
 
 
@@ -47,11 +47,11 @@ def describe_decisions(result: PairResult, decisions: Decisions, sentence: bool 
         hint = "; evidence=(X, y) tests whether the data support a pair" if testable else ""
         return f"one draw: no intervals{hint}"
     number = int(accepted.sum())
-    found = f"{number} of {_count(len(accepted), 'pair', '')}"
+    found = f"{number} of {count_noun(len(accepted), 'pair', '')}"
     verb = "" if not sentence else " is" if number == 1 else " are"
     if decisions.rule == "evidence" and evidence is not None:
         tested = int(evidence.tested.sum())
-        found = found if tested == len(accepted) else f"{number} of {_count(tested, 'tested pair', '')}"
+        found = found if tested == len(accepted) else f"{number} of {count_noun(tested, 'tested pair', '')}"
         rate = percent(decisions.fdr)
         return f"{found}{verb} significant on {evidence.n_rows} held-out rows (false discovery rate {rate})"
     if decisions.rule == "sign":
@@ -107,8 +107,8 @@ def summarise(result: PairResult, decisions: Decisions) -> list[str]:
 
 def _scope(result: PairResult) -> str:
     """Return which units were explained, and at how many points."""
-    units, points = _count(len(result.names), "unit"), _count(result.n_points, "point")
-    groups = _groups_of_pairs(result) or _count(len(result.group_names), "group")
+    units, points = count_noun(len(result.names), "unit"), count_noun(result.n_points, "point")
+    groups = _groups_of_pairs(result) or count_noun(len(result.group_names), "group")
     weights = " with case weights" * _is_weighted(result)
     return f"Pairwise interactions of {units} of {result.record.place}, at {points}{weights} in {groups}."
 
@@ -258,10 +258,10 @@ def list_settings(result: PairResult) -> list[tuple[str, str]]:
     ]
 
 
-def _count(number: int, noun: str, separator: str = ",") -> str:
+def count_noun(number: int, noun: str, separator: str = ",") -> str:
     """Return a number with its noun.
 
-    >>> _count(1, "pair"), _count(1200, "pair"), _count(1200, "pair", "")
+    >>> count_noun(1, "pair"), count_noun(1200, "pair"), count_noun(1200, "pair", "")
     ('1 pair', '1,200 pairs', '1200 pairs')
     """
     return f"{number:{separator}} {noun}{'' if number == 1 else 's'}"

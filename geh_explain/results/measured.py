@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
+import torch
 
 from geh_explain._types import Ints
 from geh_explain._validation import check_int, check_level, check_positive
@@ -71,6 +72,7 @@ class MeasurablePairs(PairResult, Protocol):
 
     _source: ResultSource | None
     _share: InteractionShare | None
+    _output_std: float | None
 
     @property
     def record(self) -> RunRecord:
@@ -82,6 +84,24 @@ class MeasuredResult(ResultOutput):
 
     _source: ResultSource | None = None
     _share: InteractionShare | None = None
+    _output_std: float | None = None
+
+    @property
+    def output_std(self: MeasurablePairs) -> float | None:
+        """Standard deviation of the explained output over the points; None where it was not measured.
+
+        It is known of smoothed networks, and of others once :meth:`Interactions.report` has measured it, for which the
+        result must know its network. The page shows scores relative to it.
+
+        >>> import tempfile, torch, geh_explain as geh
+        >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
+        >>> result = explainer.explain(torch.tensor([[1.0, 2.0], [3.0, 2.0]]), groups=1, progress=False)
+        >>> path = result.report(f"{tempfile.mkdtemp()}/page.html")
+        >>> result.output_std  # of the outputs 2 and 6
+        2.0
+        """
+        smoothed = self.record.smoothed
+        return self._output_std if smoothed is None else smoothed.get("output_std")
 
     def share(
         self: MeasurablePairs,
@@ -185,9 +205,14 @@ class MeasuredResult(ResultOutput):
         return ["result.share() measures how much of the output is interaction"]
 
     def measure_for_page(self: MeasurablePairs, share: bool | None) -> None:
-        """Measure the share of interactions for the page, if that was not done; None: if it is known to be fast."""
+        """Measure the share of interactions for the page, if that was not done; None: if it is known to be fast.
+
+        The standard deviation of the output is measured too, if that is fast.
+        """
         if share is not None and not isinstance(share, bool):
             raise GEHTypeError(f"share={share!r} must be True, False, or None to measure it where that is fast.")
+        if self._source is not None and self.output_std is None and is_in_memory(self._source.inputs):
+            _measure_spread_if_fast(self, self._source)
         if share is False or self._share is not None:
             return
         draws, evaluations = (SHARE_DRAWS, None) if share else (_PAGE_DRAWS, PAGE_EVALUATIONS)
@@ -255,6 +280,24 @@ def _measure_if_fast(result: MeasurablePairs, source: ResultSource, arguments: S
                 measure_share(result, source, arguments)
         except (GEHError, GEHWarning):
             return
+
+
+def _measure_spread_if_fast(result: MeasurablePairs, source: ResultSource) -> None:
+    """Measure the standard deviation of the output over the points, unless it takes long, fails, or would warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GEHWarning)
+        try:
+            known_source(result, "share")
+            with preserved(source.setup.model), torch.no_grad():
+                points, cut = replace(source, sample_weight=result.sample_weight).read()
+                if seconds_of_rows(cut, points.first, 1, len(points)) > _PAGE_SECONDS:
+                    return
+                parts = [cut.outputs(rows).double().cpu().numpy() for rows in points.split(source.batch_size)]
+        except (GEHError, GEHWarning):
+            return
+    outputs, weights = np.concatenate(parts), result.sample_weight
+    mean = np.average(outputs, weights=weights)
+    result._output_std = float(np.sqrt(np.average((outputs - mean) ** 2, weights=weights)))
 
 
 def triple_table(

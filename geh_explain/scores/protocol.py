@@ -189,6 +189,9 @@ class PairResult(GroupMeans, Protocol):
     def regions(self, i: int | str, j: int | str, level: float = 0.95) -> pd.DataFrame:
         """Return one row per group with the signed effect of the pair (i, j)."""
 
+    def levels(self, i: int | str, j: int | str, level: float = 0.95) -> pd.DataFrame:
+        """Return one row per difference between levels of a pair with a category, the strongest first."""
+
     def group_half_widths(self, level: float, pairs: Ints) -> Floats:
         """Return half the widths (M, p) of the intervals of the group means of p pairs; NaN where nothing is known."""
 
@@ -200,6 +203,10 @@ class PairResult(GroupMeans, Protocol):
 
     def majority_signs(self) -> NDArray[np.int64]:
         """Return the sign (P,) of each pair's effect in most of the data: 1, -1 or 0."""
+
+    @property
+    def output_std(self) -> float | None:
+        """Standard deviation of the explained output over the points; None where it was not measured."""
 
     def findings(self) -> list[str]:
         """Return what was measured of the network beside the pairs, one sentence each."""

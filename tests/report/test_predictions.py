@@ -27,7 +27,7 @@ def test_the_waterfall_is_a_table_with_the_numbers_of_the_account(tmp_path):
     assert rows == [
         ("reference", "0"),
         ("x0 × x1", "+4"),
-        ("x2", "-3"),
+        ("x2", "−3"),
         ("x0", "+2"),
         ("x1", "+2"),
         ("prediction", "5"),

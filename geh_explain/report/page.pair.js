@@ -1,0 +1,100 @@
+// The chosen pair: its numbers, its effects by group and between levels, its surface, its images; and the gallery.
+async function drawChosen() {
+  const row = pairs()[state.chosen];
+  byId("pair").textContent = row.label;
+  byId("pair-decision").replaceChildren(...(words === null ? [] : [...decisionMark(row).slice(0, 1), decisionWords(row)]));
+  byId("numbers").replaceChildren(...numbersOf(row).map(([name, value, small]) => make("div", {},
+    make("dt", { text: name }), make("dd", { text: value }, ...(small ? [make("small", { text: small })] : [])))));
+  const unsigned = data.unsigned.includes(row.pair);
+  byId("groups-caption").textContent = unsigned
+    ? "Size of the effect in each group of points; differences between levels have signs of their own" : "Signed effect in each group of points";
+  fillEffects(byId("groups"), groupEffects(row.pair), byId("groups-figure"), unsigned);
+  fillEffects(byId("levels"), (data.levels[row.pair] ?? []).map(([title, ...ends]) => {
+    const [mean, low, high] = ends.map((value) => (value === null ? null : factor() * value));
+    return { title, mean, low, high };
+  }), byId("levels-figure"));
+  const surface = data.surfaces.find(({ pair }) => pair === row.pair);
+  byId("surface-figure").hidden = surface === undefined;
+  const columns = imagesOf(row);
+  byId("images-figure").hidden = columns.length === 0;
+  byId("painted-words").hidden = !columns.some(({ painted }) => painted);
+  byId("images").replaceChildren(...columns.map(imageColumn));
+  if (surface) await drawSurface(surface);
+}
+
+// Name, value and small print of each number.
+function numbersOf(row) {
+  const std = data.output_std !== null && state.unit === "output" ? `= ${format(row.mean / data.output_std)} standard deviations of the output` : "";
+  return [
+    [state.unit === "std" ? `${scoreName()}, in standard deviations of the output` : scoreName(), format(row.mean), std],
+    ...(row.low !== undefined && row.low !== null ? [[`${level} interval`, range(row.low, row.high), "of the network's score"]] : []),
+    ...(row.supported !== undefined ? [["Supported", format(row.supported), row.p === null ? "not tested: half of GEH" : "by held-out labels"]] : []),
+    ...(hasEvidence && row.slope !== null ? [["Slope", `${format(row.slope)} ± ${format(row.slope_se, 2)}`, "1: labels contain it at this size"]] : []),
+    ...(hasTrueInterval && row.true_low !== null ? [["True GEH", range(row.true_low, row.true_high), `${level} interval, from the labels`]] : []),
+    ...(row.p !== undefined && row.p !== null ? [["p-value", shortP(row.p), hasEvidence ? "one-sided" : ""]] : []),
+  ];
+}
+
+function groupEffects(pair) {
+  const { mean, half } = data.group_effects;
+  if (pair >= mean.length) return [];
+  const { names, sizes, descriptions } = data.groups.by_pair?.[pair] ?? data.groups;
+  return names.flatMap((name, group) => {
+    if (sizes[group] === 0) return [];
+    const [rule, agreement] = descriptions?.[group] ?? [names.length === 1 ? "all points" : `group ${name}`, null];
+    const about = agreement === null ? "" : `, ${agreement} % agreement`;
+    const number = descriptions && names.length > 1 && !data.groups.by_pair ? `group ${name}, ` : "";
+    const small = `${number}${sizes[group].toLocaleString("en")} point${sizes[group] === 1 ? "" : "s"}${about}`;
+    const value = factor() * mean[pair][group], width = half === null || half[pair][group] === null ? null : factor() * half[pair][group];
+    return { title: rule, small, mean: value, low: width === null ? null : value - width, high: width === null ? null : value + width };
+  });
+}
+
+// Signed effects as words, bars and numbers; pale where the interval contains 0.
+function fillEffects(list, effects, figure, unsigned = false) {
+  figure.hidden = effects.length === 0;
+  const ends = effects.flatMap(({ mean, low, high }) => [0, mean, low ?? mean, high ?? mean]);
+  const low = Math.min(...ends), span = Math.max(...ends) - low || 1, place = (value) => 0.01 + 0.98 * (value - low) / span;
+  list.replaceChildren(...effects.map((effect) => {
+    const sign = unsigned ? "plain" : effect.mean > 0 ? "up" : effect.mean < 0 ? "down" : "plain";
+    const clear = effect.low === null || effect.low > 0 || effect.high < 0;
+    const number = make("span", { class: `number ${clear ? `${sign}-word` : ""}`, text: unsigned ? format(effect.mean) : signed(effect.mean) });
+    if (effect.low !== null) number.append(make("small", { text: `${format(effect.low)} to ${format(effect.high)}` }));
+    const track = make("div", { class: "track", "aria-hidden": "true" }, part("i", place(0), place(effect.mean), sign),
+      ...(effect.low === null ? [] : [part("b", place(effect.low), place(effect.high))]), make("u", { style: { left: `${100 * place(0)}%` } }));
+    const name = make("span", { text: effect.title });
+    if (effect.small) name.append(make("small", { text: effect.small + (clear ? "" : "; sign not clear") }));
+    return make("li", { class: clear ? "" : "unclear", "data-mean": effect.mean }, name, track, number);
+  }));
+  // Long lists scroll, with the keyboard too.
+  if (list.scrollHeight > list.clientHeight + 1) list.tabIndex = 0;
+  else list.removeAttribute("tabindex");
+}
+
+function imagesOf(row) {
+  const units = [[row.first, row.short_first], [row.second, row.short_second]].filter(([name]) => Object.hasOwn(data.images, name));
+  const columns = units.map(([name, short]) => ({
+    name, short, image: data.images[name], painted: data.painted[name], words: `Inputs with the highest activation of ${name}`,
+  }));
+  const both = units.length === 2 ? data.joint[row.pair] : undefined;
+  if (both) columns.push({ name: row.label, short: "both", image: both[0], painted: both[1], words: `Inputs that activate both ${row.first} and ${row.second}` });
+  return columns;
+}
+
+function imageColumn({ name, short, image, painted, words: meaning }) {
+  const box = make("div", {}, make("span", { text: short, title: name }), make("img", { src: image, alt: meaning }));
+  if (painted) box.append(make("img", { src: painted, alt: `Input by gradient ascent for ${name}` }));
+  return box;
+}
+
+// All pairs of the gallery, where it has more than one.
+function fillGallery() {
+  const shown = Object.keys(data.joint).map(Number);
+  byId("gallery").hidden = shown.length < 2;
+  if (shown.length < 2) return;
+  byId("gallery-pairs").replaceChildren(...shown.map((pair) => {
+    const row = pairs()[pair], button = make("button", { type: "button", text: row.short, title: row.label });
+    button.addEventListener("click", () => { choose(pair); byId("chosen").scrollIntoView({ block: "nearest" }); });
+    return make("div", { class: "card" }, button, make("div", { class: "images" }, ...imagesOf(row).map(imageColumn)));
+  }));
+}
