@@ -61,8 +61,8 @@ def test_the_sentence_names_share_interval_and_strongest_pair():
     _, result = explained(random_points(3000, 3))
     share = result.share(evaluations=300_000, progress=False)
     low, high = (round(100 * end) for end in share.interval())
-    text = f"interactions carry {100 * share.overall:.0f} % ({low}–{high} %) of the variance of the output; x0 × x1 carries"
-    assert share.describe().startswith(text)
+    text = f"interactions carry {100 * share.overall:.0f} % ({low}–{high} %) of the variance of the output; x0 × x1 "
+    assert share.describe().startswith(f"{text}carries")
     assert low <= 50 <= high
 
 
