@@ -15,8 +15,8 @@ from geh_explain.results.comparing import compare_results
 from geh_explain.results.comparison import Comparison
 from geh_explain.results.output import ResultOutput
 from geh_explain.results.tables import group_table
-from geh_explain.scores.error_counts import error_counts
 from geh_explain.scores.group_unions import DrawnResult
+from geh_explain.scores.measured_points import error_counts
 from geh_explain.scores.pair_cells import PairCells
 from geh_explain.statistics.intervals import mean_half_width
 

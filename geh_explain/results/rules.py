@@ -22,9 +22,9 @@ from geh_explain._validation import check_level, check_rate
 from geh_explain.errors import GEHValueError
 from geh_explain.scores.decisions import DEFAULT_FDR, RULES, SUPPORTED, Decisions
 from geh_explain.scores.draws import MEASURES
-from geh_explain.scores.error_counts import error_counts
 from geh_explain.scores.evidence import Evidence
 from geh_explain.scores.level_means import LevelMeans, find_pair_uncertainty, with_level_p_values
+from geh_explain.scores.measured_points import error_counts
 from geh_explain.scores.point_uncertainty import known_errors
 from geh_explain.scores.protocol import PairResult
 from geh_explain.statistics.intervals import gaussian_interval, predictive_half_width

@@ -11,7 +11,7 @@ import numpy as np
 from geh_explain._types import Floats, Ints
 from geh_explain.errors import GEHValueError
 from geh_explain.scores.cluster_spread import ClusterErrors
-from geh_explain.scores.error_counts import error_counts
+from geh_explain.scores.measured_points import error_counts
 from geh_explain.scores.measures import geh
 from geh_explain.scores.point_uncertainty import known_errors
 from geh_explain.scores.protocol import GroupMeans, PairResult

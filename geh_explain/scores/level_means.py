@@ -19,7 +19,7 @@ from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
 from geh_explain.scores.cluster_spread import ClusterErrors
 from geh_explain.scores.draws import DrawMoments, Draws, LevelDraws
-from geh_explain.scores.error_counts import error_counts
+from geh_explain.scores.measured_points import error_counts
 from geh_explain.scores.moments import draws_not_kept
 from geh_explain.scores.pair_scores import Scores
 from geh_explain.scores.point_uncertainty import PointUncertainty, find_point_uncertainty, known_errors

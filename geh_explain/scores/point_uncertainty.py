@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from geh_explain._types import Floats, Ints
-from geh_explain.scores.error_counts import error_counts
+from geh_explain.scores.measured_points import error_counts
 from geh_explain.scores.protocol import GroupMeans
 from geh_explain.scores.weighted_uncertainty import weighted_covariance
 from geh_explain.statistics.absolute_sums import GivenCovariance, IndependentPoints, ShareCovariance, distances

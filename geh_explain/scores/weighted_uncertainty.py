@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from geh_explain._types import Floats
-from geh_explain.scores.error_counts import error_counts
+from geh_explain.scores.measured_points import error_counts
 from geh_explain.scores.protocol import GroupMeans
 from geh_explain.statistics.absolute_sums import WeightedPoints
 

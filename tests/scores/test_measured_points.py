@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import geh_explain as geh
-from geh_explain.scores.error_counts import error_counts
+from geh_explain.scores.measured_points import error_counts
 
 POINT = geh.posterior.PointEstimate()
 
