@@ -44,7 +44,7 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--workers", type=int, default=2, help="processes, each with one thread (2)")
     parser.add_argument("--parts", type=_words, metavar="A,B", help="yardsticks only: parts to run (all)")
-    parser.add_argument("--seeds", type=_numbers, metavar="A,B", help="yardsticks only: seeds (100 to 109)")
+    parser.add_argument("--seeds", type=_numbers, metavar="A,B", help="yardsticks only: seeds (those of the study)")
     return parser
 
 

@@ -61,10 +61,10 @@ def _absolute_weights(model: nn.Module) -> list[Tensor]:
     """Return the absolute weight matrices (out, in) of an MLP in double precision, from the inputs to the outputs."""
     if not isinstance(model, nn.Module):
         raise GEHTypeError(f"model={model!r} is not a torch.nn.Module; pass an MLP, whose weights nid reads.")
-    if isinstance(model, HybridNet) and model.pairs is not None:
+    if isinstance(model, HybridNet) and (model.pairs is not None or model.triples is not None):
         raise GEHTypeError(
             "model: nid reads the weights of an MLP, and part of the interactions of this HybridNet are products of "
-            "polynomials; pass HybridNet(..., pairs=0)."
+            "polynomials; pass HybridNet(..., pairs=0, triples=0)."
         )
     # Linear main effects of a HybridNet have no part in interactions.
     body = model.interactions if isinstance(model, HybridNet) else model

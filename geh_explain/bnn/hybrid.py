@@ -13,7 +13,12 @@ from geh_explain._validation import check_int
 from geh_explain.bnn.concrete import ConcreteDropout
 from geh_explain.bnn.layers import LinearMap
 from geh_explain.bnn.mean_field import MeanField
-from geh_explain.bnn.products import PairPolynomials, largest_degree
+from geh_explain.bnn.products import (
+    PairPolynomials,
+    TriplePolynomials,
+    degree_of_triples,
+    largest_degree,
+)
 from geh_explain.errors import GEHTypeError, GEHValueError
 
 #: Hidden units of the network of each feature, for main="network".
@@ -33,19 +38,20 @@ _PRODUCT_WRAPPERS: dict[str, Callable[[LinearMap], nn.Module]] = {
     "gaussian": partial(MeanField, prior=_PRODUCT_PRIOR),
     "point": lambda layer: layer,
 }
-#: Largest degree of these polynomials.
+#: Largest degree of the polynomials of pairs.
 _DEGREE = 3
 
 
 class HybridNet(nn.Module):
-    """Sum of main effects, products of two features and an interaction network, for tables of ``features`` columns.
+    """Sum of main effects, products of few features and an interaction network, for tables of ``features`` columns.
 
     The output is, for scaled inputs s ::
 
-        f(x) = stretch * (main(s) + pairs(s) + interactions(s)) + shift,    s = 2 (x - low) / span - 1
+        f(x) = stretch * (main(s) + pairs(s) + triples(s) + interactions(s)) + shift,    s = 2 (x - low) / span - 1
 
-    ``main`` takes up what each feature does alone, so that ``interactions`` can describe what features do together, and
-    ``pairs`` weak interactions of two features, which an MLP learns last (:class:`PairPolynomials`).
+    ``main`` takes up what each feature does alone, so that ``interactions`` can describe what features do together.
+    ``pairs`` and ``triples`` take up weak interactions of two and of three features, which an MLP learns last
+    (:class:`PairPolynomials`, :class:`TriplePolynomials`).
     :func:`fit` sets low and span such that s lies in (-1, 1), where a dropped input is one in the middle of its range,
     and shift and stretch by the range of the targets. The network therefore takes tables in their own units.
 
@@ -62,6 +68,9 @@ class HybridNet(nn.Module):
     pairs
         Largest degree of the polynomials whose products are added for pairs of features, 0 for none. None for 3, or
         what a million coefficients allow, and for 0 beside other ``interactions``.
+    triples
+        The same for products of three features, 0 for none. None for 2 where that needs at most 20,000 coefficients
+        (3 to 17 features of one output), else for 0, and for 0 where there are no ``pairs``.
     weights
         Weights of the MLP and of the products: ``"dropout"`` for concrete dropout with a learned rate per node,
         ``"gaussian"`` for mean field, ``"point"`` for plain weights.
@@ -75,8 +84,8 @@ class HybridNet(nn.Module):
 
     Attributes
     ----------
-    main, pairs, interactions : nn.Module
-        The parts; ``main`` and ``pairs`` may be None.
+    main, pairs, triples, interactions : nn.Module
+        The parts; all but ``interactions`` may be None.
     low, span : Tensor
         Buffers (features,) that scale the inputs; 0 and 1 before :func:`fit`.
     shift, stretch : Tensor
@@ -85,7 +94,8 @@ class HybridNet(nn.Module):
     Raises
     ------
     GEHValueError
-        If ``weights`` or ``main`` is unknown, or a size is less than 1.
+        If ``weights`` or ``main`` is unknown, a size is less than 1, or ``triples`` needs more than a million
+        coefficients.
     GEHTypeError
         If ``interactions`` is not a module, or a size is not an integer.
 
@@ -112,6 +122,7 @@ class HybridNet(nn.Module):
         *,
         main: str | None = "linear",
         pairs: int | None = None,
+        triples: int | None = None,
         weights: str = "dropout",
         interactions: nn.Module | None = None,
         activation: Callable[[], nn.Module] | None = None,
@@ -126,14 +137,19 @@ class HybridNet(nn.Module):
             raise GEHTypeError(f"interactions={interactions!r} is not a torch.nn.Module; pass a module or None.")
         widths = [check_int("hidden", width, 1) for width in hidden]
         make_activation = activation or (lambda: nn.Softplus(beta=10))
+        wrap = _PRODUCT_WRAPPERS[weights]
         degree = _DEGREE * (interactions is None) if pairs is None else check_int("pairs", pairs, 0)
         degree = largest_degree(features, outputs, degree)
+        if triples is not None:
+            check_int("triples", triples, 0)
+        third = degree_of_triples(features, outputs, 0 if triples is None and not degree else triples)
         # New weights are made on the CPU, so only its generator is seeded and restored.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.main = _main_effects(main, features, outputs, make_activation)
             self.interactions = interactions or _mlp([features, *widths, outputs], _WRAPPERS[weights], make_activation)
-            self.pairs = PairPolynomials(features, outputs, degree, _PRODUCT_WRAPPERS[weights]) if degree else None
+            self.pairs = PairPolynomials(features, outputs, degree, wrap) if degree else None
+            self.triples = TriplePolynomials(features, outputs, third, wrap) if third else None
         self.register_buffer("low", torch.zeros(features))
         self.register_buffer("span", torch.ones(features))
         self.register_buffer("shift", torch.zeros(outputs))
@@ -146,13 +162,16 @@ class HybridNet(nn.Module):
             out = out + self.main(scaled)
         if self.pairs is not None:
             out = out + self.pairs(scaled)
+        if self.triples is not None:
+            out = out + self.triples(scaled)
         return out * self.stretch + self.shift
 
     @property
     def input_dropout_rates(self) -> Tensor | None:
         """Learned dropout rate (features,) of each feature, low for important ones; None without concrete dropout.
 
-        It is the lowest one of the feature and of its polynomials. ``GEHExplainer.screen`` ranks features by it.
+        It is the lowest one of the feature and of its polynomials in ``pairs``. ``GEHExplainer.screen`` ranks features
+        by it.
         """
         first = next((module for module in self.interactions.modules() if isinstance(module, ConcreteDropout)), None)
         # A first layer with one common rate, or of another width, has no rate per feature.

@@ -1,4 +1,4 @@
-"""Products of polynomials of two features: weak interactions, which a network of sums learns last."""
+"""Products of polynomials of two and of three features: weak interactions, which a network of sums learns last."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from geh_explain.bnn.layers import LinearMap
+from geh_explain.errors import GEHValueError
 
-#: Coefficients at most; with more features polynomials of lower degree are used.
+#: Coefficients at most.
 _MAX_COEFFICIENTS = 1_000_000
+#: Coefficients of triples at most that a network has by default.
+_MAX_BY_DEFAULT = 20_000
 #: A coefficient of 1 adds this part of its product to the output, over the number of polynomials. An optimiser then
-#: needs many steps for a strong interaction, which the network beside learns sooner, and few for a weak one.
-_STEP = 0.1
+#: needs many steps for a strong interaction, which the network beside learns sooner, and few for a weak one. Triples
+#: are many, and each stands for itself three times.
+_STEP_OF_PAIRS = 0.1
+_STEP_OF_TRIPLES = 0.03
 
 
 class PairPolynomials(nn.Module):
@@ -55,20 +60,105 @@ class PairPolynomials(nn.Module):
         self.coefficients = wrap(coefficients)
 
     def forward(self, x: Tensor) -> Tensor:
-        terms = legendre(torch.tanh(x) / math.tanh(1), self.degree)
-        factors: Tensor = self.coefficients(terms) * (_STEP / terms.shape[1])
-        if self.outputs == 1:
-            return (factors * terms).sum(dim=1, keepdim=True)
-        return (factors.reshape(len(x), self.outputs, -1) * terms.unsqueeze(1)).sum(dim=2)
+        terms = _bounded_terms(x, self.degree)
+        factors: Tensor = self.coefficients(terms) * (_STEP_OF_PAIRS / terms.shape[1])
+        return _sum_products(factors, terms, self.outputs)
+
+
+class TriplePolynomials(nn.Module):
+    """Sum of products of three polynomials, the first two of different features.
+
+    With the polynomials P_k(u_i) of :class:`PairPolynomials`, D features and degrees up to d ::
+
+        f(s) = 0.03 / (D d) * sum over i < j, m and degrees k, l, q of c_ijmklq P_k(u_i) P_l(u_j) P_q(u_m)
+
+    It makes weak interactions of three features easy to learn, such as x0 |x1| |x2|, in which no two features interact
+    on average over the third one.
+
+    Parameters
+    ----------
+    features, outputs, degree, wrap
+        As for :class:`PairPolynomials`; at least two features.
+
+    Attributes
+    ----------
+    coefficients : nn.Module
+        The linear map from products of two polynomials to the factors of the third ones.
+
+    Examples
+    --------
+    >>> products = TriplePolynomials(features=4, outputs=1, degree=2, wrap=lambda layer: layer)
+    >>> products.coefficients.weight.shape  # 8 polynomials, and 24 products of two of them
+    torch.Size([8, 24])
+    """
+
+    first: Tensor
+    second: Tensor
+
+    def __init__(self, features: int, outputs: int, degree: int, wrap: Callable[[LinearMap], nn.Module]) -> None:
+        super().__init__()
+        self.degree = degree
+        self.outputs = outputs
+        feature = torch.arange(features * degree) % features
+        first, second = torch.nonzero(feature[:, None] < feature, as_tuple=True)
+        # The places follow from the sizes, so files of weights need not hold them.
+        self.register_buffer("first", first, persistent=False)
+        self.register_buffer("second", second, persistent=False)
+        coefficients = nn.Linear(len(first), outputs * features * degree, bias=False)
+        nn.init.zeros_(coefficients.weight)
+        self.coefficients = wrap(coefficients)
+
+    def forward(self, x: Tensor) -> Tensor:
+        terms = _bounded_terms(x, self.degree)
+        products = terms[:, self.first] * terms[:, self.second]
+        factors: Tensor = self.coefficients(products) * (_STEP_OF_TRIPLES / terms.shape[1])
+        return _sum_products(factors, terms, self.outputs)
+
+
+def _bounded_terms(x: Tensor, degree: int) -> Tensor:
+    """Return the polynomials (n, D degree) of scaled features (n, D), which are bounded to (-1, 1) first."""
+    return legendre(torch.tanh(x) / math.tanh(1), degree)
+
+
+def _sum_products(factors: Tensor, terms: Tensor, outputs: int) -> Tensor:
+    """Return the sums (n, outputs) of polynomials (n, p) times their factors (n, outputs * p)."""
+    if outputs == 1:
+        return (factors * terms).sum(dim=1, keepdim=True)
+    return (factors.reshape(len(terms), outputs, -1) * terms.unsqueeze(1)).sum(dim=2)
 
 
 def largest_degree(features: int, outputs: int, wanted: int) -> int:
-    """Return the largest degree up to ``wanted`` with a million coefficients at most; 0 if there is none.
+    """Return the largest degree up to ``wanted`` with a million coefficients of pairs at most; 0 if there is none.
 
     >>> largest_degree(10, 1, 3), largest_degree(500, 1, 3), largest_degree(2000, 1, 3)
     (3, 2, 0)
     """
     return next((d for d in range(wanted, 0, -1) if outputs * (features * d) ** 2 <= _MAX_COEFFICIENTS), 0)
+
+
+def degree_of_triples(features: int, outputs: int, wanted: int | None) -> int:
+    """Return the degree of triples: ``wanted``, or if it is None, 2 for 3 to 17 features of one output, else 0.
+
+    The default needs at most 20,000 coefficients, so that triples cost about as much as an MLP of 100-100-100 units.
+    Of degree 1, which would be possible for more features, they gain nothing.
+
+    Raises
+    ------
+    GEHValueError
+        If the wanted degree needs more than a million coefficients.
+
+    >>> degree_of_triples(10, 1, None), degree_of_triples(30, 1, None), degree_of_triples(30, 1, 1)
+    (2, 0, 1)
+    """
+    of_degree_one = outputs * features * features * (features - 1) // 2
+    if wanted is None:
+        return 2 if features > 2 and of_degree_one * 2**3 <= _MAX_BY_DEFAULT else 0
+    if of_degree_one * wanted**3 > _MAX_COEFFICIENTS:
+        raise GEHValueError(
+            f"triples={wanted} needs {of_degree_one * wanted**3:,} coefficients for {features} features, more than "
+            f"{_MAX_COEFFICIENTS:,}; use a lower degree, or triples=0."
+        )
+    return wanted
 
 
 def legendre(x: Tensor, degree: int) -> Tensor:

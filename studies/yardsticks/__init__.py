@@ -44,20 +44,20 @@ def run(
         Seeds to run, and to write about; None for those of the study.
     """
     chosen = parts.available(quick) if names is None else parts.check_names(names)
-    default = parts.QUICK_SEEDS if quick else parts.FULL_SEEDS
-    used = tuple(dict.fromkeys(default if seeds is None else seeds))
-    tasks = parts.tasks(chosen, used, quick)
-    store = parts.SeedFiles(folder, chosen, used, quick, _table_folder(docs or folder))
+    used = parts.choose_seeds(chosen, seeds, quick)
+    tasks = parts.tasks(used, quick)
+    store = parts.SeedFiles(folder, used, quick, _table_folder(docs or folder))
     for done, total in complete(store, tasks, partial(parts.run_task, quick=quick), workers):
         yield f"yardsticks: {done} of {total} cases"
-    yield from write(folder, docs or folder, used, quick)
+    yield from write(folder, docs or folder, seeds, quick)
 
 
-def write(folder: Path, docs: Path, seeds: Sequence[int], quick: bool) -> Iterator[str]:
+def write(folder: Path, docs: Path, seeds: Sequence[int] | None, quick: bool) -> Iterator[str]:
     """Write page, figure and tables from the records in ``folder``, and yield the files."""
     from studies.yardsticks import figures, page, summary
 
-    store = parts.SeedFiles(folder, parts.NAMES, seeds, quick, _table_folder(docs))
+    used = parts.choose_seeds(parts.NAMES, seeds, quick)
+    store = parts.SeedFiles(folder, used, quick, _table_folder(docs))
     tables = summary.tabulate(store)
     _table_folder(docs).mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():

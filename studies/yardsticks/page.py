@@ -11,7 +11,7 @@ from studies.text import fill_paragraph, markdown_table
 from studies.yardsticks import archipelago, diamond, effector, nid, peers
 from studies.yardsticks.functions import DIAMOND, NID, Function
 from studies.yardsticks.ours import SCORES
-from studies.yardsticks.parts import FULL_SEEDS
+from studies.yardsticks.parts import FIRST_SEED
 from studies.yardsticks.summary import Mean, Setting, areas, in_setting, settings, suite_means
 from studies.yardsticks.verdicts import verdicts
 
@@ -78,7 +78,7 @@ points, of which each takes less time.
 def build_page(tables: Mapping[str, pd.DataFrame]) -> str:
     """Return the page as Markdown, with the parts that have a table."""
     blocks = ["# Public yardsticks", fill_paragraph(_INTRODUCTION)]
-    if any((table["seed"] < FULL_SEEDS[0]).any() for table in tables.values()):
+    if any((table["seed"] < FIRST_SEED).any() for table in tables.values()):
         blocks.append(fill_paragraph(_DEVELOPMENT))
     elif missing := list(_missing(tables)):
         blocks.append(fill_paragraph(f"**Not run yet:** {'; '.join(missing)}."))

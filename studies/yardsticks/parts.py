@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,12 @@ import pandas as pd
 from geh_explain.errors import GEHValueError
 from geh_explain.inference.jsonl import Record, Store
 
-#: Seeds of the full study. None of them was used to choose anything in the package.
-FULL_SEEDS = tuple(range(100, 110))
+#: Seeds from this one on were not used to choose anything in the package.
+FIRST_SEED = 100
+#: Seeds of the full study. Two parts were first run, with seeds 100 to 109, on networks without products of three
+#: features; they have later seeds.
+_FULL_SEEDS = tuple(range(FIRST_SEED, FIRST_SEED + 10))
+_LATER_SEEDS = {name: tuple(range(FIRST_SEED + 10, FIRST_SEED + 20)) for name in ("nid", "effector")}
 #: Seeds of the quick form.
 QUICK_SEEDS = (0,)
 #: Names of the parts, each a module with ``run(seed, quick)``.
@@ -39,15 +43,27 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def tasks(names: Sequence[str], seeds: Sequence[int], quick: bool) -> list[tuple[str, str, int]]:
-    """Return one task per part, case and seed.
+def choose_seeds(names: Sequence[str], seeds: Sequence[int] | None, quick: bool) -> dict[str, tuple[int, ...]]:
+    """Return the seeds of each part: those that are given, or None for those of the study."""
+    if seeds is not None:
+        return dict.fromkeys(names, tuple(dict.fromkeys(seeds)))
+    return {name: QUICK_SEEDS if quick else _LATER_SEEDS.get(name, _FULL_SEEDS) for name in names}
+
+
+def tasks(seeds: Mapping[str, Sequence[int]], quick: bool) -> list[tuple[str, str, int]]:
+    """Return one task per part, case and seed, for the seeds of each part.
 
     Some cases are run with the first seeds only, after those that all seeds are for.
     """
-    found = [(name, case, seed) for seed in seeds for name in names for case in _cases(name, quick)]
-    counts = {(name, case): _count_seeds(name, case) for name, case, _ in found}
-    chosen = [(name, case, seed) for name, case, seed in found if seed in seeds[: counts[name, case]]]
-    return sorted(chosen, key=lambda task: -counts[task[:2]])
+    found = [
+        (name, case, seed, _count_seeds(name, case))
+        for place in range(max(map(len, seeds.values()), default=0))
+        for name, own in seeds.items()
+        for seed in own[place : place + 1]
+        for case in _cases(name, quick)
+        if place < _count_seeds(name, case)
+    ]
+    return [task[:3] for task in sorted(found, key=lambda task: -task[3])]
 
 
 def run_task(task: tuple[str, str, int], quick: bool) -> Record:
@@ -72,7 +88,7 @@ def _case_of(name: str, row: Record) -> str:
 def _count_seeds(name: str, case: str) -> int:
     """Return how many seeds a case is run with, at most."""
     module = _module(name)
-    return int(module.count_seeds(case)) if hasattr(module, "count_seeds") else len(FULL_SEEDS)
+    return int(module.count_seeds(case)) if hasattr(module, "count_seeds") else len(_FULL_SEEDS)
 
 
 def _module(name: str) -> Any:
@@ -89,8 +105,8 @@ class SeedFiles(Store):
     ----------
     folder
         Folder of the files.
-    names, seeds
-        Parts and seeds whose records are read and written.
+    seeds
+        Seeds of each part, whose records are read and written.
     quick
         Whether they are those of the quick form, which reads no tables.
     tables
@@ -98,11 +114,13 @@ class SeedFiles(Store):
     """
 
     def __init__(
-        self, folder: Path, names: Sequence[str], seeds: Sequence[int], quick: bool, tables: Path | None = None
+        self, folder: Path, seeds: Mapping[str, Sequence[int]], quick: bool, tables: Path | None = None
     ) -> None:
         kind = "quick" if quick else "full"
         self._files = {
-            (name, seed): Store(folder / f"yardsticks_{kind}_{name}_{seed}.jsonl") for seed in seeds for name in names
+            (name, seed): Store(folder / f"yardsticks_{kind}_{name}_{seed}.jsonl")
+            for name, own in seeds.items()
+            for seed in own
         }
         self._tables = None if quick else tables
 

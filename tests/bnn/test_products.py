@@ -8,8 +8,14 @@ from numpy.polynomial import legendre as numpy_legendre
 import geh_explain as geh
 from geh_explain.bnn.data import Table
 from geh_explain.bnn.fit_check import FitCheck, check_fit
-from geh_explain.bnn.products import PairPolynomials, largest_degree, legendre
-from geh_explain.errors import GEHWarning
+from geh_explain.bnn.products import (
+    PairPolynomials,
+    TriplePolynomials,
+    degree_of_triples,
+    largest_degree,
+    legendre,
+)
+from geh_explain.errors import GEHValueError, GEHWarning
 
 
 def uniform(rows, features, seed=0):
@@ -37,6 +43,50 @@ def test_products_sum_over_all_pairs_of_polynomials():
             for b in range(6):
                 expected[:, output] += c[output, a, b] * terms[:, a] * terms[:, b] * 0.1 / 6
     torch.testing.assert_close(products(s), expected)
+
+
+def test_triples_sum_over_products_of_two_features_and_a_third_polynomial():
+    """Against a plain loop over features and degrees, for two outputs."""
+    products = TriplePolynomials(3, 2, 2, wrap=lambda layer: layer).double()
+    torch.nn.init.normal_(products.coefficients.weight)
+    s = uniform(4, 3).double()
+    terms = legendre(torch.tanh(s) / np.tanh(1), 2)
+    pairs = [(a, b) for a in range(6) for b in range(6) if a % 3 < b % 3]
+    c = products.coefficients.weight.reshape(2, 6, len(pairs))
+    expected = torch.zeros(4, 2, dtype=torch.double)
+    for output in range(2):
+        for q in range(6):
+            for pair, (a, b) in enumerate(pairs):
+                expected[:, output] += c[output, q, pair] * terms[:, a] * terms[:, b] * terms[:, q] * 0.03 / 6
+    torch.testing.assert_close(products(s), expected)
+
+
+def test_sizes_of_triples():
+    """outputs x D (D - 1) / 2 x D x degree^3 coefficients: 20,000 by default, a million at most."""
+    assert [degree_of_triples(features, 1, None) for features in (2, 3, 17, 18)] == [0, 2, 2, 0]
+    assert degree_of_triples(17, 2, None) == 0
+    assert geh.bnn.HybridNet(18, hidden=(2,)).triples is None
+    assert geh.bnn.HybridNet(4, hidden=(2,), pairs=0).triples is None
+    assert geh.bnn.HybridNet(4, hidden=(2,), pairs=0, triples=1).triples.degree == 1
+    assert geh.bnn.HybridNet(4, interactions=torch.nn.Linear(4, 1)).triples is None
+    with pytest.raises(GEHValueError, match=r"triples=2 needs 3,960,000 coefficients for 100 features"):
+        geh.bnn.HybridNet(100, hidden=(2,), triples=2)
+
+
+def test_a_weak_triple_in_which_no_two_features_interact_on_average_is_learned():
+    """y = 4 |x0| + 3 x1^2 + 0.2 x2 (3 x3^2 - 1) (3 x4^2 - 1): no two features of the triple interact on average."""
+    x = uniform(3000, 5)
+    triple = x[:, 2] * (3 * x[:, 3] ** 2 - 1) * (3 * x[:, 4] ** 2 - 1)
+    y = 4 * x[:, 0].abs() + 3 * x[:, 1] ** 2 + 0.2 * triple
+    correlation = {}
+    for triples in (0, 2):
+        net = geh.bnn.HybridNet(5, hidden=(20,), triples=triples)
+        geh.bnn.fit(net, x, y, progress=False)
+        with torch.no_grad():
+            change = net(x)[:, 0] - net(x * torch.tensor([1.0, 1, 0, 1, 1]))[:, 0]
+        correlation[triples] = float(np.corrcoef(change, triple)[0, 1])
+    assert correlation[2] > 0.9
+    assert correlation[0] < 0.5
 
 
 def test_many_features_have_polynomials_of_lower_degree_or_none():
