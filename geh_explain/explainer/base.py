@@ -33,7 +33,19 @@ from geh_explain.units.base import Units
 
 
 class ExplainerBase:
-    """Base class of :class:`~geh_explain.GEHExplainer`: the model, its layer, units, output, posterior and engine."""
+    """Base class of :class:`~geh_explain.GEHExplainer`: the model, its layer, units, output, posterior and engine.
+
+    It checks the arguments once, and keeps them as a frozen :class:`~geh_explain.run.setup.ModelSetup`. The methods of
+    the explainer are in classes that inherit from this one, one file for each kind: explaining, testing, analysing,
+    searching, interpreting.
+
+    Raises
+    ------
+    GEHTypeError
+        If ``units`` is not a unit set, or another argument has a wrong type.
+    GEHValueError
+        If there is no such layer, output or engine, or the arguments do not go together.
+    """
 
     #: What the last call of ``explain`` was about: the data that ``explain_row`` refers to by default.
     _last_inputs: Any = None

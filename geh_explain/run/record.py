@@ -131,7 +131,19 @@ def describe_posterior(posterior: Any) -> str:
 
 
 def make_record(setup: ModelSetup, plan: RunPlan, accumulator: DrawAccumulator, warnings: list[str]) -> RunRecord:
-    """Return the record of a finished run."""
+    """Return the record of a finished run.
+
+    Parameters
+    ----------
+    setup
+        The arguments of the explainer.
+    plan
+        What was to be done: points, groups, posterior and engine as they were chosen.
+    accumulator
+        What was done: the draws, and the number of groups if it was chosen on the way.
+    warnings
+        Messages of the warnings of the run.
+    """
     cut, options, engine = plan.cut, plan.options, plan.engine
     return RunRecord(
         geh_explain=__version__,
