@@ -9,7 +9,8 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarks.checks import checks
-from benchmarks.draws import energy, evidence, group_curve
+from benchmarks.compilation import compilation
+from benchmarks.draws import energy, ensemble, evidence, group_curve
 from benchmarks.growth import growth_draws, growth_inputs, growth_memory, growth_points
 from benchmarks.images import (
     exemplars,
@@ -35,7 +36,7 @@ from benchmarks.wide import (
 
 CASES: dict[str, Callable[[], Case]] = {
     "mlp-8": partial(narrow, 8, points_of_others=(10, 10, 50), checked=200, with_loop=True, speedup=2),
-    "mlp-32": partial(narrow, 32, points_of_others=(0, 4, 20), checked=200, speedup=2),
+    "mlp-32": partial(narrow, 32, points_of_others=(0, 4, 20), checked=200, speedup=2.5),
     "mlp-128": partial(narrow, 128, points_of_others=(0, 1, 5), checked=8),
     "mlp-784": partial(wide, 784, (100, 100), timed_points=20, columns=100, speedup=25),
     "mlp-5000": partial(wide, 5000, (100,), timed_points=4, columns=50, speedup=100),
@@ -51,9 +52,11 @@ CASES: dict[str, Callable[[], Case]] = {
     "pairs-500": partial(some_inputs, 500, (100, 100, 100), speedup=10),
     "pairs-channels": partial(some_channels, speedup=1.5),
     "energy": energy,
+    "ensemble-784": ensemble,
     "group-curve": group_curve,
     "evidence": evidence,
     "checks": checks,
+    "compilation": compilation,
     "growth-points": growth_points,
     "growth-draws": growth_draws,
     "growth-inputs": growth_inputs,

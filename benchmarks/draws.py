@@ -1,12 +1,13 @@
-"""Cases of many draws: the size of the paper's energy data, every number of groups, and the held-out test."""
+"""Cases of many draws: the paper's energy data, an ensemble, every number of groups, and the held-out test."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -15,7 +16,14 @@ from benchmarks import package_methods as ours
 from benchmarks.networks import mlp, table
 from benchmarks.tabular import LOOP, LOOP_POINTS, TORCH_NOTE
 from benchmarks.timing import Case, Method, Target
-from benchmarks.torch_hessians import HessianFunction, aeh_and_eah, double_backward, input_problem, notebook_loop
+from benchmarks.torch_hessians import (
+    HessianFunction,
+    aeh_and_eah,
+    double_backward,
+    input_problem,
+    notebook_loop,
+    vmap_reverse,
+)
 from geh_explain import bnn
 
 #: Draws on which the methods of torch are timed; the answers for the last one must agree.
@@ -85,6 +93,46 @@ def evidence(points: int = 1000, draws: int = 100) -> Case:
     )
 
 
+def ensemble(points: int = 50, inputs: int = 784, columns: int = 100) -> Case:
+    """Return the case of four networks of very many inputs at few points, with and without EAH.
+
+    The methods of torch are timed on few points or columns, and scaled.
+    """
+    networks, x = _different_networks(inputs, 4), table(points, inputs)
+    explainer = geh.GEHExplainer(networks[0], posterior=geh.posterior.Ensemble(networks))
+    explain = partial(explainer.explain, x, groups=1, progress=False)
+    without_eah = partial(explain, measures=("aeh", "geh"))
+    methods = {
+        name: Method(call, lambda call=call: call().aeh.draws.mean(axis=0))
+        for name, call in ((ours.EXPLAIN, explain), ("explain(), AEH and GEH", without_eah))
+    }
+    targets = [Target(name, ("vmap(jacrev(jacrev))", "double backward"), 1 / 25) for name in methods]
+    all_points, few = (partial(_hessians_of_all, networks=networks, x=rows) for rows in (x, x[:4]))
+    first = partial(double_backward, columns=columns)
+    methods["vmap(jacrev(jacrev))"] = Method(partial(few, vmap_reverse), None, points / 4, "4 points")
+    methods["double backward"] = Method(partial(all_points, first), None, inputs / columns, f"{columns} columns")
+    return Case(
+        title=f"An ensemble of 4: {inputs} inputs, hidden 100-100-100, {points} points",
+        methods=methods,
+        reference=ours.EXPLAIN,
+        targets=targets,
+        notes=[
+            TORCH_NOTE,
+            "of each point EAH needs the interactions of all pairs, which are more work than the network",
+        ],
+        points=4 * points,
+    )
+
+
+def _different_networks(inputs: int, count: int) -> list[nn.Sequential]:
+    """Return networks with hidden layers 100-100-100 whose weights differ."""
+    networks = [mlp(inputs) for _ in range(count)]
+    generator = torch.Generator().manual_seed(0)
+    for parameter in (parameter for network in networks for parameter in network.parameters()):
+        parameter += 0.01 * torch.randn(parameter.shape, generator=generator)
+    return networks
+
+
 class _Masked(nn.Module):
     """A dropout layer with a fixed mask."""
 
@@ -113,7 +161,7 @@ def _drawn_networks(model: nn.Sequential, x: Tensor, draws: int) -> Iterator[nn.
         yield nn.Sequential(*(masks.get(index, module) for index, module in enumerate(model)))
 
 
-def _hessians_of_all(hessians: HessianFunction, networks: list[nn.Sequential], x: Tensor) -> None:
+def _hessians_of_all(hessians: HessianFunction, networks: Sequence[nn.Sequential], x: Tensor) -> None:
     """Compute the Hessians of every network, and discard them."""
     for network in networks:
         hessians(input_problem(network, x))
