@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -103,7 +103,7 @@ def ensemble(points: int = 50, inputs: int = 784, columns: int = 100) -> Case:
     explain = partial(explainer.explain, x, groups=1, progress=False)
     without_eah = partial(explain, measures=("aeh", "geh"))
     methods = {
-        name: Method(call, lambda call=call: call().aeh.draws.mean(axis=0))
+        name: Method(call, partial(_aeh_of, call))
         for name, call in ((ours.EXPLAIN, explain), ("explain(), AEH and GEH", without_eah))
     }
     targets = [Target(name, ("vmap(jacrev(jacrev))", "double backward"), 1 / 25) for name in methods]
@@ -124,12 +124,18 @@ def ensemble(points: int = 50, inputs: int = 784, columns: int = 100) -> Case:
     )
 
 
+def _aeh_of(explain: Callable[[], geh.Interactions]) -> NDArray[np.float64]:
+    """Call ``explain`` and return AEH (P,), the mean over its draws."""
+    return explain().aeh.draws.mean(axis=0)
+
+
 def _different_networks(inputs: int, count: int) -> list[nn.Sequential]:
     """Return networks with hidden layers 100-100-100 whose weights differ."""
     networks = [mlp(inputs) for _ in range(count)]
     generator = torch.Generator().manual_seed(0)
-    for parameter in (parameter for network in networks for parameter in network.parameters()):
-        parameter += 0.01 * torch.randn(parameter.shape, generator=generator)
+    for network in networks:
+        for parameter in network.parameters():
+            parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
     return networks
 
 
