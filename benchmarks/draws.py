@@ -126,7 +126,8 @@ def ensemble(points: int = 50, inputs: int = 784, columns: int = 100) -> Case:
 
 def _aeh_of(explain: Callable[[], geh.Interactions]) -> NDArray[np.float64]:
     """Call ``explain`` and return AEH (P,), the mean over its draws."""
-    return explain().aeh.draws.mean(axis=0)
+    mean: NDArray[np.float64] = explain().aeh.draws.mean(axis=0)
+    return mean
 
 
 def _different_networks(inputs: int, count: int) -> list[nn.Sequential]:
