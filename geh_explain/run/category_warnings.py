@@ -76,7 +76,7 @@ def _binary_columns(plan: RunPlan) -> Ints:
     candidates = ((first == 0) | (first == 1)).all(dim=0).nonzero()[:, 0].cpu().numpy()
     if isinstance(cut.units, (FeatureGroups, Categorical)):
         candidates = np.intersect1d(candidates, cut.units.single_columns)
-    for rows in points.batches():
+    for rows in points.batches() if len(candidates) else ():
         x = rows.inputs[0][:, candidates]
         binary = ((x == 0) | (x == 1)).all(dim=0) & (x == 0).any(dim=0) & (x == 1).any(dim=0)
         candidates = candidates[binary.cpu().numpy()]

@@ -34,6 +34,8 @@ def input_range_warning(plan: RunPlan) -> str | None:
     found = _preprocessing(plan.cut.model)
     if found is not None and values.ndim == 4 and values.shape[1] == len(found[0]):
         return _normalisation_warning(values, *found)
+    if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in plan.cut.model.modules()):
+        return None
     with fixed(plan.posterior, plan.cut.model, plan.options.seed):
         norm = _input_norm(plan)
     return None if norm is None else _statistics_warning(values, *norm)

@@ -172,7 +172,7 @@ class StructuredRun(EngineRun):
         self._was_compared = True
         n_points = len(rows) // rows.repeats
         if local is not None:
-            sizes = torch.linalg.vector_norm(local.hessians, torch.inf, dim=(1, 2)).reshape(-1, n_points)
+            sizes = local.hessians.abs().amax(dim=(1, 2)).reshape(-1, n_points)
             largest = sizes.argmax(dim=1, keepdim=True)
             points = np.concatenate([points, largest.cpu().numpy()], axis=1)
         indices = (np.arange(rows.repeats)[:, None] * n_points + points).ravel().tolist()

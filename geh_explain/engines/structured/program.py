@@ -33,6 +33,8 @@ from geh_explain.engines.structured.recorder import HessianTerm, Recorder, Step,
 _MAX_TABLE = 2**22
 #: Entries with a weight of 0 are left out of a product if at most this part of the others remains in each row.
 _MAX_SHARE = 0.5
+#: Rows whose entries are counted before those of all rows.
+_FIRST_ROWS = 16
 #: A layer is narrow if there are at least this many times as many units as entries.
 _NARROW_RATIO = 2
 
@@ -244,9 +246,11 @@ def _without_zeros(left: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     The second derivative of a kink smoothed by a Gaussian is 0 away from the kink, at most entries of a row.
     """
     n_rows, width = weight.shape
-    count = max(1, int(torch.count_nonzero(weight, dim=1).max()))
-    if count > _MAX_SHARE * width:
-        return left, weight
+    # A few rows often tell that there are too many.
+    for rows in (weight[:_FIRST_ROWS], weight):
+        count = max(1, int(torch.count_nonzero(rows, dim=1).max()))
+        if count > _MAX_SHARE * width:
+            return left, weight
     entries = weight.abs().topk(count, dim=1, sorted=False).indices
     chosen = left.expand(-1, n_rows, -1).gather(2, entries.expand(len(left), -1, -1))
     return chosen, weight.gather(1, entries)
