@@ -13,12 +13,7 @@ from geh_explain._validation import check_int
 from geh_explain.bnn.concrete import ConcreteDropout
 from geh_explain.bnn.layers import LinearMap
 from geh_explain.bnn.mean_field import MeanField
-from geh_explain.bnn.products import (
-    PairPolynomials,
-    TriplePolynomials,
-    degree_of_triples,
-    largest_degree,
-)
+from geh_explain.bnn.products import PairPolynomials, TriplePolynomials, degree_of_pairs, degree_of_triples
 from geh_explain.errors import GEHTypeError, GEHValueError
 
 #: Hidden units of the network of each feature, for main="network".
@@ -38,8 +33,6 @@ _PRODUCT_WRAPPERS: dict[str, Callable[[LinearMap], nn.Module]] = {
     "gaussian": partial(MeanField, prior=_PRODUCT_PRIOR),
     "point": lambda layer: layer,
 }
-#: Largest degree of the polynomials of pairs.
-_DEGREE = 3
 
 
 class HybridNet(nn.Module):
@@ -70,7 +63,7 @@ class HybridNet(nn.Module):
         what a million coefficients allow, and for 0 beside other ``interactions``.
     triples
         The same for products of three features, 0 for none. None for 2 where that needs at most 20,000 coefficients
-        (3 to 17 features of one output), else for 0, and for 0 where there are no ``pairs``.
+        (3 to 17 features of one output), else for 0, and for 0 beside ``pairs`` below 2 or other ``interactions``.
     weights
         Weights of the MLP and of the products: ``"dropout"`` for concrete dropout with a learned rate per node,
         ``"gaussian"`` for mean field, ``"point"`` for plain weights.
@@ -94,8 +87,8 @@ class HybridNet(nn.Module):
     Raises
     ------
     GEHValueError
-        If ``weights`` or ``main`` is unknown, a size is less than 1, or ``triples`` needs more than a million
-        coefficients.
+        If ``weights`` or ``main`` is unknown, a size is less than 1, or ``pairs`` or ``triples`` need more than a
+        million coefficients.
     GEHTypeError
         If ``interactions`` is not a module, or a size is not an integer.
 
@@ -138,18 +131,20 @@ class HybridNet(nn.Module):
         widths = [check_int("hidden", width, 1) for width in hidden]
         make_activation = activation or (lambda: nn.Softplus(beta=10))
         wrap = _PRODUCT_WRAPPERS[weights]
-        degree = _DEGREE * (interactions is None) if pairs is None else check_int("pairs", pairs, 0)
-        degree = largest_degree(features, outputs, degree)
-        if triples is not None:
-            check_int("triples", triples, 0)
-        third = degree_of_triples(features, outputs, 0 if triples is None and not degree else triples)
+        for name, degree in (("pairs", pairs), ("triples", triples)):
+            if degree is not None:
+                check_int(name, degree, 0)
+        of_pairs = 0 if pairs is None and interactions is not None else degree_of_pairs(features, outputs, pairs)
+        # Who asks for less than the default of pairs gets no triples either.
+        without = triples is None and (of_pairs < 2 or interactions is not None)
+        of_triples = 0 if without else degree_of_triples(features, outputs, triples)
         # New weights are made on the CPU, so only its generator is seeded and restored.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.main = _main_effects(main, features, outputs, make_activation)
             self.interactions = interactions or _mlp([features, *widths, outputs], _WRAPPERS[weights], make_activation)
-            self.pairs = PairPolynomials(features, outputs, degree, wrap) if degree else None
-            self.triples = TriplePolynomials(features, outputs, third, wrap) if third else None
+            self.pairs = PairPolynomials(features, outputs, of_pairs, wrap) if of_pairs else None
+            self.triples = TriplePolynomials(features, outputs, of_triples, wrap) if of_triples else None
         self.register_buffer("low", torch.zeros(features))
         self.register_buffer("span", torch.ones(features))
         self.register_buffer("shift", torch.zeros(outputs))
@@ -170,17 +165,20 @@ class HybridNet(nn.Module):
     def input_dropout_rates(self) -> Tensor | None:
         """Learned dropout rate (features,) of each feature, low for important ones; None without concrete dropout.
 
-        It is the lowest one of the feature and of its polynomials in ``pairs``. ``GEHExplainer.screen`` ranks features
-        by it.
+        It is the lowest one of the feature and of its polynomials in ``pairs`` and ``triples``. ``GEHExplainer.screen``
+        ranks features by it.
         """
         first = next((module for module in self.interactions.modules() if isinstance(module, ConcreteDropout)), None)
         # A first layer with one common rate, or of another width, has no rate per feature.
         if first is None or len(first.rates) != self.features:
             return None
-        if self.pairs is None or not isinstance(self.pairs.coefficients, ConcreteDropout):
-            return first.rates
-        of_polynomials = self.pairs.coefficients.rates.reshape(self.pairs.degree, self.features)
-        return torch.minimum(first.rates, of_polynomials.amin(dim=0))
+        lowest = first.rates
+        if self.pairs is not None and isinstance(self.pairs.coefficients, ConcreteDropout):
+            of_polynomials = self.pairs.coefficients.rates.reshape(self.pairs.degree, self.features)
+            lowest = torch.minimum(lowest, of_polynomials.amin(dim=0))
+        if self.triples is not None and isinstance(self.triples.coefficients, ConcreteDropout):
+            lowest = torch.minimum(lowest, self.triples.lowest_of_features(self.triples.coefficients.rates))
+        return lowest
 
     def importance(self) -> Tensor | None:
         """Return 1 - dropout rate (features,) of each feature, high for important ones; None without concrete dropout.

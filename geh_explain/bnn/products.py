@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from geh_explain.bnn.layers import LinearMap
 from geh_explain.errors import GEHValueError
 
+#: Largest degree of the polynomials of pairs that a network has by default.
+_DEGREE_OF_PAIRS = 3
 #: Coefficients at most.
 _MAX_COEFFICIENTS = 1_000_000
 #: Coefficients of triples at most that a network has by default.
@@ -72,8 +74,8 @@ class TriplePolynomials(nn.Module):
 
         f(s) = 0.03 / (D d) * sum over i < j, m and degrees k, l, q of c_ijmklq P_k(u_i) P_l(u_j) P_q(u_m)
 
-    It makes weak interactions of three features easy to learn, such as x0 |x1| |x2|, in which no two features interact
-    on average over the third one.
+    It makes weak interactions of three features easy to learn, such as x0 (3 x1^2 - 1) (3 x2^2 - 1), in which no two
+    features interact on average over the third one.
 
     Parameters
     ----------
@@ -108,6 +110,14 @@ class TriplePolynomials(nn.Module):
         nn.init.zeros_(coefficients.weight)
         self.coefficients = wrap(coefficients)
 
+    def lowest_of_features(self, rates: Tensor) -> Tensor:
+        """Return the lowest of the rates (products,) of products of two that hold each feature, (features,)."""
+        features = (int(self.second.max()) + 1) // self.degree
+        lowest = rates.new_full((features,), math.inf)
+        for places in (self.first, self.second):
+            lowest = lowest.scatter_reduce(0, places % features, rates, "amin")
+        return lowest
+
     def forward(self, x: Tensor) -> Tensor:
         terms = _bounded_terms(x, self.degree)
         products = terms[:, self.first] * terms[:, self.second]
@@ -124,23 +134,31 @@ def _sum_products(factors: Tensor, terms: Tensor, outputs: int) -> Tensor:
     """Return the sums (n, outputs) of polynomials (n, p) times their factors (n, outputs * p)."""
     if outputs == 1:
         return (factors * terms).sum(dim=1, keepdim=True)
-    return (factors.reshape(len(terms), outputs, -1) * terms.unsqueeze(1)).sum(dim=2)
+    return (factors.reshape(len(terms), outputs, terms.shape[1]) * terms.unsqueeze(1)).sum(dim=2)
 
 
-def largest_degree(features: int, outputs: int, wanted: int) -> int:
-    """Return the largest degree up to ``wanted`` with a million coefficients of pairs at most; 0 if there is none.
+def degree_of_pairs(features: int, outputs: int, wanted: int | None) -> int:
+    """Return the degree of pairs: ``wanted``, or if it is None, 3 or what a million coefficients allow.
 
-    >>> largest_degree(10, 1, 3), largest_degree(500, 1, 3), largest_degree(2000, 1, 3)
+    Raises
+    ------
+    GEHValueError
+        If the wanted degree needs more than a million coefficients.
+
+    >>> degree_of_pairs(10, 1, None), degree_of_pairs(500, 1, None), degree_of_pairs(2000, 1, None)
     (3, 2, 0)
     """
-    return next((d for d in range(wanted, 0, -1) if outputs * (features * d) ** 2 <= _MAX_COEFFICIENTS), 0)
+    of_degree_one = outputs * features**2
+    if wanted is None:
+        return next((d for d in range(_DEGREE_OF_PAIRS, 0, -1) if of_degree_one * d**2 <= _MAX_COEFFICIENTS), 0)
+    return _check_size("pairs", features, wanted, of_degree_one * wanted**2)
 
 
 def degree_of_triples(features: int, outputs: int, wanted: int | None) -> int:
     """Return the degree of triples: ``wanted``, or if it is None, 2 for 3 to 17 features of one output, else 0.
 
     The default needs at most 20,000 coefficients, so that triples cost about as much as an MLP of 100-100-100 units.
-    Of degree 1, which would be possible for more features, they gain nothing.
+    Of degree 1, which would be possible for more features, they gain little. One feature has none.
 
     Raises
     ------
@@ -153,12 +171,17 @@ def degree_of_triples(features: int, outputs: int, wanted: int | None) -> int:
     of_degree_one = outputs * features * features * (features - 1) // 2
     if wanted is None:
         return 2 if features > 2 and of_degree_one * 2**3 <= _MAX_BY_DEFAULT else 0
-    if of_degree_one * wanted**3 > _MAX_COEFFICIENTS:
+    return _check_size("triples", features, wanted, of_degree_one * wanted**3) if features > 1 else 0
+
+
+def _check_size(name: str, features: int, degree: int, size: int) -> int:
+    """Return a degree that a user asked for, or raise GEHValueError if it needs too many coefficients."""
+    if size > _MAX_COEFFICIENTS:
         raise GEHValueError(
-            f"triples={wanted} needs {of_degree_one * wanted**3:,} coefficients for {features} features, more than "
-            f"{_MAX_COEFFICIENTS:,}; use a lower degree, or triples=0."
+            f"{name}={degree} needs {size:,} coefficients for {features} features, more than {_MAX_COEFFICIENTS:,}; "
+            f"use a lower degree, or {name}=0."
         )
-    return wanted
+    return degree
 
 
 def legendre(x: Tensor, degree: int) -> Tensor:

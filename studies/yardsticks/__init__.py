@@ -41,7 +41,7 @@ def run(
     names
         Parts to run; None for all. The page has all parts of which there are records.
     seeds
-        Seeds to run, and to write about; None for those of the study.
+        Seeds to run; None for those of the study. The page has all seeds of the tables, too.
     """
     chosen = parts.available(quick) if names is None else parts.check_names(names)
     used = parts.choose_seeds(chosen, seeds, quick)

@@ -13,12 +13,12 @@ import pandas as pd
 from geh_explain.errors import GEHValueError
 from geh_explain.inference.jsonl import Record, Store
 
-#: Seeds from this one on were not used to choose anything in the package.
+#: Seeds below this one were used for development.
 FIRST_SEED = 100
 #: Seeds of the full study. Two parts were first run, with seeds 100 to 109, on networks without products of three
 #: features; they have later seeds.
 _FULL_SEEDS = tuple(range(FIRST_SEED, FIRST_SEED + 10))
-_LATER_SEEDS = {name: tuple(range(FIRST_SEED + 10, FIRST_SEED + 20)) for name in ("nid", "effector")}
+LATER_SEEDS = {name: tuple(range(FIRST_SEED + 10, FIRST_SEED + 20)) for name in ("nid", "effector")}
 #: Seeds of the quick form.
 QUICK_SEEDS = (0,)
 #: Names of the parts, each a module with ``run(seed, quick)``.
@@ -47,7 +47,7 @@ def choose_seeds(names: Sequence[str], seeds: Sequence[int] | None, quick: bool)
     """Return the seeds of each part: those that are given, or None for those of the study."""
     if seeds is not None:
         return dict.fromkeys(names, tuple(dict.fromkeys(seeds)))
-    return {name: QUICK_SEEDS if quick else _LATER_SEEDS.get(name, _FULL_SEEDS) for name in names}
+    return {name: QUICK_SEEDS if quick else LATER_SEEDS.get(name, _FULL_SEEDS) for name in names}
 
 
 def tasks(seeds: Mapping[str, Sequence[int]], quick: bool) -> list[tuple[str, str, int]]:
@@ -64,6 +64,15 @@ def tasks(seeds: Mapping[str, Sequence[int]], quick: bool) -> list[tuple[str, st
         if place < _count_seeds(name, case)
     ]
     return [task[:3] for task in sorted(found, key=lambda task: -task[3])]
+
+
+def seeds_run(name: str, table: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    """Return for each case of a part how many seeds a table has, and how many the study wants."""
+    found = dict.fromkeys(_cases(name, quick=False), 0)
+    rows: list[Record] = [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
+    for case, _ in {(_case_of(name, row), row["seed"]) for row in rows}:
+        found[case] = found.get(case, 0) + 1
+    return {case: (count, _count_seeds(name, case)) for case, count in found.items()}
 
 
 def run_task(task: tuple[str, str, int], quick: bool) -> Record:
@@ -99,7 +108,8 @@ def _module(name: str) -> Any:
 class SeedFiles(Store):
     """Records of several parts and seeds, one file each, so that processes with other seeds or parts can run beside.
 
-    Cases that only a table of the documentation has are records too, so that another machine goes on where one ended.
+    Cases that only a table of the documentation has are records too, of any seed, so that another machine goes on where
+    one ended, and no row of a table is lost.
 
     Parameters
     ----------
@@ -133,8 +143,7 @@ class SeedFiles(Store):
         for name in dict.fromkeys(name for name, _ in self._files):
             path = None if self._tables is None else table_path(self._tables, name)
             for record in _read_table(path, name) if path is not None and path.exists() else ():
-                task = tuple(record["task"])
-                if (name, task[2]) in self._files and task not in known:
+                if tuple(record["task"]) not in known:
                     yield record
 
     def add(self, record: Record) -> None:

@@ -52,6 +52,12 @@ class Setting(NamedTuple):
     rows: int
     noise: float
 
+    @classmethod
+    def of(cls, case: str) -> Setting:
+        """Return the setting of a case, "function rows noise"."""
+        _, rows, noise = case.split()
+        return cls(int(rows), float(noise))
+
     def __str__(self) -> str:
         return f"{self.rows:,} rows, {f'noise {self.noise:g}' if self.noise else 'no noise'}"
 

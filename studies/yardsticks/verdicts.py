@@ -1,4 +1,4 @@
-"""Targets of the study of yardsticks, which were set before it was run, and whether they are met."""
+"""Targets of the study of yardsticks, which were set before its first run, and whether they are met."""
 
 from __future__ import annotations
 
@@ -97,9 +97,10 @@ def _judge_taylor(table: pd.DataFrame) -> Iterator[Verdict]:
 
 
 def _compare(lead: Mean) -> str:
-    """Return whether a difference is above 0, by more than two standard errors."""
-    error = 2 * float(np.nan_to_num(lead.error))
-    return "**not clear**" if abs(lead.mean) <= error else _word(lead.mean > 0)
+    """Return whether a difference is above 0, by more than two standard errors; of one seed this is not known."""
+    if np.isnan(lead.error) or abs(lead.mean) <= 2 * lead.error:
+        return "**not clear**"
+    return _word(lead.mean > 0)
 
 
 def _word(met: bool) -> str:

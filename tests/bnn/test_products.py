@@ -11,8 +11,8 @@ from geh_explain.bnn.fit_check import FitCheck, check_fit
 from geh_explain.bnn.products import (
     PairPolynomials,
     TriplePolynomials,
+    degree_of_pairs,
     degree_of_triples,
-    largest_degree,
     legendre,
 )
 from geh_explain.errors import GEHValueError, GEHWarning
@@ -68,7 +68,10 @@ def test_sizes_of_triples():
     assert geh.bnn.HybridNet(18, hidden=(2,)).triples is None
     assert geh.bnn.HybridNet(4, hidden=(2,), pairs=0).triples is None
     assert geh.bnn.HybridNet(4, hidden=(2,), pairs=0, triples=1).triples.degree == 1
-    assert geh.bnn.HybridNet(4, interactions=torch.nn.Linear(4, 1)).triples is None
+    assert geh.bnn.HybridNet(4, hidden=(2,), pairs=1).triples is None
+    for pairs in (None, 2):
+        assert geh.bnn.HybridNet(4, interactions=torch.nn.Linear(4, 1), pairs=pairs).triples is None
+    assert geh.bnn.HybridNet(1, hidden=(2,), triples=2).triples is None
     with pytest.raises(GEHValueError, match=r"triples=2 needs 3,960,000 coefficients for 100 features"):
         geh.bnn.HybridNet(100, hidden=(2,), triples=2)
 
@@ -89,9 +92,38 @@ def test_a_weak_triple_in_which_no_two_features_interact_on_average_is_learned()
     assert correlation[0] < 0.5
 
 
+@pytest.mark.parametrize("weights", ["dropout", "gaussian"])
+def test_second_derivatives_and_state_of_a_network_with_triples(weights):
+    """Both engines against autograd, and the same numbers after the weights were stored and loaded."""
+    net = geh.bnn.HybridNet(4, hidden=(5,), outputs=2, triples=2, weights=weights).double()
+    torch.nn.init.normal_(net.triples.coefficients.layer.weight)
+    x = uniform(6, 4).double()
+    point = geh.posterior.PointEstimate()
+    with torch.no_grad():
+        before = geh.GEHExplainer(net, posterior=point).explain(x, target=1, groups=1, progress=False)
+    hessians = [
+        torch.autograd.functional.hessian(lambda t, row=row: net.eval()(row + t)[0, 1], 0 * row) for row in x.split(1)
+    ]
+    mean = torch.stack([h.reshape(4, 4) for h in hessians]).mean(0)[tuple(np.triu_indices(4, 1))]
+    other = geh.bnn.HybridNet(4, hidden=(5,), outputs=2, triples=2, weights=weights, seed=1).double()
+    other.load_state_dict(net.state_dict())
+    for engine in ("structured", "exact"):
+        result = geh.GEHExplainer(other, engine=engine, posterior=point).explain(x, target=1, groups=1, progress=False)
+        assert result.settings["engine"] == engine
+        np.testing.assert_allclose(result.geh.pair_mean, mean.abs(), rtol=1e-9)
+        np.testing.assert_allclose(result.geh.pair_mean, before.geh.pair_mean, rtol=1e-9)
+
+
+def test_an_empty_batch_has_no_outputs():
+    for outputs in (1, 2):
+        assert geh.bnn.HybridNet(3, hidden=(4,), outputs=outputs)(torch.zeros(0, 3)).shape == (0, outputs)
+
+
 def test_many_features_have_polynomials_of_lower_degree_or_none():
-    assert [largest_degree(features, 1, 3) for features in (333, 334, 500, 501, 1000, 1001)] == [3, 2, 2, 1, 1, 0]
+    assert [degree_of_pairs(features, 1, None) for features in (333, 334, 500, 501, 1000, 1001)] == [3, 2, 2, 1, 1, 0]
     assert geh.bnn.HybridNet(2000, hidden=(2,)).pairs is None
+    with pytest.raises(GEHValueError, match=r"pairs=3 needs 2,250,000 coefficients for 500 features"):
+        geh.bnn.HybridNet(500, hidden=(2,), pairs=3)
 
 
 def test_other_interactions_have_no_products_unless_asked_for():
@@ -114,8 +146,9 @@ def test_a_weak_pair_among_strong_main_effects_is_learned(weights):
     assert result.table().loc[0, ["unit_i", "unit_j"]].tolist() == ["x3", "x4"]
 
 
-def test_the_draws_of_products_vary():
-    net = geh.bnn.HybridNet(3, hidden=(4,), weights="gaussian")
+@pytest.mark.parametrize(("pairs", "triples"), [(2, 0), (0, 2)])
+def test_the_draws_of_products_vary(pairs, triples):
+    net = geh.bnn.HybridNet(3, hidden=(4,), weights="gaussian", pairs=pairs, triples=triples)
     torch.nn.init.zeros_(net.interactions[-1].layer.weight)
     x = uniform(50, 3)
     spread = geh.GEHExplainer(net).explain(x, groups=1, draws=20, progress=False).geh.std
@@ -167,8 +200,22 @@ def test_short_trainings_and_inputs_that_are_no_table_are_not_compared():
 
 
 def test_a_feature_is_as_important_as_its_most_important_polynomial():
-    net = geh.bnn.HybridNet(3, hidden=(4,), pairs=2)
+    net = geh.bnn.HybridNet(3, hidden=(4,), pairs=2, triples=0)
     with torch.no_grad():
         net.interactions[0].drop.logits.copy_(torch.tensor([0.0, 0.0, -3.0]))
         net.pairs.coefficients.drop.logits.copy_(torch.tensor([0.0, -1.0, 0.0, 0.0, -2.0, 0.0]))
     torch.testing.assert_close(net.input_dropout_rates, torch.sigmoid(torch.tensor([0.0, -2.0, -3.0])))
+
+
+def test_a_feature_is_as_important_as_its_most_important_product():
+    """Of degree 2, product 0 of two polynomials is that of x0 and x1, and the last one of x1 and x2, both squared."""
+    net = geh.bnn.HybridNet(3, hidden=(4,))
+    rates = net.triples.coefficients.drop.logits
+    places = [place for pair in (0, -1) for place in (net.triples.first[pair], net.triples.second[pair])]
+    assert [int(place) % 3 for place in places] == [0, 1, 1, 2]
+    with torch.no_grad():
+        net.interactions[0].drop.logits.fill_(0)
+        net.pairs.coefficients.drop.logits.fill_(0)
+        rates.fill_(0)
+        rates[0], rates[-1] = -1, -2
+    torch.testing.assert_close(net.input_dropout_rates, torch.sigmoid(torch.tensor([-1.0, -2.0, -2.0])))
