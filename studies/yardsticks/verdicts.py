@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
+from scipy.stats import t as student
 
 from studies.yardsticks import diamond
 from studies.yardsticks.ours import SCORES
-from studies.yardsticks.summary import Mean, areas, seed_means, settings, suite_means
+from studies.yardsticks.summary import Mean, areas, in_setting, seed_means, settings, suite_means
 
 #: Smallest mean area over the suite of NID, and for each of its functions.
 _MIN_MEAN, _MIN_FUNCTION = 0.96, 0.85
@@ -33,21 +34,23 @@ def _judge_nid(table: pd.DataFrame) -> Iterator[Verdict]:
     for setting in settings(table):
         means = suite_means(table, setting)
         own = means[SCORES[0]].mean
-        yield (f"NID, {setting}: mean AUC at least {_MIN_MEAN:g}", f"{own:.3f}", _word(own >= _MIN_MEAN))
+        count = in_setting(table, setting)["seed"].nunique()
+        title = f"NID, {setting}, {count} seed{'s' if count > 1 else ''}"
+        yield (f"{title}: mean AUC at least {_MIN_MEAN:g}", f"{own:.3f}", _word(own >= _MIN_MEAN))
         by_function = areas(table, setting).loc[SCORES[0]].to_dict()
         worst = min(by_function, key=lambda name: by_function[name])
         found = f"{by_function[worst]:.3f} ({worst})"
         yield (
-            f"NID, {setting}: no function below {_MIN_FUNCTION:g}",
+            f"{title}: no function below {_MIN_FUNCTION:g}",
             found,
             _word(by_function[worst] >= _MIN_FUNCTION),
         )
         others = {method: found.mean for method, found in means.items() if method not in SCORES}
         if others:
             best = max(others, key=lambda method: others[method])
-            lead = Mean.of(seed_means(table, setting, SCORES[0]) - seed_means(table, setting, best))
-            found = f"{own:.3f} against {others[best]:.3f} ({best}); difference {lead}"
-            yield f"NID, {setting}: ahead of every peer", found, _compare(lead)
+            lead = seed_means(table, setting, SCORES[0]) - seed_means(table, setting, best)
+            found = f"{own:.3f} against {others[best]:.3f} ({best}); difference {Mean.of(lead)}"
+            yield f"{title}: ahead of every peer", found, _compare(lead)
 
 
 def _judge_diamond(table: pd.DataFrame) -> Iterator[Verdict]:
@@ -96,11 +99,12 @@ def _judge_taylor(table: pd.DataFrame) -> Iterator[Verdict]:
     yield 'P-MSE of `smooth="auto"` at most that without a Hessian', f"{auto:.2f} of it at most", _word(auto <= 1)
 
 
-def _compare(lead: Mean) -> str:
-    """Return whether a difference is above 0, by more than two standard errors; of one seed this is not known."""
-    if np.isnan(lead.error) or abs(lead.mean) <= 2 * lead.error:
+def _compare(lead: pd.Series) -> str:
+    """Return whether the mean of differences, one per seed, is above 0: by Student's 95 % interval."""
+    mean, error = Mean.of(lead)
+    if np.isnan(error) or abs(mean) <= student.ppf(0.975, lead.count() - 1) * error:
         return "**not clear**"
-    return _word(lead.mean > 0)
+    return _word(mean > 0)
 
 
 def _word(met: bool) -> str:
