@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.networks import mlp, table
-from benchmarks.timing import Case, Method, time_call
+from benchmarks.timing import Case, Method, returned_cost, time_call
 from benchmarks.torch_hessians import aeh_and_eah
 
 #: Sharpness of the networks' softplus.
@@ -43,7 +43,7 @@ def compilation(points: int = 1000) -> Case:
             "needs a C++ compiler",
         ],
         unit="s",
-        meter=lambda call: call(),
+        meter=returned_cost,
         rounds=3,
     )
 

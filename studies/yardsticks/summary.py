@@ -37,13 +37,13 @@ class Mean(NamedTuple):
 
 
 def tabulate(records: Iterable[Record]) -> dict[str, pd.DataFrame]:
-    """Return the table of each part that has records; rows are ordered by seed and case as they were run."""
+    """Return the table of each part that has records; rows are ordered by seed, then as they were run."""
     rows: dict[str, list[Record]] = {name: [] for name in NAMES}
     for record in records:
         rows[record["task"][0]] += [
             {key: value for key, value in row.items() if key not in _NOT_SHOWN} for row in record["rows"]
         ]
-    return {name: pd.DataFrame(found) for name, found in rows.items() if found}
+    return {name: pd.DataFrame(found).sort_values("seed", kind="stable") for name, found in rows.items() if found}
 
 
 class Setting(NamedTuple):
