@@ -69,7 +69,8 @@ print(found.top(4))
 # With ``checkpoint`` finished draws are kept in a folder. The same call goes on after Ctrl-C, a kill or a power cut,
 # and ends with the same numbers as a run that was not interrupted. ``memory`` is a budget in GB.
 
-folder = Path(tempfile.mkdtemp())
+temporary = tempfile.TemporaryDirectory()
+folder = Path(temporary.name)
 strongest = explainer.screen(x[3500:], keep=50, progress=False)
 by_screen = geh.GEHExplainer(net, units=strongest)
 options = {"groups": 2, "draws": 20, "memory": 1, "progress": False}
@@ -97,6 +98,7 @@ print(streamed.table().round(3))
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
 found.plot.intervals(pairs=12, ax=ax)
 figure.savefig("step5_long_runs.png", dpi=100)
+temporary.cleanup()
 
 # %%
 # Go on
