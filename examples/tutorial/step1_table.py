@@ -52,7 +52,9 @@ net = net.eval()
 # Explain and test
 # ----------------
 #
-# ``evidence`` takes rows and labels that training never used. Names of columns become names of units.
+# ``evidence`` takes rows and labels that training never used. Names of columns become names of units. A network with
+# several outputs also needs ``target``, such as ``explain(x, target=1)``, as in Captum. One without dropout is
+# explained as a point estimate, with a warning; step 4 has other posteriors.
 
 explainer = geh.GEHExplainer(net)
 held_out = buildings[3000:]

@@ -70,6 +70,9 @@ print(f"{1 - rest.var() / y_held.var():.0%} of the variance of held-out amounts 
 # that the network reads from the left digit, and the same three from the right one. In a convolution a unit is a
 # channel, which moves as a whole.
 #
+# Scores can be had for every layer; ``evidence`` suits layers with few numbers, for instance after pooling. A
+# classifier needs ``target``, the class to explain, or one class per image.
+#
 # ``output=amount`` gives scores the unit of the labels. With ``scale="std"`` a score is the change of the amount when
 # both neurons move by one standard deviation, beyond the sum of what each does alone.
 
