@@ -32,7 +32,7 @@ def forms(left, right):
     return torch.cat([images[left], images[right]], dim=2)[:, None], (values[left] * values[right])[:, None]
 
 
-torch.manual_seed(1)
+torch.manual_seed(0)
 known, held_out = torch.randperm(len(images)).split(900)
 x, y = forms(known[torch.randint(900, (8000,))], known[torch.randint(900, (8000,))])
 x_held, y_held = forms(held_out, held_out[torch.randperm(len(held_out))])
@@ -84,8 +84,8 @@ print(result.table()[["unit_i", "unit_j", "mean", "slope", "p_value", "significa
 
 # %%
 # The strongest pairs join a neuron of the left digit and one of the right digit, and held-out amounts support them:
-# the network multiplies what it reads on both sides. Pairs within a digit are weak. In networks with other seeds some
-# of them are significant as well, since the value of a digit is itself a function of three numbers.
+# the network multiplies what it reads on both sides. Pairs within a digit are weaker. Some of them are significant as
+# well, since the value of a digit is itself a function of three numbers; which ones differs between seeds.
 #
 # What they respond to
 # --------------------
