@@ -21,16 +21,7 @@ from geh_explain.posterior import MCDropout
 from geh_explain.results.interactions import Interactions
 from geh_explain.storage.whole import save_figure
 
-__all__ = [
-    "Demonstration",
-    "digits_network",
-    "explain_digits",
-    "explain_friedman",
-    "friedman",
-    "friedman_network",
-    "run",
-    "train",
-]
+__all__ = ["digits_network", "friedman", "run", "train"]
 
 #: Rows of both data sets that are used for training; the others are explained.
 _FRIEDMAN_TRAIN = 5000

@@ -14,7 +14,7 @@ POINT = geh.posterior.PointEstimate()
 
 
 def model(x):
-    """Return outputs with the interaction x0 x x1 at 1.25 times its true size, and a spurious one of x1 x x2."""
+    """Return outputs with the interaction x0 × x1 at 1.25 times its true size, and a spurious one of x1 × x2."""
     return 2.5 * x[:, 0] * x[:, 1] + x[:, 2] + 0.5 * x[:, 1] * x[:, 2]
 
 
@@ -253,7 +253,7 @@ def test_pairs_that_other_units_determine_are_not_tested():
     x = np.column_stack([weight, height, weight - 2 * height, generator.normal(size=1500)])
     y = np.tanh(x[:, 2]) + 0.3 * generator.normal(size=1500)
     explainer = geh.GEHExplainer(lambda x: torch.tanh(x[:, 0] - 2 * x[:, 1]), posterior=POINT)
-    with pytest.warns(geh.GEHWarning, match=r"1 pair\(s\) cannot be tested.*x0 x x1"):
+    with pytest.warns(geh.GEHWarning, match=r"1 pair\(s\) cannot be tested.*x0 × x1"):
         evidence = explainer.test_pairs(x, y, progress=False)
     assert np.isnan(evidence.p_value[0])
     assert np.isnan(evidence.slope[0])
@@ -267,7 +267,7 @@ def test_interactions_that_are_effects_of_other_units_are_not_supported():
     x = np.column_stack([switches, switches.prod(axis=1), generator.normal(size=1500)]).astype(float)
     y = x[:, 2] + 0.3 * generator.normal(size=1500)
     explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=POINT)
-    with pytest.warns(geh.GEHWarning, match=r"1 pair\(s\) cannot be tested.*x0 x x1; their p-value is 1.*score 0"):
+    with pytest.warns(geh.GEHWarning, match=r"1 pair\(s\) cannot be tested.*x0 × x1; their p-value is 1.*score 0"):
         evidence = explainer.test_pairs(x, y, progress=False)
     assert evidence.p_value[0] == 1
     assert evidence.shrinkage[0] == 0
@@ -402,7 +402,7 @@ def test_parts_beside_their_sum_are_not_tested():
     x = np.column_stack([parts, total, generator.normal(size=1500)])
     y = np.tanh(total) + 0.3 * generator.normal(size=1500)
     explainer = geh.GEHExplainer(lambda x: torch.tanh(0.7 * x[:, 0] + 0.7 * x[:, 1]), posterior=POINT)
-    with pytest.warns(geh.GEHWarning, match=r"cannot be tested.*x0 x x1"):
+    with pytest.warns(geh.GEHWarning, match=r"cannot be tested.*x0 × x1"):
         evidence = explainer.test_pairs(torch.as_tensor(x), y, progress=False)
     assert np.isnan(evidence.p_value[0])
 

@@ -75,7 +75,7 @@ def product_test(explainer, X, y, target=None, *, seed=0, progress=True, factor=
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch):
     monkeypatch.setattr(GEHExplainer, "test_pairs", product_test, raising=False)
-    monkeypatch.setattr("geh_explain.inference.crossfit.choose_degrees", lambda rows, units: None)
+    monkeypatch.setattr("geh_explain.inference.crossfit.rows_needed", lambda units: 0)
 
 
 def quiet(fit=regression, X=None, y=None, **options):
@@ -233,7 +233,7 @@ def test_the_words_count_tested_pairs_and_have_no_missing_numbers():
     words = repr(CrossfitTest([some, some], ["a", "b", "c"]))
     assert (
         words
-        == "CrossfitTest(2 folds; 1 of 2 tested pairs significant at FDR 0.05; first: a x b, slope 0.90, p = 1e-06)"
+        == "CrossfitTest(2 folds; 1 of 2 tested pairs significant at FDR 0.05; first: a × b, slope 0.90, p = 1e-06)"
     )
     words = repr(CrossfitTest([none, none], ["a", "b", "c"]))
     assert words == "CrossfitTest(2 folds; 0 of 0 tested pairs significant at FDR 0.05)"

@@ -73,7 +73,7 @@ def test_p_values_count_the_permutations_that_are_at_least_as_strong():
     table = test.table()
     assert table["p_value"].tolist() == [1 / 5, 3 / 5, 1.0]
     assert table["unit_j"].tolist() == ["b", "c", "c"]
-    assert repr(test) == "PermutationTest(target permuted 4 times; strongest: a x b, score 3, p = 0.2)"
+    assert repr(test) == "PermutationTest(target permuted 4 times; strongest: a × b, score 3, p = 0.2)"
 
 
 def test_a_pair_has_a_p_value_of_its_own_and_one_against_the_strongest():

@@ -144,7 +144,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     ),
     "surface": on_axes(lambda ax: surface().plot(ax=ax)),
     "shares": on_axes(lambda ax: shares().plot(ax=ax), RIGHT),
-    "waterfall": on_axes(lambda ax: account().plot.waterfall(steps=6, ax=ax), (70, 50, 240, 150)),
+    "waterfall": on_axes(lambda ax: account().plot.waterfall(contributions=6, ax=ax), (70, 50, 240, 150)),
     "local_network": on_axes(lambda ax: account().plot.network(ax=ax), WIDE),
     "gallery": lambda: gallery().plot(),
     "exemplars": lambda: exemplars(["a", "b", "c"], k=4).plot(),

@@ -37,7 +37,7 @@ def test_bars_lead_from_the_reference_to_the_prediction():
 
 
 def test_small_contributions_are_one_step():
-    ax = account().plot.waterfall(steps=2)
+    ax = account().plot.waterfall(contributions=2)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["x0 × x1", "x2", "2 others"]
     last = ax.patches[-1]
     assert last.get_x() + last.get_width() == pytest.approx(5)
@@ -86,7 +86,7 @@ def test_plots_draw_into_given_axes_and_refuse_other_things():
     with pytest.raises(geh.GEHError, match="ax="):
         account().plot.waterfall(ax=3)
     with pytest.raises(geh.GEHError, match="steps=0"):
-        account().plot.waterfall(steps=0)
+        account().plot.waterfall(contributions=0)
 
 
 def test_a_prediction_that_is_the_reference_can_be_drawn():

@@ -42,13 +42,13 @@ def test_the_difference_is_the_weighted_sum_of_absolute_differences_of_group_mea
     one, other = known([[1.0, 2.0, 0.0], [4.0, -1.0, 0.0]]), known([[1.5, 2.0, 0.0], [1.0, 1.0, 0.0]])
     table = one.compare(other).table()
     assert table.columns.tolist() == [
-        *("unit_i", "unit_j", "score_a", "score_b", "difference", "low", "high", "p_value", "different")
+        *("unit_i", "unit_j", "mean_a", "mean_b", "difference", "low", "high", "p_value", "different")
     ]
     assert table[["unit_i", "unit_j"]].values.tolist() == [["a", "b"], ["a", "c"], ["b", "c"]]
     # Weights 2/3 and 1/3: |1 - 1.5| 2/3 + |4 - 1| / 3, and |-1 - 1| / 3, a change of sign.
     np.testing.assert_allclose(table["difference"], [4 / 3, 2 / 3, 0], atol=1e-12)
-    np.testing.assert_allclose(table["score_a"], [2 / 3 + 4 / 3, 4 / 3 + 1 / 3, 0], atol=1e-12)
-    np.testing.assert_allclose(table["score_b"], [1 + 1 / 3, 4 / 3 + 1 / 3, 0], atol=1e-12)
+    np.testing.assert_allclose(table["mean_a"], [2 / 3 + 4 / 3, 4 / 3 + 1 / 3, 0], atol=1e-12)
+    np.testing.assert_allclose(table["mean_b"], [1 + 1 / 3, 4 / 3 + 1 / 3, 0], atol=1e-12)
     assert table["different"].tolist() == [True, True, False]
     assert table["p_value"][2] == 1
     assert ((table["low"] <= table["difference"]) & (table["difference"] <= table["high"])).all()
@@ -110,7 +110,7 @@ def test_the_finer_of_nested_groups_is_merged_as_if_the_coarser_had_been_explain
     merged, direct = (result.compare(other) for result in (in_fine, in_coarse))
     assert merged.groups is not None
     assert merged.groups.names == ["0", "1"]
-    for name in ("score_a", "score_b", "difference", "low", "high", "p_value"):
+    for name in ("mean_a", "mean_b", "difference", "low", "high", "p_value"):
         np.testing.assert_allclose(getattr(merged, name), getattr(direct, name), rtol=1e-6, atol=1e-12)
 
 
@@ -376,8 +376,8 @@ def test_the_plot_has_the_scores_of_the_pairs_that_differ_most() -> None:
     axes = comparison.plot(pairs=4)
     table = comparison.table().head(4)
     first, second = (axes.collections[place].get_offsets() for place in (1, 3))
-    np.testing.assert_allclose(first[:, 0], table["score_a"])
-    np.testing.assert_allclose(second[:, 0], table["score_b"])
+    np.testing.assert_allclose(first[:, 0], table["mean_a"])
+    np.testing.assert_allclose(second[:, 0], table["mean_b"])
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         f"{i} × {j}" for i, j in zip(table["unit_i"], table["unit_j"], strict=True)
     ]
@@ -395,7 +395,7 @@ def test_case_weights_count_as_repeated_points() -> None:
     plain = [explain_point(model, repeated, groups=of_repeated) for model in (cubic, other)]
     for measure in ("groups", "mean"):
         one, two = (pair[0].compare(pair[1], measure=measure) for pair in (weighted, plain))
-        for name in ("score_a", "score_b", "difference"):
+        for name in ("mean_a", "mean_b", "difference"):
             np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-9, atol=1e-12)
         # Fewer distinct points than repeated ones: errors are larger.
         assert (one.p_value >= two.p_value).all()
