@@ -222,7 +222,7 @@ def test_the_table_and_the_words():
     assert table.iloc[0][["unit_i", "unit_j", "significant"]].tolist() == ["age", "bmi", True]
     assert table["p_value"].is_monotonic_increasing
     assert test.table(fdr=0.9999)["significant"].all()
-    assert repr(test).startswith("CrossfitTest(5 folds; 1 of 3 pairs significant at FDR 0.05; first: age x bmi, slope ")
+    assert repr(test).startswith("CrossfitTest(5 folds; 1 of 3 pairs significant at FDR 0.05; first: age × bmi, slope ")
     assert quiet(fdr=0.9999).significant.all()
 
 
