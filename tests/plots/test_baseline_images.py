@@ -112,7 +112,7 @@ def account() -> geh.LocalExplanation:
         for n in (5, 10)
     )
     prediction = 1 + main.mean.sum() + pairs.mean.sum() + 0.2
-    ends = {"prediction": prediction, "reference": 1.0, "remainder": 0.2, "points": 16, "error": 0.0}
+    ends = {"prediction": prediction, "reference": 1.0, "remainder": 0.2, "steps": 16, "error": 0.0}
     words = {"method": "integrated Hessians", "baseline": "zeros", "place": "the inputs"}
     return geh.LocalExplanation(list("abcde"), **ends, main_effects=main, pair_effects=pairs, **words,
                                 row_values=np.ones(5), baseline_values=np.zeros(5))  # fmt: skip

@@ -11,12 +11,6 @@ import geh_explain as geh
 from geh_explain.plots import palette
 
 
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
-
-
 def account(**options):
     """f = x0 x1 - 3 x2 from 0 to (2, 4, 1): main effects 2, 2, -3, and 4 for the pair of x0 and x1."""
     explainer = point_explainer(lambda x: x[:, 0] * x[:, 1] - 3 * x[:, 2])
@@ -85,7 +79,7 @@ def test_plots_draw_into_given_axes_and_refuse_other_things():
     assert account().plot.network(max_units=2, pairs=1, ax=plt.subplots()[1]) is not ax
     with pytest.raises(geh.GEHError, match="ax="):
         account().plot.waterfall(ax=3)
-    with pytest.raises(geh.GEHError, match="steps=0"):
+    with pytest.raises(geh.GEHError, match="contributions=0"):
         account().plot.waterfall(contributions=0)
 
 
