@@ -179,7 +179,7 @@ def _error_rates(column: str) -> str:
     rates = pd.read_csv(STUDIES / "decisions.csv").groupby("scenario")[column].agg(["mean", "sem"])
     mean, low, high = (_percent(getattr(rates["mean"], part)()) for part in ("mean", "min", "max"))
     error = _percent(float(rates["sem"].iloc[int(rates["mean"].argmax())]))
-    return f"{mean} on average over {len(rates)} kinds of data, {low} to {high} (± {error})"
+    return f"{mean} on average over {len(rates)} kinds of data; lowest {low}, highest {high} ± {error}"
 
 
 def _real() -> str:
