@@ -34,6 +34,7 @@ test-newest:  ## run the tests with the newest versions of torch and all other d
 test-zoo: $(READY)  ## explain every classification family of torchvision and write docs/architectures.md
 	$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e ".[zoo]"
 	GEH_EXPLAIN_ZOO=1 $(BIN)/python -m pytest tests/test_zoo.py tests/test_onnx.py --timeout 1800
+	$(BIN)/python -m tools.promises --page-only
 
 coverage: $(READY)  ## run the tests and print the statement and branch coverage of the package
 	$(PYTEST) $(PARALLEL) --cov --cov-report term-missing:skip-covered
