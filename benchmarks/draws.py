@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import geh_explain as geh
 from benchmarks import package_methods as ours
 from benchmarks.networks import mlp, table
+from benchmarks.profiling import describe_call
 from benchmarks.tabular import LOOP, LOOP_POINTS, TORCH_NOTE
 from benchmarks.timing import Case, Method, Target
 from benchmarks.torch_hessians import (
@@ -119,6 +120,7 @@ def ensemble(points: int = 50, inputs: int = 784, columns: int = 100) -> Case:
         notes=[
             TORCH_NOTE,
             "of each point EAH needs the interactions of all pairs, which are more work than the network",
+            f"without EAH, {describe_call(without_eah)}",
         ],
         points=4 * points,
     )

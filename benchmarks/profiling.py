@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import cProfile
+import pstats
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -37,6 +40,43 @@ def describe_operations(explainer: geh.GEHExplainer, x: Tensor, operations: int 
         if event.key.startswith("aten::")
     ]
     return f"time of the bare engine by torch's profiler: {', '.join(parts[:operations])}; the rest in small parts"
+
+
+#: Parts of a call of explain(), by the file and the function that do them; no part holds another one.
+PARTS_OF_CALL = {
+    "local Hessians": ("structured/engine.py", "local_hessians"),
+    "comparison with double backward": ("structured/engine.py", "compare"),
+    "pull-back of points, for EAH and the errors over points": ("structured/pull_back.py", "add_points"),
+    "pull-back of sums": ("structured/pull_back.py", "add"),
+    "plan": ("run/plan.py", "make_plan"),
+    "snapshots and restoring of networks": ("model/preserve.py", "_restored"),
+    "warnings": ("run/warnings.py", "collect_warnings"),
+    "record": ("run/record.py", "make_record"),
+}
+
+
+def describe_call(call: Callable[[], object], parts: Mapping[str, tuple[str, str]] = PARTS_OF_CALL) -> str:
+    """Return the shares of the parts in the time of a call, in words."""
+    call()
+    profile = cProfile.Profile()
+    profile.enable()
+    for _ in range(PASSES):
+        call()
+    profile.disable()
+    timings = pstats.Stats(profile)
+    # Of each function: calls, calls without recursion, own time, time with what it calls, callers.
+    functions: dict[tuple[str, int, str], tuple[Any, ...]] = timings.stats  # type: ignore[attr-defined]
+    shares = {
+        label: sum(
+            numbers[3] for (path, _, name), numbers in functions.items() if path.endswith(file) and name == function
+        )
+        / timings.total_tt  # type: ignore[attr-defined]
+        for label, (file, function) in parts.items()
+    }
+    named = sorted(shares.items(), key=lambda entry: -entry[1])
+    return "time of the call by Python's profiler: " + ", ".join(
+        f"{label} {share:.0%}" for label, share in named if share >= 0.01
+    )
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from sphinx.application import Sphinx
 from geh_explain import __version__
 
 HERE = Path(__file__).parent
-# The extension mathml is in this folder.
+# The extensions mathml and notebooks are in this folder.
 sys.path.insert(0, str(HERE))
 matplotlib.use("Agg")
 
@@ -25,6 +25,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
     "mathml",
+    "notebooks",
 ]
 
 myst_enable_extensions = ["dollarmath", "amsmath"]
@@ -91,6 +92,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_signature": False,
+    "thumbnail_size": (600, 300),
     "write_computation_times": False,
     "image_scrapers": ("matplotlib",),
 }
@@ -99,7 +101,13 @@ sphinx_gallery_conf = {
 def link_examples(app: Sphinx, name: str, source: list[str]) -> None:
     """Replace links to example scripts, which work in the repository, by links to the pages of the gallery."""
     source[0] = re.sub(r"\]\((?:\.\./)+examples/([\w/]+)\.py\)", r"](/gallery/\1.rst)", source[0])
-    source[0] = re.sub(r"\]\((?:\.\./)+examples/?\)", r"](/gallery/index.rst)", source[0])
+    source[0] = re.sub(r"\]\((?:\.\./)+examples/((?:tutorial/)?)\)", r"](/gallery/\1index.rst)", source[0])
+
+
+def separate_tutorial(app: Sphinx, name: str, source: list[str]) -> None:
+    """Leave the tutorial out of the page of examples; it has an entry of its own."""
+    if name == "gallery/index":
+        source[0] = re.split(r"^Tutorial\n-+\n", source[0], maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def keep_colons(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
@@ -119,6 +127,7 @@ def skip_tuple_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, o
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the functions above to the events of Sphinx."""
     app.connect("source-read", link_examples)
+    app.connect("source-read", separate_tutorial)
     # Before napoleon, whose priority is 500.
     app.connect("autodoc-process-docstring", keep_colons, priority=400)
     app.connect("autodoc-skip-member", skip_tuple_fields)

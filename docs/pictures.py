@@ -1,7 +1,9 @@
 """Draw the images of pictures.md by running its code, and that of the README: ``make pictures``."""
 
+import io
 import os
 import re
+import runpy
 import shutil
 import tempfile
 from pathlib import Path
@@ -12,10 +14,9 @@ import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
 PAGE = HERE / "pictures.md"
-#: Image of the README: the pairs of its example above the images of a pair of channels, which a study draws.
+#: Image of the README: the pairs of the first step of the tutorial, and a pair of hidden units of the second one.
 README_IMAGE = HERE / "images" / "overview.png"
-CHANNELS_IMAGE = HERE / "images" / "vision_efficientnet_block10.png"
-#: Dots per inch of the upper part, which is as wide as the lower one.
+TUTORIAL = HERE.parent / "examples" / "tutorial"
 _README_DPI = 80
 #: Image of the report, which needs a browser.
 REPORT_IMAGE = HERE / "images" / "page.png"
@@ -58,23 +59,31 @@ def draw(folder: Path) -> list[Path]:
 
 
 def draw_readme(path: Path) -> None:
-    """Save the image of the README: the strongest pairs of its example, and a pair of hidden units with its images."""
-    import geh_explain as geh
-
-    net, x, y = geh.demo.friedman(progress=False)
-    result = geh.GEHExplainer(net).explain(x, evidence=(x, y), progress=False)
-    channels = plt.imread(CHANNELS_IMAGE)
-    height, width = channels.shape[:2]
-    figure = plt.figure(figsize=(width / _README_DPI, 4 + height / _README_DPI), dpi=_README_DPI)
+    """Save the image of the README, from the results of the first two steps of the tutorial."""
+    table, vision = (runpy.run_path(str(TUTORIAL / name)) for name in ("step1_table.py", "step2_vision.py"))
+    plt.close("all")
+    gallery = vision["explainer"].interpret(vision["result"], vision["x"], pairs=1, k=6, ascent=False, progress=False)
+    units = io.BytesIO()
+    gallery.plot().savefig(units, dpi=_README_DPI)
+    units.seek(0)
+    picture = plt.imread(units)
+    height, width = picture.shape[:2]
+    figure = plt.figure(figsize=(width / _README_DPI, 4.6 + height / _README_DPI), dpi=_README_DPI)
     share = height / _README_DPI / figure.get_figheight()
-    upper = figure.add_axes((0.1, share + 0.17, 0.86, 1 - share - 0.25))
-    result.plot.intervals(pairs=8, ax=upper)
+    upper = figure.add_axes((0.19, share + 0.24, 0.77, 1 - share - 0.31))
+    table["result"].plot.intervals(pairs=8, ax=upper)
     upper.set_title("Which inputs act together, and do held-out labels support it?", fontweight="bold")
     lower = figure.add_axes((0, 0, 1, share))
-    lower.imshow(channels, aspect="auto", interpolation="none")
+    lower.imshow(picture, aspect="auto", interpolation="none")
     lower.set_axis_off()
-    heading = "Which hidden units of a vision network act together, and what do they respond to?"
-    figure.text(0.5, share + 0.02, heading, ha="center", fontsize=upper.title.get_fontsize(), fontweight="bold")
+    slope = vision["result"].table()["slope"].iloc[0]
+    lines = (
+        "Which hidden units of a vision network act together, and what do they respond to?",
+        f"The network learned the product of two digits. Held-out labels contain {slope:.2f} times this interaction.",
+    )
+    size = upper.title.get_fontsize()
+    figure.text(0.5, share + 0.08, lines[0], ha="center", fontsize=size, fontweight="bold")
+    figure.text(0.5, share + 0.03, lines[1], ha="center", fontsize=0.85 * size)
     figure.savefig(path, dpi=_README_DPI)
     plt.close(figure)
 

@@ -25,7 +25,7 @@ import geh_explain as geh
 # sums.
 #
 # To use this page for a network of your own, replace this part. Any ``nn.Module`` will do. Here it has dropout, from
-# which the uncertainty of its scores is taken.
+# which the uncertainty of its scores is taken. The last 1,000 rows are kept from training.
 
 rng = np.random.default_rng(1)
 columns = ["area", "insulation", "south windows", "shade", "age", "people", "floor", "distance"]
@@ -46,13 +46,15 @@ for _ in range(60):
         optimiser.zero_grad()
         nn.functional.mse_loss(net(x[batch]), y[batch]).backward()
         optimiser.step()
-net.eval()
+net = net.eval()
 
 # %%
 # Explain and test
 # ----------------
 #
-# ``evidence`` takes rows and labels that training never used. Names of columns become names of units.
+# ``evidence`` takes rows and labels that training never used. Names of columns become names of units. A network with
+# several outputs also needs ``target``, such as ``explain(x, target=1)``, as in Captum. One without dropout is
+# explained as a point estimate, with a warning; step 4 has other posteriors.
 
 explainer = geh.GEHExplainer(net)
 held_out = buildings[3000:]
@@ -60,7 +62,7 @@ result = explainer.explain(held_out, evidence=(held_out, demand[3000:]), progres
 print(result)
 
 # %%
-# Read the first lines:
+# How to read the table:
 #
 # - ``mean`` is the score of a pair in the network: by how much the effect of one feature changes when the other one
 #   increases by 1.
@@ -102,3 +104,16 @@ figure.savefig("step1_table.png", dpi=100)
 # The page is one HTML file. It works offline and has all pairs, with their intervals, groups and evidence.
 
 print(result.report("buildings.html"))
+
+# %%
+# A result is saved to one file, which ``geh.Interactions.load`` reads.
+
+print(result.save("buildings.npz"))
+
+# %%
+# Go on
+# -----
+#
+# - Next step: :doc:`2. Hidden units of a vision network </gallery/tutorial/step2_vision>`.
+# - :doc:`Read a result </reading>` describes all columns, measures and rules.
+# - :doc:`Choose the settings </choosing>`: other posteriors, units, groups and scales.

@@ -37,7 +37,7 @@ for _ in range(60):
         optimiser.zero_grad()
         nn.functional.mse_loss(net(x[batch]), y[batch]).backward()
         optimiser.step()
-net.eval()
+net = net.eval()
 
 # %%
 # A large, badly insulated building
@@ -76,3 +76,9 @@ print(against.table().head(3).round(2))
 # %%
 # Only insulation differs, so that it has the whole difference, as a main effect: a pair needs two features that
 # change.
+#
+# Go on
+# -----
+#
+# - Next step: :doc:`4. A posterior and units of your own </gallery/tutorial/step4_uncertainty_and_units>`.
+# - :doc:`Explain one prediction </one_prediction>` has the formulas, all baselines, and black boxes.

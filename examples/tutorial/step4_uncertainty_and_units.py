@@ -52,7 +52,7 @@ networks = [train(seed) for seed in range(5)]
 ensemble = geh.posterior.Ensemble(networks)
 explainer = geh.GEHExplainer(networks[0], posterior=ensemble)
 result = explainer.explain(x[2000:], names=names, evidence=(x[2000:], y[2000:]), progress=False)
-print(result.table().head(4).round(2))
+print(result.table().head(4)[["unit_i", "unit_j", "mean", "std", "slope", "p_value", "significant"]].round(3))
 
 # %%
 # Groups of columns as units
@@ -106,11 +106,13 @@ own = geh.GEHExplainer(networks[0], posterior=TowardsOthers(networks[1:]))
 by_own = own.explain(x[2000:], names=names, draws=50, progress=False)
 
 # %%
-# Does a posterior describe the errors of the network? ``diagnose`` compares each draw with labels that training never
-# used.
+# Does a posterior describe the errors of the network? ``diagnose`` compares draws with labels that training never used:
+# predictive intervals of a nominal level should hold this share of them.
 
-print(explainer.diagnose(x[2000:], y=y[2000:], progress=False))
-print(own.diagnose(x[2000:], y=y[2000:], draws=50, progress=False))
+for name, each in (("ensemble", explainer), ("own posterior", own)):
+    diagnosis = each.diagnose(x[2000:], y=y[2000:], draws=50, progress=False)
+    print(f"{name}: error {diagnosis.error:.3f}; calibration:")
+    print(diagnosis.calibration().round(2).to_string(index=False))
 
 # %%
 # Both posteriors, side by side. Draws around one network agree on its small errors too, so that all of these pairs are
@@ -121,3 +123,11 @@ for ax, each, title in zip(axes, (result, by_own), ("ensemble", "own posterior")
     each.plot.intervals("geh", pairs=8, ax=ax)
     ax.set_title(title)
 figure.savefig("step4_uncertainty_and_units.png", dpi=100)
+
+# %%
+# Go on
+# -----
+#
+# - Next step: :doc:`5. Long runs and wide tables </gallery/tutorial/step5_long_runs>`.
+# - :doc:`Bayesian networks </bayesian>`: Laplace approximations, SWAG, samples of weights, training with dropout rates.
+# - :doc:`Extensions </own>`: unit sets and engines of your own. :doc:`Categories </categories>`: one-hot columns.

@@ -7,6 +7,7 @@ a memory budget, and finds the strongest of millions of pairs without computing 
 """
 
 import tempfile
+import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -40,7 +41,7 @@ for epoch in range(45):
         optimiser.step()
         with torch.no_grad():
             weight.mul_((1 - 0.01 / weight.norm(dim=0).clamp(min=1e-12)).relu() if epoch < 5 else kept)
-net.eval()
+net = net.eval()
 print(f"{int(kept.sum())} of 3,000 columns have an effect")
 
 # %%
@@ -55,8 +56,9 @@ print(explainer.estimate(x[3500:], groups=2, draws=20))
 # ----------------------------
 #
 # All inputs enter through one linear layer. ``search`` finds the strongest of all pairs by bounds, without forming the
-# others, and explains these. A warning names the columns without any effect, which is right here.
+# others, and explains these. A warning would name the columns without any effect, which are as wanted here.
 
+warnings.filterwarnings("ignore", "units: all derivatives", geh.GEHWarning)
 found = explainer.search(x[3500:], top=20, groups=2, draws=20, progress=False)
 print(found.top(4))
 
@@ -67,7 +69,8 @@ print(found.top(4))
 # With ``checkpoint`` finished draws are kept in a folder. The same call goes on after Ctrl-C, a kill or a power cut,
 # and ends with the same numbers as a run that was not interrupted. ``memory`` is a budget in GB.
 
-folder = Path(tempfile.mkdtemp())
+temporary = tempfile.TemporaryDirectory()
+folder = Path(temporary.name)
 strongest = explainer.screen(x[3500:], keep=50, progress=False)
 by_screen = geh.GEHExplainer(net, units=strongest)
 options = {"groups": 2, "draws": 20, "memory": 1, "progress": False}
@@ -95,3 +98,14 @@ print(streamed.table().round(3))
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
 found.plot.intervals(pairs=12, ax=ax)
 figure.savefig("step5_long_runs.png", dpi=100)
+temporary.cleanup()
+
+# %%
+# Go on
+# -----
+#
+# This was the last step.
+#
+# - :doc:`Long runs </long_runs>`: several processes, rows without end, memory, and what is stored in a checkpoint.
+# - :doc:`Can I trust it? </trust>` and :doc:`Gotchas </gotchas>` are worth reading before results are published.
+# - The :doc:`examples </gallery/index>` explain other kinds of networks.

@@ -15,6 +15,7 @@ from geh_explain._process import cached_property
 from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
 from geh_explain.data.rows import Rows
+from geh_explain.engines.compared_networks import ComparedNetworks
 from geh_explain.engines.probes import PartChoice
 from geh_explain.engines.sums import GroupSums
 from geh_explain.errors import GEHRuntimeError
@@ -55,6 +56,8 @@ class Limits:
         work measures them at a few points only, from which the sampling errors are estimated.
     n_groups
         Number of groups of points, as far as it is known.
+    compared
+        Networks at which engines were compared in earlier calls of the explainer; None without any memory of these.
     """
 
     n_points: int
@@ -67,6 +70,7 @@ class Limits:
     by_pair: bool = False
     measures_eah: bool = True
     n_groups: int = 1
+    compared: ComparedNetworks | None = None
 
     def fewest_points(self, fitting: int) -> int:
         """Return at how many points per draw absolute interactions are measured; ``fitting`` is what time allows.

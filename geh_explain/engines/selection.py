@@ -29,6 +29,8 @@ _BY_NAME: dict[str, type[Engine]] = {
 }
 #: The reason of an engine that the user chose.
 REQUESTED = "requested"
+#: The reason of the structured engine.
+_STRUCTURED = "linear maps and elementwise functions only"
 #: The reason of the engine of an estimator.
 NO_GRADIENTS = "an estimator has no gradients"
 
@@ -109,6 +111,8 @@ def choose_engine(engine: str | Engine, cut: Cut, rows: Rows, limits: Limits) ->
         requested = _BY_NAME[engine]() if isinstance(engine, str) else engine
         return requested.start(cut, limits), REQUESTED
     structured = (engine if isinstance(engine, Structured) else Structured()).start(cut, limits)
+    if structured.recall():
+        return structured, _STRUCTURED
     probe_rows = rows[:PROBE_ROWS]
     directions = random_directions(cut, probe_rows, seed=0)
     try:
@@ -128,7 +132,7 @@ def choose_engine(engine: str | Engine, cut: Cut, rows: Rows, limits: Limits) ->
     structured.check(probe_rows, directions, products)
     if structured.unsupported is not None:
         return structured.exact, unsupported_reason(structured.unsupported)
-    return structured, "linear maps and elementwise functions only"
+    return structured, _STRUCTURED
 
 
 def depends_on_units(cut: Cut, rows: Rows, units: Ints | None = None) -> bool:

@@ -135,7 +135,7 @@ def _view(pair: ScoredPair, exemplars: Exemplars, both: Exemplars, ascent: Maxim
         pair.low,
         pair.high,
         pair.regions,
-        exemplars,
+        replace(exemplars, names=list(pair.units)),
         both,
         ascent,
     )

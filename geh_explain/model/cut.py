@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import torch
@@ -89,6 +89,9 @@ class Cut:
         :mod:`~geh_explain.model.known_layers`: they treat rows one by one, and always in the same way.
     known_smooth
         Whether they also are known to have no kinks.
+    layers
+        What these networks have in common if all of them have the same smooth layers in the same order and the units
+        are single inputs; else None. Equal for networks that differ in their weights only.
     below
         What happens below the layer, if rows hold what it passes on and that holds in this draw; else None.
 
@@ -130,6 +133,7 @@ class Cut:
         self.output = output
         self.below: Below | None = None
         self.known_layers, self.known_smooth = False, False
+        self.layers: Hashable | None = None
         activations = self.activations(rows)
         if layer_ref.module is not None and len(rows) > 1:
             # A dimension of tokens may happen to be as long as the batch, but not for one row as well.

@@ -56,6 +56,18 @@ def is_smooth(model: nn.Module) -> bool:
     return all(type(layer) in _SMOOTH for layer in model.modules())
 
 
+def layers_of(model: nn.Module) -> tuple[tuple[str, type[nn.Module], str], ...]:
+    """Return places, types and settings of the layers, without those of the weights: equal for equal architectures.
+
+    >>> net, other = (nn.Sequential(nn.Linear(3, 4), nn.Softplus(beta)) for beta in (1, 10))
+    >>> layers_of(net) == layers_of(nn.Sequential(nn.Linear(3, 4), nn.Softplus())), layers_of(net) == layers_of(other)
+    (True, False)
+    """
+    # A layer that occurs twice counts twice.
+    layers = model.named_modules(remove_duplicate=False)
+    return tuple((name, type(layer), layer.extra_repr()) for name, layer in layers)
+
+
 def _is_known(layer: nn.Module) -> bool:
     """Return whether a layer is of a known type, without anything of its own."""
     kind = type(layer)

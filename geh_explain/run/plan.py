@@ -186,7 +186,7 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
         profile = _first_pass(setup, cut, points, options, weights.values, budget)
         groups = find_groups(cut, points, options, profile.positions, budget // numbers_per_group(columns, options))
         limits = columns.limited(replace(resources.limits(options, points, columns.numeric, weights), names=names))
-        limits = replace(limits, by_pair=options.pairwise, n_groups=groups.expected_number)
+        limits = replace(limits, by_pair=options.pairwise, n_groups=groups.expected_number, compared=setup.compared)
         engine = _start_engine(setup, cut, points, profile, limits)
         second = SecondPass(
             tree=groups.tree if groups.labels is None else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import nn
@@ -12,12 +12,13 @@ from geh_explain.data.points import Points
 from geh_explain.data.reader import Reader
 from geh_explain.data.targets import Target
 from geh_explain.engines.base import Engine
+from geh_explain.engines.compared_networks import ComparedNetworks
 from geh_explain.engines.smoothing.sharpness import Smooth
 from geh_explain.model.callable_model import CallableModel
 from geh_explain.model.calling import as_the_model_takes
 from geh_explain.model.cut import Cut
 from geh_explain.model.estimators import EstimatorModel, ReturnedProbability
-from geh_explain.model.known_layers import is_smooth
+from geh_explain.model.known_layers import is_smooth, layers_of
 from geh_explain.model.layers import LayerRef
 from geh_explain.model.outputs import Output
 from geh_explain.model.preserve import device_and_dtype, had_known_layers
@@ -40,6 +41,8 @@ class ModelSetup:
         The layer whose output holds the units; its module is None at the inputs.
     units, output, posterior, smooth, engine
         As in :class:`~geh_explain.GEHExplainer`.
+    compared
+        Networks at which the structured engine was compared with double backward in earlier calls.
     """
 
     model: nn.Module
@@ -49,6 +52,7 @@ class ModelSetup:
     posterior: Posterior | None
     smooth: Smooth
     engine: str | Engine
+    compared: ComparedNetworks = field(default_factory=ComparedNetworks, compare=False)
 
     def read(
         self,
@@ -103,6 +107,9 @@ class ModelSetup:
         if as_made and shape == [2] and networks and all(map(had_known_layers, networks)):
             cut.known_layers = True
             cut.known_smooth = all(map(is_smooth, networks))
+            architectures = {layers_of(network) for network in networks}
+            if cut.known_smooth and len(architectures) == 1 and self.units is None:
+                cut.layers = (type(self.posterior), self.output, *architectures)
         return cut
 
     def _networks_of_draws(self) -> list[nn.Module]:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geh_explain._types import Floats, Ints
+from geh_explain._types import Bools, Ints
 from geh_explain.engines.difference import DifferenceRun
 from geh_explain.engines.selection import NO_GRADIENTS, REQUESTED, depends_on_units, slopes_of
 from geh_explain.engines.smoothing.change import smoothing_warning
@@ -275,7 +275,7 @@ def _constant_units(plan: RunPlan) -> str | None:
 
 def _units_without_effect(plan: RunPlan, draws: Draws | DrawMoments) -> str | None:
     """Warn that all derivatives with respect to some units are exactly 0, in all draws and at all points."""
-    flat = np.flatnonzero((plan.factors != 0) & (_strength(draws, plan.pairs) == 0))
+    flat = np.flatnonzero((plan.factors != 0) & _never_used(draws, plan.pairs))
     if not len(flat):
         return None
     differentiates = plan.engine.engine.differentiates
@@ -298,19 +298,20 @@ def _units_without_effect(plan: RunPlan, draws: Draws | DrawMoments) -> str | No
     return f"{zero}: at these points the model ignores them, or passes them through a function without derivatives."
 
 
-def _strength(draws: Draws | DrawMoments, pairs: PairSet) -> Floats:
-    """Return the largest absolute slope or interaction (D,) of each unit; 1 where it is not known, or 0 for all."""
+def _never_used(draws: Draws | DrawMoments, pairs: PairSet) -> Bools:
+    """Return which units (D,) have slopes and interactions of 0 only; none where that is not known, or all are 0."""
     if isinstance(draws, DrawMoments):
         slopes, absolute = (draws.slopes.mean if draws.slopes.count else None), draws.eah.mean
     else:
-        slopes, absolute = draws.slopes, draws.absolute.max(axis=0)
+        slopes, absolute = draws.slopes, draws.absolute
     if slopes is None or not absolute.any():
-        return np.ones(pairs.n_units)
-    first, second = pairs.ends
-    strength = np.asarray(np.abs(slopes).reshape(-1, pairs.n_units).max(axis=0))
-    np.maximum.at(strength, first, absolute)
-    np.maximum.at(strength, second, absolute)
-    return strength
+        return np.zeros(pairs.n_units, dtype=bool)
+    unused = np.asarray(~slopes.reshape(-1, pairs.n_units).any(axis=0))
+    if unused.any():
+        used_pairs = absolute.reshape(-1, len(pairs)).any(axis=0)
+        for ends in pairs.ends:
+            unused[ends[used_pairs]] = False
+    return unused
 
 
 def _probability_twice(plan: RunPlan) -> str | None:

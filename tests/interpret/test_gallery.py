@@ -90,6 +90,15 @@ def test_exemplars_are_those_of_the_two_units(product_result):
         assert pair.exemplars.indices[row].tolist() == three_features()[:, unit].argsort(descending=True)[:4].tolist()
 
 
+def test_exemplars_have_the_names_of_the_result():
+    explainer = geh.GEHExplainer(product_net(), "0")
+    names = [f"neuron {number}" for number in range(product_net()[0].out_features)]
+    result = explainer.explain(three_features(), groups=2, draws=20, names=names, progress=False)
+    for view in interpret(explainer, result, ascent=False).pairs:
+        assert view.exemplars.names == list(view.units)
+        assert set(view.units) <= set(names)
+
+
 def test_both_are_the_highest_smooth_minimum_of_standardised_values(product_result):
     explainer, result = product_result
     (pair,) = interpret(explainer, result, pairs=1, k=5).pairs

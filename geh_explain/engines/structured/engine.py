@@ -15,6 +15,7 @@ from geh_explain._process import cached_property
 from geh_explain._types import Ints
 from geh_explain.data.rows import Rows
 from geh_explain.engines.base import Engine, EngineRun, Limits, check_finite
+from geh_explain.engines.compared_networks import RowCost
 from geh_explain.engines.exact import Exact, NoSecondDerivative
 from geh_explain.engines.probes import choose_points, products_agree, random_directions
 from geh_explain.engines.structured.directions import unit_directions
@@ -31,8 +32,6 @@ from geh_explain.model.row_independence import check_repeated
 Found = tuple[LocalHessians | None, Tensor, Tensor]
 #: Rows of a chunk at most.
 _MAX_ROWS = 16384
-#: Bytes of directions or Hessians of a chunk at most, so that they stay in the caches.
-_CACHE_BYTES = 8 * 2**20
 #: Cost of one product of two directions, in units of one multiplication that pushes a direction through a linear map.
 _PAIR_COST = 0.5
 #: Cost of one row of the Hessian by double backward, in the same units, with what is lost around it.
@@ -113,11 +112,10 @@ class StructuredRun(EngineRun):
         super().__init__(engine, cut, limits)
         self.exact = Exact().start(cut, limits)
         self.unsupported: str | None = None
-        #: Bytes that a row takes, and rows whose directions fit into the caches, measured by _check_cost().
-        self._row_bytes = 0
-        self._cache_rows = 1
-        #: Number of entries d of a narrow layer, 0 if the Hessians are taken at the units.
-        self._narrow_width = 0
+        #: What a row costs, measured by _check_cost().
+        self._cost = RowCost(row_bytes=0, cache_rows=1, narrow_width=0)
+        # Whether the engine pays depends on the pairs.
+        self._compared = limits.compared if limits.pairs is None and not limits.by_pair else None
         #: Whether absolute interactions are measured at each point (n_points,) of this draw; None for all points.
         self._measured: NDArray[np.bool_] | None = None
         #: The sums of this draw at a narrow layer.
@@ -132,8 +130,15 @@ class StructuredRun(EngineRun):
     def adapt(self, rows: Rows) -> None:
         """Check the network of this draw; if it is not supported, the exact engine computes the draw."""
         self._was_compared = False
-        if not self._fell_back:
+        if not self._fell_back and not self.recall():
             self.check(rows[:PROBE_ROWS])
+
+    def recall(self) -> bool:
+        """Return whether a network of the same layers was compared before; it then needs no check."""
+        cost = None if self._compared is None else self._compared.cost(self.cut)
+        if cost is not None:
+            self.unsupported, self._cost, self._was_compared = None, cost, True
+        return cost is not None
 
     def check(self, rows: Rows, directions: Tensor | None = None, products: Tensor | None = None) -> None:
         """Set ``unsupported`` unless the network is supported, gains by it, and agrees with autograd.
@@ -158,6 +163,8 @@ class StructuredRun(EngineRun):
     def fall_back(self) -> None:
         """Let the exact engine compute everything from now on."""
         self.refuted, self._fell_back = False, True
+        if self._compared is not None:
+            self._compared.discard(self.cut)
         self.n_eah_points = self.limits.n_points
         self.unsupported = "a function whose Hessian differs from that of autograd at some points"
 
@@ -187,6 +194,8 @@ class StructuredRun(EngineRun):
             # A model that is random contradicts itself.
             check_repeated(self.cut, rows, self.cut.zeros(rows).requires_grad_())
             self.refuted = True
+        elif self._compared is not None and not self.refuted:
+            self._compared.add(self.cut, self._cost)
 
     def local_hessians(self, rows: Rows, targets: Sequence[Any], check_cost: bool = False) -> list[Found]:
         """Return for each target the local Hessians of ``rows``, None where all are 0, slopes (n, D) and outputs (n,).
@@ -222,12 +231,7 @@ class StructuredRun(EngineRun):
             raise UnsupportedOp(
                 f"{n_directions} units, whose products over {program.n_curved} curved numbers cost more than autograd"
             )
-        item = torch.finfo(cut.dtype).bits // 8
-        per_direction = 4 * program.largest_step + 2 * n_directions
-        self._row_bytes = item * (n_directions * per_direction + 8 * program.n_entries) + 8 * n_directions**2
-        widest = max(n_directions, program.largest_step)
-        self._cache_rows = max(1, _CACHE_BYTES // (item * n_directions * widest))
-        self._narrow_width = narrow_width
+        self._cost = RowCost.of(cut, program.largest_step, program.n_entries, narrow_width)
 
     def _check_rows(self, all_work: float, work: int) -> None:
         """Raise UnsupportedOp where double backward gives the rows of the known pairs at less than ``all_work``."""
@@ -242,7 +246,7 @@ class StructuredRun(EngineRun):
     @property
     def hessian_width(self) -> int:
         """Number of rows of the Hessians that are held for each point: units, or entries of a narrow layer."""
-        return self._narrow_width or self.cut.n_units
+        return self._cost.narrow_width or self.cut.n_units
 
     @property
     def name(self) -> str:
@@ -266,18 +270,18 @@ class StructuredRun(EngineRun):
         Through a narrow layer each of these points needs a pull-back to all pairs of units, which signed sums do not.
         """
         n_points = self.limits.n_points
-        if not self._narrow_width:
+        if not self._cost.narrow_width:
             return n_points
         if self.limits.eah_points is not None:
             return min(n_points, self.limits.eah_points)
-        work = count_work(self.pairs, self._narrow_width)
+        work = count_work(self.pairs, self._cost.narrow_width)
         return self.limits.fewest_points(max(_MIN_ABSOLUTE, int(_ABSOLUTE_WORK / work)))
 
     def chunk_rows(self, rows: Rows) -> int:
         """Return ``batch_size``, else the number of rows that the caches and the memory allow."""
         if self.limits.batch_size is not None or self.unsupported:
             return self.exact.chunk_rows(rows)
-        return max(1, min(_MAX_ROWS, self._cache_rows, self.chunk_bytes // max(1, self._row_bytes)))
+        return max(1, min(_MAX_ROWS, self._cost.cache_rows, self.chunk_bytes // max(1, self._cost.row_bytes)))
 
     # Sums.
 
