@@ -7,7 +7,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo help test test-long test-min test-newest test-zoo coverage lint format docs pictures bench studies study-vision study-yardsticks studies-quick dist clean
+.PHONY: demo help test test-long test-min test-newest test-zoo coverage lint format docs pictures promises bench studies study-vision study-yardsticks studies-quick dist sbom clean
 
 demo: $(READY)  ## train two small networks, explain them, draw the results
 	$(BIN)/geh-explain demo
@@ -34,6 +34,7 @@ test-newest:  ## run the tests with the newest versions of torch and all other d
 test-zoo: $(READY)  ## explain every classification family of torchvision and write docs/architectures.md
 	$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e ".[zoo]"
 	GEH_EXPLAIN_ZOO=1 $(BIN)/python -m pytest tests/test_zoo.py tests/test_onnx.py --timeout 1800
+	$(BIN)/python -m tools.promises --page-only
 
 coverage: $(READY)  ## run the tests and print the statement and branch coverage of the package
 	$(PYTEST) $(PARALLEL) --cov --cov-report term-missing:skip-covered
@@ -55,6 +56,9 @@ docs: $(READY)  ## build the documentation into build/docs, run all examples, an
 pictures: $(READY)  ## draw the figures of docs/pictures.md by running it (those of the report need a browser)
 	$(BIN)/python docs/pictures.py
 
+promises: $(READY)  ## run the tests behind the promises of docs/trust.md (minutes) and write their table
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.promises
+
 bench: $(READY)  ## time the engines and other methods, as ratios, and write docs/benchmarks.md
 	$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e ".[bench]"
 	$(BIN)/python -m benchmarks
@@ -65,6 +69,7 @@ studies: $(READY)  ## run the studies (each under an hour; interrupted ones resu
 	$(BIN)/python -m studies real --docs docs
 	$(BIN)/python -m studies decisions --docs docs
 	$(BIN)/python -m studies coverage --docs docs
+	$(BIN)/python -m tools.promises --page-only
 
 study-vision: $(READY)  ## study hidden layers of trained vision networks (half an hour) and write its page
 	$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e ".[study-vision]"
@@ -86,10 +91,11 @@ dist: $(READY)  ## build wheel and source distribution into dist
 	$(BIN)/python -m build
 
 sbom: dist  ## write the bill of materials of the package and its tested dependencies into dist
-	$(PYTHON) -m venv .venv-sbom
-	.venv-sbom/$(PROGRAMS)/python $(PIP_INSTALL) -c constraints.txt dist/*.whl
+	$(PYTHON) -m venv --clear --without-pip .venv-sbom
+	$(BIN)/python -m pip --python .venv-sbom/$(PROGRAMS)/python install --quiet -c constraints.txt dist/*.whl
 	$(BIN)/python $(PIP_INSTALL) cyclonedx-bom
-	$(BIN)/cyclonedx-py environment .venv-sbom/$(PROGRAMS)/python --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/geh_explain.cdx.json
+	sed "s/^dynamic = .*/version = \"$$($(BIN)/python -c 'import geh_explain; print(geh_explain.__version__)')\"/" pyproject.toml > .venv-sbom/pyproject.toml
+	$(BIN)/cyclonedx-py environment .venv-sbom/$(PROGRAMS)/python --pyproject .venv-sbom/pyproject.toml --mc-type library --output-reproducible -o dist/geh_explain.cdx.json
 
 clean:  ## remove environments, caches and everything that was built
 	rm -rf .venv .venv-min .venv-newest .venv-sbom .coverage demo_output study_output build dist docs/gallery *.egg-info

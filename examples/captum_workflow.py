@@ -42,10 +42,10 @@ print({name: round(float(value), 2) for name, value in zip(data.X, importance, s
 #
 # Single-feature attributions do not show which features interact; x1 and x8 have small ones. ``InputHessian`` returns
 # the matrix of second derivatives for each example. The kinks of ReLU are smoothed as far as the examples of
-# ``reference`` spread; without it each example is smoothed by itself, which takes longer. Like other methods of Captum
+# ``data`` spread; without them each example is smoothed by itself, which takes longer. Like other methods of Captum
 # it can be wrapped by ``NoiseTunnel``, which averages it over Gaussian noise.
 
-hessian = InputHessian(net, reference=x)
+hessian = InputHessian(net, data=x)
 local = hessian.attribute(x, target=0)
 averaged = NoiseTunnel(hessian).attribute(x, target=0, nt_type="smoothgrad", nt_samples=10, stdevs=0.1)
 print(tuple(local.shape), tuple(averaged.shape))
@@ -74,7 +74,7 @@ print(result)
 # conductance, and those with the largest sum of absolute interactions.
 
 conductance = LayerConductance(net, net[1]).attribute(x[:200], baselines=baseline, target=0)
-hidden = LayerHessian(net, net[1], reference=x).attribute(x[:200], target=0)
+hidden = LayerHessian(net, net[1], data=x).attribute(x[:200], target=0)
 print("largest conductance:", conductance.abs().mean(dim=0).topk(5).indices.tolist())
 print("largest interactions:", hidden.mean(dim=0).abs().sum(dim=0).topk(5).indices.tolist())
 

@@ -54,7 +54,7 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
         A module, or a function that returns one output or several per example.
     units, output, smooth, engine
         As in :class:`~geh_explain.GEHExplainer`.
-    reference
+    data
         Inputs like those of the training data. They set how sharply kinked functions such as ReLU are smoothed, as in
         :meth:`~geh_explain.GEHExplainer.explain`, and the steps of ``engine="difference"``, which needs them. None:
         each example is smoothed by itself, as :class:`~geh_explain.engines.Radius` without arguments does.
@@ -76,10 +76,10 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
         output: Output = "raw",
         smooth: Smooth = "auto",
         engine: str | Engine = "auto",
-        reference: Any = None,
+        data: Any = None,
     ) -> None:
         super().__init__(forward_func)
-        self._reference = reference
+        self._data = data
         self._explainer = make_explainer(
             forward_func, None, units=units, output=output, smooth=smooth, engine=engine, posterior=PointEstimate()
         )
@@ -101,7 +101,7 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
             D is the number of features of an example, or of ``units``. For a tuple of inputs a tuple: for each input
             the rows of its own features (N, D_k, D) against the concatenated features of all inputs.
         """
-        interactions = local_interactions(self._explainer, inputs, target, additional_forward_args, self._reference)
+        interactions = local_interactions(self._explainer, inputs, target, additional_forward_args, self._data)
         return as_inputs(interactions, inputs, self._explainer)
 
     def expand(self, inputs: Any, target: Target = None, additional_forward_args: Any = None) -> Expansion:
@@ -131,7 +131,7 @@ class InputHessian(GradientAttribution):  # type: ignore[misc]
         True
         """
         first_tensor(inputs)
-        return expand_rows(self._explainer._setup, inputs, target, additional_forward_args, self._reference)
+        return expand_rows(self._explainer._setup, inputs, target, additional_forward_args, self._data)
 
     @property
     def multiplies_by_inputs(self) -> bool:
@@ -150,7 +150,7 @@ class LayerHessian(LayerAttribution, GradientAttribution):  # type: ignore[misc]
         A module, its dotted name, or a :class:`~geh_explain.Layer` for one of several outputs or calls.
     units, output, smooth, engine
         As in :class:`~geh_explain.GEHExplainer`; units are neurons, or channels of feature maps, by default.
-    reference
+    data
         As in :class:`InputHessian`.
 
     Examples
@@ -171,10 +171,10 @@ class LayerHessian(LayerAttribution, GradientAttribution):  # type: ignore[misc]
         output: Output = "raw",
         smooth: Smooth = "auto",
         engine: str | Engine = "auto",
-        reference: Any = None,
+        data: Any = None,
     ) -> None:
         super().__init__(forward_func, layer)
-        self._reference = reference
+        self._data = data
         self._options: dict[str, Any] = {"units": units, "output": output, "smooth": smooth, "engine": engine}
         self._explainer = make_explainer(forward_func, layer, posterior=PointEstimate(), **self._options)
 
@@ -196,7 +196,7 @@ class LayerHessian(LayerAttribution, GradientAttribution):  # type: ignore[misc]
             Whether the units are those of the layer's input, its first argument, instead of its output.
         """
         explainer = self._at(attribute_to_layer_input)
-        return local_interactions(explainer, inputs, target, additional_forward_args, self._reference)
+        return local_interactions(explainer, inputs, target, additional_forward_args, self._data)
 
     def expand(
         self,
@@ -211,7 +211,7 @@ class LayerHessian(LayerAttribution, GradientAttribution):  # type: ignore[misc]
         """
         first_tensor(inputs)
         explainer = self._at(attribute_to_layer_input)
-        return expand_rows(explainer._setup, inputs, target, additional_forward_args, self._reference)
+        return expand_rows(explainer._setup, inputs, target, additional_forward_args, self._data)
 
     def _at(self, attribute_to_layer_input: bool) -> GEHExplainer:
         """Return the explainer of the units of the layer's output, or of its input."""
@@ -245,7 +245,7 @@ class IntegratedHessian(GradientAttribution):  # type: ignore[misc]
         A module, or a function that returns one output or several per example.
     units, output, smooth
         As in :class:`~geh_explain.GEHExplainer`.
-    reference
+    data
         Inputs like those of the training data, which set how sharply kinked functions are smoothed. None: the sharpness
         follows from the path of each example alone.
 
@@ -265,10 +265,10 @@ class IntegratedHessian(GradientAttribution):  # type: ignore[misc]
         units: Units | None = None,
         output: Output = "raw",
         smooth: Smooth = "auto",
-        reference: Any = None,
+        data: Any = None,
     ) -> None:
         super().__init__(forward_func)
-        self._reference = reference
+        self._data = data
         self._explainer = make_explainer(
             forward_func, None, units=units, output=output, smooth=smooth, posterior=PointEstimate()
         )
@@ -303,7 +303,7 @@ class IntegratedHessian(GradientAttribution):  # type: ignore[misc]
         """
         first = first_tensor(inputs)
         matrices = integrated_rows(
-            self._explainer._setup, inputs, baselines, (target, additional_forward_args), self._reference, n_steps
+            self._explainer._setup, inputs, baselines, (target, additional_forward_args), self._data, n_steps
         )
         return as_inputs(torch.as_tensor(matrices).to(first), inputs, self._explainer)
 

@@ -52,7 +52,9 @@ def _build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"geh-explain {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     demo = commands.add_parser("demo", help="train two small networks, explain them, and draw the results")
-    demo.add_argument("--output", type=Path, default=Path("demo_output"), help="folder of the figures (demo_output)")
+    demo.add_argument(
+        "-o", "--output", type=Path, default=Path("demo_output"), help="folder of the figures (demo_output)"
+    )
     demo.add_argument("--seed", type=int, default=0, help="seed of data, training and draws (0)")
     report = commands.add_parser("report", help="write the interactive page of a saved result")
     report.add_argument("file", type=Path, help="file written by result.save")
@@ -67,6 +69,7 @@ def _build_parser() -> argparse.ArgumentParser:
     for command in (report, show):
         rule_help = "rule that decides about pairs (as in result.table)"
         command.add_argument("--rule", choices=["evidence", "sign", "interval"], help=rule_help)
+        command.add_argument("--level", type=float, default=0.95, help="level of the intervals (0.95)")
         command.add_argument("--fdr", type=float, help="false discovery rate of the rule (as in result.table)")
     return parser
 
@@ -87,7 +90,8 @@ def _report(options: argparse.Namespace) -> Iterable[str]:
 
     path = options.output or options.file.with_suffix(".html")
     result = Interactions.load(options.file)
-    return [f"page: {result.report(path, title=options.title, rule=options.rule, fdr=options.fdr)}"]
+    chosen = {"level": options.level, "rule": options.rule, "fdr": options.fdr}
+    return [f"page: {result.report(path, title=options.title, **chosen)}"]
 
 
 def _show(options: argparse.Namespace) -> Iterable[str]:
@@ -97,9 +101,10 @@ def _show(options: argparse.Namespace) -> Iterable[str]:
     from geh_explain.results.tables import format_table
 
     result = Interactions.load(options.file)
-    table = format_table(result.top(options.pairs, options.measure, rule=options.rule, fdr=options.fdr))
+    chosen = {"level": options.level, "rule": options.rule, "fdr": options.fdr}
+    table = format_table(result.top(options.pairs, options.measure, **chosen))
     width = shutil.get_terminal_size().columns
-    decisions = result.decisions(options.measure, fdr=options.fdr, rule=options.rule)
+    decisions = result.decisions(options.measure, **chosen)
     words = " ".join(summarise(result, decisions)), *describe_columns(decisions)
     return [*(textwrap.fill(text, width) for text in words), "", table.to_string()]
 

@@ -20,17 +20,7 @@ from geh_explain.explainer import GEHExplainer
 from geh_explain.results.interactions import Interactions
 from geh_explain.storage.whole import save_figure
 
-__all__ = [
-    "Demonstration",
-    "digit_products",
-    "digits_network",
-    "explain_friedman",
-    "explain_products",
-    "friedman",
-    "friedman_network",
-    "run",
-    "train",
-]
+__all__ = ["digit_products", "digits_network", "friedman", "run", "train"]
 
 #: Rows or digits of both data sets that are used for training; the others are explained.
 _FRIEDMAN_TRAIN = 5000

@@ -1,6 +1,7 @@
 """Settings and fixtures of all tests: one thread, readable assertions in support modules, seeded generators."""
 
 import random
+import sys
 
 import matplotlib
 import numpy as np
@@ -33,3 +34,11 @@ def seeded() -> None:
     torch.manual_seed(0)
     np.random.seed(0)
     random.seed(0)
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    """Close the figures of a test after it."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

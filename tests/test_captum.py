@@ -231,9 +231,9 @@ def test_an_example_alone_and_in_a_wide_batch_is_the_same(method, reference):
     model = relu_net()
     data = None if reference is None else random_points(50, 4, seed=3)
     made = {
-        "inputs": lambda: InputHessian(model, reference=data),
-        "layer": lambda: LayerHessian(model, model[0], reference=data),
-        "integrated": lambda: IntegratedHessian(model, reference=data),
+        "inputs": lambda: InputHessian(model, data=data),
+        "layer": lambda: LayerHessian(model, model[0], data=data),
+        "integrated": lambda: IntegratedHessian(model, data=data),
     }[method]()
     row = random_points(1, 4, seed=1)
     with warnings.catch_warnings():
@@ -249,7 +249,7 @@ def test_a_reference_sets_the_sharpness_as_its_explanation_does():
     explained = geh.GEHExplainer(model, posterior=geh.posterior.PointEstimate()).explain(
         data, groups=np.arange(50), progress=False
     )
-    found = InputHessian(model, reference=data).attribute(data)
+    found = InputHessian(model, data=data).attribute(data)
     i, j = explained.pairs.ends
     np.testing.assert_allclose(found[:, i, j].numpy(), explained.signed[0], rtol=1e-9, atol=1e-12)
 
@@ -258,11 +258,11 @@ def test_differences_need_a_reference():
     def jump(x):
         return (x[:, 0] > 0).double() * x[:, 1]
 
-    with pytest.raises(geh.GEHError, match=r"engine='difference' steps by the spread .* pass reference="):
+    with pytest.raises(geh.GEHError, match=r"engine='difference' steps by the spread .* pass data="):
         InputHessian(jump, engine="difference").attribute(four_features())
-    with pytest.raises(geh.GEHError, match=r"smooth=Step.* pass reference="):
+    with pytest.raises(geh.GEHError, match=r"smooth=Step.* pass data="):
         InputHessian(relu_net(), smooth=geh.engines.Step(0.5)).attribute(four_features())
-    method = InputHessian(lambda x: x[:, 0] * x[:, 1], engine="difference", reference=random_points(20, 4))
+    method = InputHessian(lambda x: x[:, 0] * x[:, 1], engine="difference", data=random_points(20, 4))
     torch.testing.assert_close(method.attribute(four_features())[:, 0, 1], torch.ones(6).double())
 
 
@@ -328,5 +328,5 @@ def test_layers_can_be_explained_at_their_input():
 
 @pytest.mark.parametrize("kind", [InputHessian, IntegratedHessian])
 def test_a_reference_has_rows_like_the_inputs(kind):
-    with pytest.raises(geh.GEHError, match=r"reference: one row has shape \(3,\), and one of inputs \(4,\)"):
-        kind(relu_net(), reference=random_points(5, 3)).attribute(four_features())
+    with pytest.raises(geh.GEHError, match=r"data: one row has shape \(3,\), and one of inputs \(4,\)"):
+        kind(relu_net(), data=random_points(5, 3)).attribute(four_features())

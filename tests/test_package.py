@@ -74,15 +74,6 @@ def test_every_public_name_exists_once_and_is_documented():
             assert (inspect.getdoc(value) or "").strip(), f"{name} has no docstring"
 
 
-def test_the_names_of_the_contract_are_there():
-    for name in ("GEHExplainer", "Interactions", "GEHError", "GEHWarning", "posterior", "units"):
-        assert name in geh.__all__
-    for name in ("MCDropout", "Ensemble", "WeightSamples", "Stochastic", "PointEstimate"):
-        assert hasattr(geh.posterior, name)
-    for name in ("Neurons", "Channels", "FeatureGroups", "Subset"):
-        assert hasattr(geh.units, name)
-
-
 CALLED_BY_USERS = {
     "GEHExplainer": geh.GEHExplainer,
     **{
@@ -111,24 +102,6 @@ def test_every_public_method_is_documented(value):
     methods = {name: method for name, method in vars(value).items() if not name.startswith("_")}
     undocumented = [name for name, method in methods.items() if not inspect.getdoc(method)]
     assert undocumented == []
-
-
-def test_a_public_signature_is_that_of_the_contract():
-    made = inspect.signature(geh.GEHExplainer).parameters
-    assert list(made) == ["model", "layer", "units", "output", "posterior", "smooth", "engine"]
-    assert {name: made[name].default for name in list(made)[1:]} == {
-        **{"layer": None, "units": None, "output": "raw", "posterior": None},
-        **{"smooth": "auto", "engine": "auto"},
-    }
-    explain = inspect.signature(geh.GEHExplainer.explain).parameters
-    assert list(explain)[1:4] == ["inputs", "target", "additional_forward_args"]
-    keywords = {name: p.default for name, p in explain.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
-    assert keywords == {
-        **{"groups": "auto", "draws": 100, "names": None, "scale": None},
-        **{"batch_size": None, "eah_points": None, "measures": None, "memory": None, "seed": 0, "progress": True},
-        **{"checkpoint": None, "distributed": None, "evidence": None, "clusters": None},
-        **{"unit": None, "pairs": None, "rows": None, "sample_weight": None, "targets": None},
-    }
 
 
 def test_every_parameter_is_described():

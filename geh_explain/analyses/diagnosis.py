@@ -74,10 +74,10 @@ class Diagnosis:
         return float(np.mean(self.errors > _BROKEN * max(self.point_error, 1e-12)))
 
     def calibration(self) -> pd.DataFrame:
-        """Return a table with the columns nominal (what the share should be) and observed."""
+        """Return a table with the columns level (what the share should be) and covered (what it is)."""
         import pandas as pd
 
-        return pd.DataFrame({"nominal": self.levels, "observed": self.covered})
+        return pd.DataFrame({"level": self.levels, "covered": self.covered})
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the shares against what they should be, and return the axes."""

@@ -22,6 +22,7 @@ from geh_explain.plots.surface import draw_surface
 from geh_explain.posterior import Posterior
 from geh_explain.posterior.protocols import enter_draws, fixed
 from geh_explain.run.options import AnalysisOptions
+from geh_explain.scores.pair_names import join_names
 
 #: Joint effects of so many eps of the responses are rounding, and are 0.
 _ROUNDING = 4
@@ -52,7 +53,7 @@ class Surface:
     >>> import torch, geh_explain as geh
     >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
     >>> explainer.surface(torch.rand(200, 2), pair=(0, 1), grid=5, progress=False)
-    Surface(x0 x x1, 5 x 5 grid, 200 points)
+    Surface(x0 × x1, 5 × 5 grid, 200 points)
     """
 
     pair: tuple[int, int]
@@ -77,8 +78,8 @@ class Surface:
         return replace(self, names=names, labels=labels, effects=effects)
 
     def __repr__(self) -> str:
-        grid = f"{len(self.first)} x {len(self.second)}"
-        return f"Surface({self.names[0]} x {self.names[1]}, {grid} grid, {len(self.points)} points)"
+        grid = f"{len(self.first)} × {len(self.second)}"
+        return f"Surface({join_names(*self.names)}, {grid} grid, {len(self.points)} points)"
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the surface with the data on it, groups outlined in the colour of their effect; return the axes.
@@ -90,11 +91,11 @@ class Surface:
 
 @dataclass(frozen=True)
 class SurfaceRequest:
-    """What a surface is measured for: two units by index, grid values per unit, and number of background points."""
+    """What a surface is measured for: two units by index, grid values per unit, and points for the other units."""
 
     pair: tuple[int, int]
     grid: int
-    background: int
+    points: int
 
 
 def joint_effect(
@@ -111,7 +112,7 @@ def joint_effect(
     first_forward = partial(output_of_row, cut, points.first[:1], cut.below)
     data = np.concatenate([_values(cut, rows, units) for rows in points.split(options.batch_size)])
     first, second = (unit.grid(cut, data[:, k], request.grid) for k, unit in enumerate(units))
-    step = max(1, len(points) // request.background)
+    step = max(1, len(points) // request.points)
     sampled = (rows[::step] for rows in points.batches())
     background = [(rows, torch.as_tensor(_values(cut, rows, units))) for rows in sampled]
     n_background = sum(len(rows) for rows, _ in background)

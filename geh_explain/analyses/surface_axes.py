@@ -61,7 +61,9 @@ class SurfaceUnit:
             return np.arange(len(self.category), dtype=np.float64)
         distinct = np.unique(values)
         if len(distinct) < 2:
-            raise GEHValueError("a unit has the same value in all inputs; a surface needs two that vary.")
+            raise GEHValueError(
+                f"pair: {cut.unit_names()[self.index]!r} has the same value in all inputs; choose two units that vary."
+            )
         if len(distinct) <= count:
             return distinct
         low, high = np.quantile(values, [(1 - _COVERED_SHARE) / 2, (1 + _COVERED_SHARE) / 2])

@@ -63,7 +63,7 @@ class History:
 
         return pd.DataFrame({"train": self.train, "validation": self.validation}).rename_axis("epoch")
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, *, ax: Any = None) -> Any:
         """Draw the validation error by epoch on ``ax`` (or a new figure), mark the best epoch, and return the axes."""
         return draw_training_curve(self.validation, self.best_epoch, ax=ax)
 

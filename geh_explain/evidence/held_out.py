@@ -42,6 +42,7 @@ from geh_explain.posterior.protocols import fixed
 from geh_explain.run.options import AnalysisOptions
 from geh_explain.run.setup import ModelSetup
 from geh_explain.scores.evidence import Evidence, TrueScoreEstimates
+from geh_explain.scores.pair_names import join_names
 from geh_explain.units.categorical import refuse_categories
 from geh_explain.units.pair_set import PairSet, count_pairs
 
@@ -286,7 +287,7 @@ class HeldOutTest:
     def _name_pairs(self, pairs: list[Pair]) -> str:
         """Return the names of the first pairs."""
         names = self.functions.unit_names
-        return ", ".join(f"{names[i]} x {names[j]}" for i, j in pairs[:3]) + (", ..." if len(pairs) > 3 else "")
+        return ", ".join(join_names(names[i], names[j]) for i, j in pairs[:3]) + (", ..." if len(pairs) > 3 else "")
 
 
 def _with_neighbours(tested: list[Pair], n_units: int) -> list[Pair]:

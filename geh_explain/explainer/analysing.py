@@ -272,7 +272,7 @@ class Analysing(Explaining):
         pair: tuple[int | str, int | str],
         result: Interactions | None = None,
         grid: int = 25,
-        background: int = 50,
+        points: int = 50,
         draws: int = 20,
         batch_size: int | None = None,
         seed: int = 0,
@@ -293,7 +293,7 @@ class Analysing(Explaining):
             its names and its target are taken, unless ``target`` is given.
         grid
             Number of grid values per unit, or all its values where there are fewer.
-        background
+        points
             How many of the inputs, evenly spaced, the values of the other units are taken from; the response is their
             mean.
 
@@ -313,22 +313,22 @@ class Analysing(Explaining):
         1.0
         """
         check_int("grid", grid, 2)
-        check_int("background", background, 1)
+        check_int("points", points, 1)
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise GEHTypeError(f"pair={pair!r} must be two units, by name or index, such as pair=(0, 1).")
         options = AnalysisOptions(draws, batch_size, seed, progress)
         if result is not None:
             self._check_result(result)
         with preserved(self.model):
-            points, cut = self._setup.read(inputs, self._target_of(result, target), additional_forward_args)
+            read, cut = self._setup.read(inputs, self._target_of(result, target), additional_forward_args)
             if result is not None:
-                self._check_units(result, points, cut)
+                self._check_units(result, read, cut)
             names = cut.unit_names(None if result is None else result.names)
             first, second = (find_unit(unit, names) for unit in pair)
             if first == second:
                 raise GEHValueError(f"pair={tuple(pair)!r} names the same unit twice; a surface needs two.")
-            posterior = self._setup.posterior_for(cut, points)
-            surface = joint_effect(cut, points, posterior, SurfaceRequest((first, second), grid, background), options)
+            posterior = self._setup.posterior_for(cut, read)
+            surface = joint_effect(cut, read, posterior, SurfaceRequest((first, second), grid, points), options)
         if result is None or result.pair_cells is not None:
             return surface
         effects = result.regions(first, second)["mean"].to_numpy()

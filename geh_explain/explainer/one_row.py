@@ -22,7 +22,7 @@ from geh_explain.local.baselines import (
 )
 from geh_explain.local.computation import LocalRun
 from geh_explain.local.explanation import LocalExplanation, LocalExplanations
-from geh_explain.local.integrated_hessians import MAX_POINTS
+from geh_explain.local.integrated_hessians import MAX_STEPS
 from geh_explain.model.preserve import preserved
 from geh_explain.posterior.protocols import n_available
 from geh_explain.run.options import AnalysisOptions
@@ -40,7 +40,7 @@ class RowExplaining(ExplainerBase):
         baseline: Any = "mean",
         data: Any = None,
         draws: int = 100,
-        points: int | None = None,
+        steps: int | None = None,
         names: Sequence[str] | None = None,
         batch_size: int | None = None,
         seed: int = 0,
@@ -69,7 +69,7 @@ class RowExplaining(ExplainerBase):
             of the last :meth:`explain` of this explainer. The rows that are explained never count.
         draws
             Posterior draws K.
-        points
+        steps
             Nodes of the Gauss rule along the path; None doubles them until two rules agree, up to 2,048.
         names
             Names of the units; by default the columns of the row's data frame, or of that of the data.
@@ -100,8 +100,8 @@ class RowExplaining(ExplainerBase):
         [1.0, 0.0, 0.0]
         """
         options = AnalysisOptions(draws, batch_size, seed, progress)
-        if points is not None and check_int("points", points, 1) > MAX_POINTS:
-            raise GEHValueError(f"points={points} must be at most {MAX_POINTS}.")
+        if steps is not None and check_int("steps", steps, 1) > MAX_STEPS:
+            raise GEHValueError(f"steps={steps} must be at most {MAX_STEPS}.")
         known = in_order_of(x_row, data if data is not None else self._last_inputs, "data")
         baseline = in_order_of(x_row, baseline, "baseline")
         with preserved(self.model):
@@ -123,7 +123,7 @@ class RowExplaining(ExplainerBase):
                 baseline=start,
                 data=reference,
                 options=options,
-                points=points,
+                steps=steps,
             )
             total = len(rows) * min(draws, n_available(run.posterior, draws))
             with tqdm(total=total, desc="explaining", unit="draw", disable=not progress, leave=False) as bar:

@@ -115,7 +115,7 @@ class HeldOutTesting(ExplainerBase):
             held_out.check_units(result.record.units)
             held_out.check_columns(result.record.columns)
             means = result.signed_means[0]
-            points_of_result: Explained | GroupMeans | None = GroupMeans(result.shares, means)
+            points_of_result: Explained | GroupMeans | None = GroupMeans(result.group_shares, means)
             if result.pair_cells is not None:
                 points_of_result = None
             if explained is not None:

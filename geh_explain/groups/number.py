@@ -74,7 +74,7 @@ class GroupChoice:
     def __repr__(self) -> str:
         return f"GroupChoice(chosen={self.chosen}, of 1 to {len(self.scores)} groups)"
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, *, ax: Any = None) -> Any:
         """Draw the distances against the number of groups, with the chosen number marked; return the axes."""
         return draw_group_number(self.counts, self.delta, self.chosen, ax)
 

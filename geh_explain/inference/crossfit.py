@@ -14,7 +14,7 @@ from geh_explain._types import Floats, Ints
 from geh_explain._validation import check_int, check_rate
 from geh_explain._version import __version__
 from geh_explain.errors import GEHRuntimeError, GEHValueError
-from geh_explain.evidence.nuisance import choose_degrees
+from geh_explain.evidence.nuisance import rows_needed
 from geh_explain.explainer import GEHExplainer
 from geh_explain.inference.checkpoint import Checkpoint
 from geh_explain.inference.jsonl import Record
@@ -23,6 +23,7 @@ from geh_explain.inference.refits import call_fit, check_fit, describe_options, 
 from geh_explain.inference.rows import check_rows, data_digest, take_rows
 from geh_explain.results.evidence_files import parse_evidence
 from geh_explain.scores.evidence import Evidence
+from geh_explain.scores.pair_names import join_names
 from geh_explain.statistics.combination import cauchy_combination
 from geh_explain.statistics.p_values import discoveries
 from geh_explain.units.pair_set import count_pairs
@@ -122,7 +123,7 @@ class CrossfitTest:
         if np.isnan(first["slope"]):
             return f"CrossfitTest({found})"
         return (
-            f"CrossfitTest({found}; first: {first['unit_i']} x {first['unit_j']}, slope {first['slope']:.2f}, "
+            f"CrossfitTest({found}; first: {join_names(first['unit_i'], first['unit_j'])}, slope {first['slope']:.2f}, "
             f"p = {first['p_value']:.3g})"
         )
 
@@ -311,7 +312,13 @@ def _check_fold_sizes(work: FoldTests) -> None:
     """Raise GEHValueError before any fit if the smallest fold has too few rows for the columns of a table."""
     shape: tuple[int, ...] = getattr(work.X, "shape", ())
     if len(shape) == 2 and "units" not in work.explainer:
-        choose_degrees(int(np.bincount(work.fold_of).min()), shape[1])
+        smallest, needed = int(np.bincount(work.fold_of).min()), rows_needed(shape[1])
+        if smallest < needed:
+            raise GEHValueError(
+                f"folds: the smallest has {smallest} rows, too few to test pairs of {shape[1]} units; at least "
+                f"{needed} are needed, because the effects of all units are estimated beside the pair's. Give fewer "
+                "folds, more rows, or fewer units, such as explainer={'units': Subset([...])}."
+            )
 
 
 def _fingerprint(work: FoldTests) -> dict[str, str]:

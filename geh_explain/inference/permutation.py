@@ -20,6 +20,7 @@ from geh_explain.inference.refits import MAX_KEPT_PAIRS, Refits, check_fit, chec
 from geh_explain.inference.rows import check_rows
 from geh_explain.plots.permutation_null import draw_permutation_null
 from geh_explain.run.threads import one_thread
+from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.ranking import PairRanking
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class PermutationTest:
         failed = f", {len(self.failures)} failed" if self.failures else ""
         return (
             f"PermutationTest({self.resampled} {len(self.null)} times{failed}; "
-            f"strongest: {first['unit_i']} x {first['unit_j']}, "
+            f"strongest: {join_names(first['unit_i'], first['unit_j'])}, "
             f"score {first['score']:.4g}, p = {first['p_value']:.3g})"
         )
 

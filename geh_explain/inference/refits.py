@@ -292,7 +292,8 @@ def _ranking(outcome: Any, measure: str) -> PairRanking:
     if not isinstance(outcome, (Tensor, np.ndarray, list)):
         raise GEHTypeError(
             f"fit: it returned a {type(outcome).__name__}; return a network, an Interactions, a PairRanking, or the "
-            "scores of all pairs as an array."
+            "scores of all pairs as an array. Explain other models inside fit: return "
+            "GEHExplainer(model).explain(X, groups=10)."
         )
     scores = outcome.detach().cpu().numpy() if isinstance(outcome, Tensor) else np.asarray(outcome, dtype=float)
     if scores.ndim == 2 and scores.shape[0] == scores.shape[1] and len(scores) > 1:

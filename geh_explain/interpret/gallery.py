@@ -33,7 +33,7 @@ class PairView(ScoredPair):
     units, numbers
         Names and indices of the two units.
     mean, low, high
-        Score of the pair and its 95 % credible interval (NaN for a single posterior draw).
+        Score of the pair and its 95 % interval, as in ``result.table()``; NaN where its uncertainty is unknown.
     regions
         Signed effect in each group of points, as returned by ``result.regions(i, j)``.
     exemplars

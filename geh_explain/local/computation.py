@@ -63,7 +63,7 @@ class LocalRun:
         Names of the units.
     baseline, data
         Where paths begin, and the data that the mean and the sharpness of smoothing are taken from.
-    options, points
+    options, steps
         Draws, batch size, seed; and nodes of the rule on the path, None to choose them.
     shared_smoothing
         The smoothing that rows without arguments of their own share, once it is known.
@@ -76,7 +76,7 @@ class LocalRun:
     baseline: Baseline
     data: ReferenceData
     options: AnalysisOptions
-    points: int | None
+    steps: int | None
     shared_smoothing: list[Smoothing | None] = field(default_factory=list)
 
     def rows_at_once(self, rows: Rows) -> int:
@@ -259,7 +259,7 @@ class RowAccounts:
             self._views = views_of_rows(run.smoothing(self.rows), path)
         engine = path.engine() if run.own_kinks else run.engine
         with cut.viewed(self._views[0].view):
-            accounts = self._later_draw(path, engine) if self._first else integrate_path(path, run.points, engine)
+            accounts = self._later_draw(path, engine) if self._first else integrate_path(path, run.steps, engine)
         if self._views[0].smooths:
             # Second derivatives are those of the smoothed network, gradients those of the network itself.
             with cut.viewed(DoubleBackwardView()):
@@ -268,12 +268,12 @@ class RowAccounts:
 
     def _later_draw(self, path: UnitPath, engine: ExactRun) -> list[PathAccount]:
         """Return the accounts by the rules of the first draw."""
-        # Where the rule was chosen, one with half the points agreed with it to many digits.
-        divisor = 1 if self.run.points is not None or self._views[0].smooths else 2
-        points = np.array([account.points // divisor for account in self._first])
+        # Where the rule was chosen, one with half the nodes agreed with it to many digits.
+        divisor = 1 if self.run.steps is not None or self._views[0].smooths else 2
+        steps = np.array([account.steps // divisor for account in self._first])
         accounts = list(self._first)
-        for count in np.unique(points):
-            rows = np.flatnonzero(points == count).tolist()
+        for count in np.unique(steps):
+            rows = np.flatnonzero(steps == count).tolist()
             for row, account in zip(rows, integrate_rows(path.part(rows), int(count), engine), strict=True):
                 accounts[row] = account
         return accounts
@@ -300,7 +300,7 @@ class RowAccounts:
             method=self._method,
             baseline=run.baseline.description,
             place=run.cut.place,
-            points=self._first[row].points,
+            steps=self._first[row].steps,
             error=self._first[row].error,
         )
         if self._views:
@@ -330,8 +330,8 @@ def _remainder_warning(local: LocalExplanation) -> str:
         return f"{size}: three or more units act together. The listed contributions are not the whole account."
     return (
         f"{size}, because the output has jumps or kinks along the path, which derivatives do not see, or bends too "
-        f"sharply for {local.points} points; use smooth='auto', engine='difference', which needs no derivatives, or "
-        "more points=."
+        f"sharply for {local.steps} steps; use smooth='auto', engine='difference', which needs no derivatives, or "
+        "more steps=."
     )
 
 

@@ -28,7 +28,7 @@ _PLACES = 17
 
 
 def integrated_rows(
-    setup: ModelSetup, inputs: Any, baselines: Any, arguments: tuple[Any, Any], reference: Any, points: int | None
+    setup: ModelSetup, inputs: Any, baselines: Any, arguments: tuple[Any, Any], reference: Any, steps: int | None
 ) -> Floats:
     """Return Gamma (N, D, D) of each example.
 
@@ -42,14 +42,14 @@ def integrated_rows(
         Target and further arguments of the model.
     reference
         Rows that set the sharpness of smoothing; None takes the path of each example.
-    points
+    steps
         Nodes of the rule on the path; None to choose them.
     """
-    if points is not None:
-        check_int("n_steps", points, 1)
+    if steps is not None:
+        check_int("n_steps", steps, 1)
     with preserved(setup.model):
         examples, cut = setup.read(inputs, *arguments)
-        data = ReferenceData(setup, reference, "reference", "inputs")
+        data = ReferenceData(setup, reference, "data", "inputs")
         data.check(examples.first, None)
         run = LocalRun(
             setup=setup,
@@ -59,7 +59,7 @@ def integrated_rows(
             baseline=Baseline("number"),
             data=data,
             options=AnalysisOptions(),
-            points=points,
+            steps=steps,
         )
         accounts = []
         for row in examples.split(1):

@@ -79,7 +79,7 @@ class LocalExplanation:
         ``"integrated Hessians"`` or ``"differences"``: the account that was made.
     baseline
         The baseline in words.
-    points
+    steps
         Nodes of the Gauss rule on the path; 0 for differences.
     error
         Estimated error of integration of a contribution.
@@ -113,7 +113,7 @@ class LocalExplanation:
     method: str
     baseline: str
     place: str
-    points: int
+    steps: int
     error: float
     smoothed: dict[str, Any] | None = None
     warnings: tuple[str, ...] = ()
@@ -306,11 +306,11 @@ class LocalExplanations(Sequence[LocalExplanation]):
         return iter(self._accounts)
 
     def table(self, level: float = 0.95) -> pd.DataFrame:
-        """Return the tables of all accounts below each other; the column ``row`` numbers the rows from 0."""
+        """Return the tables of all accounts below each other; the first column, ``row``, numbers the rows from 0."""
         import pandas as pd
 
-        tables = [account.table(level).assign(row=number) for number, account in enumerate(self)]
-        return pd.concat(tables, ignore_index=True)
+        tables = {number: account.table(level) for number, account in enumerate(self)}
+        return pd.concat(tables, names=["row"]).reset_index(level="row").reset_index(drop=True)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the accounts to one ``.npz`` file of arrays and JSON, and return its path.

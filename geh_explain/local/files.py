@@ -6,7 +6,7 @@ pickle, and all parts are checked before they are used. Members, for N accounts 
 ``about``
     JSON text as bytes: ``format``, ``names``, and one entry of ``accounts`` for each of them: method, baseline, place,
     smoothing and warnings.
-``prediction``, ``reference``, ``remainder``, ``error``, ``points``, ``n_draws``, ``n_baselines``
+``prediction``, ``reference``, ``remainder``, ``error``, ``steps``, ``n_draws``, ``n_baselines``
     Numbers (N,).
 ``row_values``, ``baseline_values``
     Values of the units (N, D).
@@ -37,7 +37,7 @@ _FORMAT = "geh_explain.LocalExplanations/1"
 _MAX_BYTES = 2**28
 _MAX_EXPANSION = 20
 _NUMBERS = ("prediction", "reference", "remainder", "error")
-_COUNTS = ("points", "n_draws", "n_baselines")
+_COUNTS = ("steps", "n_draws", "n_baselines")
 _VALUES = ("row_values", "baseline_values")
 _TEXTS = ("method", "baseline", "place")
 _KINDS = ("main", "pair")
@@ -130,7 +130,7 @@ def _account(names: list[str], entry: Any, number: int, arrays: dict[str, Any]) 
         effects[f"{kind}_effects"] = Contributions(*parts, None if errors is None else errors[number], *counts[1:])
     return {
         "names": list(names),
-        "points": counts[0],
+        "steps": counts[0],
         "smoothed": _smoothed(entry["smoothed"]),
         "warnings": tuple(entry["warnings"]),
         **{name: entry[name] for name in _TEXTS},

@@ -79,7 +79,7 @@ def read_rows(
     points, cut = setup.read(inputs, target, additional_forward_args)
     with torch.no_grad():
         check_row_independence(cut, points.first, cut.outputs(points.first[:1]))
-    data = ReferenceData(setup, reference, "reference", "inputs")
+    data = ReferenceData(setup, reference, "data", "inputs")
     data.check(points.first, None)
     return points, cut, RowHessians(setup, cut, data, points.first)
 
@@ -222,7 +222,7 @@ class RowHessians:
         if points is None and isinstance(smooth, Step):
             raise GEHValueError(
                 f"smooth={smooth!r} is measured in standard deviations of the units, which a single row does not have; "
-                "pass reference=, rows like those of the training data."
+                "pass data=, rows like those of the training data."
             )
         if points is None or is_by_row(smooth):
             points = InMemoryPoints(rows)
@@ -235,7 +235,7 @@ class RowHessians:
         if points is None:
             raise GEHValueError(
                 f"engine={run.name!r} steps by the spread of the units, which a row does not have by itself; pass "
-                "reference=, rows like those of the training data."
+                "data=, rows like those of the training data."
             )
         for rows in points.split(None):
             run.observe(self._cut.units.values(self._cut.activations(rows)))
@@ -247,7 +247,7 @@ class RowHessians:
         if self._doubtful:
             warn(
                 "engine: second derivatives by double backward contradict differences of gradients; a function inside "
-                "the model hides a part of its derivative from autograd. Use engine='difference' with reference=."
+                "the model hides a part of its derivative from autograd. Use engine='difference' with data=."
             )
 
 

@@ -17,8 +17,8 @@ from geh_explain.local.quadrature import log_rule
 from geh_explain.local.unit_path import UnitPath
 
 #: Nodes of the first rule that is tried, and of the last.
-MIN_POINTS = 8
-MAX_POINTS = 2048
+MIN_STEPS = 8
+MAX_STEPS = 2048
 #: Difference of two rules, as a part of the largest contribution, at which the finer one is taken: by precision, and
 #: for smoothed networks, whose second derivatives depend on the sharpness by far more.
 _TOLERANCE = {torch.float64: 1e-7}
@@ -46,7 +46,7 @@ class PathAccount:
         Main effects (R, D).
     pairs
         Effects (R, P) of pairs i < j, in row-major order.
-    points
+    steps
         Nodes of the rule on the path; 0 for an account by differences.
     error
         Estimated error of a contribution by integration; 0 for an account by differences.
@@ -54,7 +54,7 @@ class PathAccount:
 
     main: Floats
     pairs: Floats
-    points: int = 0
+    steps: int = 0
     error: float = 0.0
 
     @property
@@ -69,7 +69,7 @@ class PathAccount:
         return float(means.max(initial=0.0))
 
 
-def integrate_path(path: UnitPath, points: int | None, engine: ExactRun) -> list[PathAccount]:
+def integrate_path(path: UnitPath, steps: int | None, engine: ExactRun) -> list[PathAccount]:
     """Return the account of each row by integrated Hessians, see :class:`~geh_explain.local.LocalExplanation`.
 
     In the positions u of the units, which are s at all units along the path, F_ij its second and F_i its first
@@ -83,32 +83,32 @@ def integrate_path(path: UnitPath, points: int | None, engine: ExactRun) -> list
     ----------
     path
         The output as a function of the units' positions, with the view under which it is differentiated.
-    points
+    steps
         Nodes of the rule; None doubles them from 8 on until two rules agree for the row, or there are 2,048.
     engine
         That of the path.
     """
     smoothed = isinstance(path.cut.view, Smoothing)
-    if points is not None:
-        rules = (integrate_rows(path, count, engine) for count in (points, max(1, points // 2)))
+    if steps is not None:
+        rules = (integrate_rows(path, count, engine) for count in (steps, max(1, steps // 2)))
         return [_compared(fine, coarse, smoothed) for fine, coarse in zip(*rules, strict=True)]
     tolerance = _SMOOTHED_TOLERANCE if smoothed else _TOLERANCE.get(path.cut.dtype, _SINGLE_TOLERANCE)
-    accounts = integrate_rows(path, MIN_POINTS, engine)
+    accounts = integrate_rows(path, MIN_STEPS, engine)
     unfinished = list(range(path.n_rows))
-    points = MIN_POINTS
-    while points < MAX_POINTS and unfinished:
-        points *= 2
-        for row, fine in zip(unfinished, integrate_rows(path.part(unfinished), points, engine), strict=True):
+    steps = MIN_STEPS
+    while steps < MAX_STEPS and unfinished:
+        steps *= 2
+        for row, fine in zip(unfinished, integrate_rows(path.part(unfinished), steps, engine), strict=True):
             accounts[row] = _compared(fine, accounts[row], smoothed)
         unfinished = [row for row in unfinished if accounts[row].error > tolerance * accounts[row].largest]
     return accounts
 
 
-def integrate_rows(path: UnitPath, points: int, engine: ExactRun) -> list[PathAccount]:
+def integrate_rows(path: UnitPath, steps: int, engine: ExactRun) -> list[PathAccount]:
     """Return the account of each row by the rule with so many nodes."""
-    main, pairs = _apply_rule(path, points, engine)
+    main, pairs = _apply_rule(path, steps, engine)
     of_rows = map(path.of_row, range(path.n_rows))
-    return [PathAccount(main[of_row], pairs[of_row], points, np.inf) for of_row in of_rows]
+    return [PathAccount(main[of_row], pairs[of_row], steps, np.inf) for of_row in of_rows]
 
 
 def with_own_gradients(
@@ -183,16 +183,16 @@ def _compared(fine: PathAccount, coarse: PathAccount, smoothed: bool) -> PathAcc
     return replace(fine, error=errors[1] if smoothed else max(errors))
 
 
-def _apply_rule(path: UnitPath, points: int, engine: ExactRun) -> tuple[Floats, Floats]:
+def _apply_rule(path: UnitPath, steps: int, engine: ExactRun) -> tuple[Floats, Floats]:
     """Return main effects (R, D) and effects of pairs (R, P) by the rule with so many nodes.
 
     ``engine`` is that of the path, or of another row or draw: it measures the memory of a row once.
     """
-    nodes, weights = (torch.as_tensor(part.copy()) for part in log_rule(points))
+    nodes, weights = (torch.as_tensor(part.copy()) for part in log_rule(steps))
     n_baselines, n_units = len(path.baselines), path.members.n_units
     slopes = torch.zeros(n_baselines, n_units, dtype=torch.double)
     curvature = torch.zeros(n_baselines, n_units, n_units, dtype=torch.double)
-    baseline = torch.arange(n_baselines).repeat_interleave(points)
+    baseline = torch.arange(n_baselines).repeat_interleave(steps)
     place, weight = nodes.repeat(n_baselines), weights.repeat(n_baselines)
     directions = torch.eye(n_units, device=path.cut.device, dtype=path.cut.dtype)
     engine.cut, row = path.at(torch.zeros(1, dtype=torch.long), torch.ones(1, 1))

@@ -82,12 +82,12 @@ class LocalPlots:
     def __init__(self, account: Account) -> None:
         self._account = account
 
-    def waterfall(self, *, steps: int = 10, level: float = 0.95, ax: Any = None) -> Any:
+    def waterfall(self, *, contributions: int = 10, level: float = 0.95, ax: Any = None) -> Any:
         """Draw the largest contributions as steps from the reference to the prediction; return the axes.
 
         Parameters
         ----------
-        steps
+        contributions
             How many main effects and pairs are drawn, the largest first; the others are one step together.
         level
             Level of the intervals, which are drawn as thin lines at the ends of the bars.
@@ -95,7 +95,7 @@ class LocalPlots:
             Axes to draw into, or None.
         """
         account = self._account
-        shown = waterfall_steps(account, check_int("steps", steps, 1), level)
+        shown = waterfall_steps(account, check_int("contributions", contributions, 1), level)
         return draw_waterfall(shown, f"From the reference to the prediction ({_words(account)})", ax=ax)
 
     def network(self, *, max_units: int = 30, pairs: int = 40, level: float = 0.95, ax: Any = None) -> Any:

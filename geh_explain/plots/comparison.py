@@ -40,11 +40,11 @@ class ComparedScores(Protocol):
         """The P pairs."""
 
     @property
-    def score_a(self) -> Floats:
+    def mean_a(self) -> Floats:
         """Scores (P,) of the first result."""
 
     @property
-    def score_b(self) -> Floats:
+    def mean_b(self) -> Floats:
         """Scores (P,) of the second result."""
 
     @property
@@ -93,7 +93,7 @@ def draw_comparison(comparison: ComparedScores, *, pairs: int = 12, ax: Any = No
     """
     shown = comparison.order[:pairs]
     ax = axes_or_new(ax, (7, 1.5 + 0.28 * len(shown)))
-    a, b = comparison.score_a[shown], comparison.score_b[shown]
+    a, b = comparison.mean_a[shown], comparison.mean_b[shown]
     marked = np.ones(len(shown), dtype=bool) if comparison.different is None else comparison.different[shown]
     height = np.arange(len(shown))[::-1]
     ax.axvline(0, color=palette.LINE, linewidth=0.8)

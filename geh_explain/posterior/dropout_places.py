@@ -33,8 +33,6 @@ class DropoutPlaces:
         Names of the innermost modules that drop; the name of the model itself is empty.
     n_below
         Number of layers with weights that are called before the first dropout, norms not counted.
-    n_above
-        Number of those that are called after it.
     only_head
         Whether all layers after the first dropout are linear, and there are others below: two at least with
         convolutions, recurrent layers or attention among them, or three linear ones where one alone is above.
@@ -44,7 +42,6 @@ class DropoutPlaces:
 
     modules: tuple[str, ...] = ()
     n_below: int = 0
-    n_above: int = 0
     only_head: bool = False
     above_layer: bool | None = None
 
@@ -115,7 +112,6 @@ class PlaceRecord(MaskRecord):
         return DropoutPlaces(
             modules=tuple(dict.fromkeys(self._dropped)),
             n_below=len(below),
-            n_above=len(above),
             only_head=only_linear_above and (_is_body(below) or (len(below) >= _MIN_LINEAR_BELOW and len(above) <= 1)),
             above_layer=None if before_layer is None else before_layer == 0,
         )

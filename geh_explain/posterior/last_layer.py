@@ -160,7 +160,7 @@ class FittedLastLayer:
             noise += " ..." if len(self.noise) > 3 else ""
         n_outputs, n_features = self.head.weight.shape
         return (
-            f"LastLayerLaplace({self.head.name!r}: {n_outputs} x {n_features} weights, {self.task}, "
+            f"LastLayerLaplace({self.head.name!r}: {n_outputs} × {n_features} weights, {self.task}, "
             f"covariance={self.curvature.structure!r}, precision={self.precision:.3g}{noise}, "
             f"distance={self.distance:.2g})"
         )

@@ -164,8 +164,7 @@ def difference_columns(
             of_b = merged_draws(b, alignment.second, part.second) * part.signs
             first, second = pair_draws((first, second), of_a, of_b)
         difference = MeanDifference(first, second, alignment.weights)
-        half, (down, up) = difference.half_widths(level), difference.size_distances(level)
-        low, high = difference.size - down, difference.size + up
+        half, (low, high) = difference.half_widths(level), difference.size_interval(level)
         columns.add(size=difference.size, size_low=low, size_high=high)
         if asked.measure == "mean":
             columns.add(score_a=first.mean[0], score_b=second.mean[0], difference=difference.delta[0])

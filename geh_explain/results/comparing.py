@@ -68,14 +68,14 @@ def align_groups(a: PairResult, b: PairResult, notes: list[str]) -> GroupAlignme
         # Points of weight 0 have no group.
         counted = (a.labels >= 0) & (b.labels >= 0)
         alignment = align_labels(a.labels[counted], b.labels[counted], (a.group_names, b.group_names))
-        alignment = _weighted(alignment, a.shares, b.shares)
+        alignment = _weighted(alignment, a.group_shares, b.group_shares)
         if several and len(alignment.names) == 1:
             single = min(len(a.group_names), len(b.group_names)) == 1
             why = "One result has a single group of points" if single else "The groups of points of both results cross"
             notes.append(f"{why}; the same labels as groups= of both would compare groups.")
         return alignment
     if a.settings.get("groups_given") and b.settings.get("groups_given"):
-        named = align_names(a.group_names, b.group_names, (a.shares, b.shares))
+        named = align_names(a.group_names, b.group_names, (a.group_shares, b.group_shares))
         if named is not None:
             if named.dropped:
                 notes.append(f"{named.dropped} groups that only one result has are left out.")
@@ -199,8 +199,8 @@ def _finish(
         request.labels,
         results[0].names,
         common.pairs,
-        score_a=columns["score_a"],
-        score_b=columns["score_b"],
+        mean_a=columns["score_a"],
+        mean_b=columns["score_b"],
         difference=columns["difference"],
         low=columns["low"],
         high=columns["high"],

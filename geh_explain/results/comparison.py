@@ -75,8 +75,8 @@ class Comparison:
         Names of the units (D).
     pairs
         The P pairs that both results have.
-    score_a, score_b
-        Scores (P,) of both results; for the measure ``"mean"`` their signed means.
+    mean_a, mean_b
+        Scores (P,) of both results, means over draws; for the measure ``"mean"`` their signed means.
     difference
         Difference (P,) of each pair; not negative for the measure ``"groups"``.
     low, high
@@ -114,8 +114,8 @@ class Comparison:
     labels: tuple[str, str]
     names: list[str]
     pairs: PairSet
-    score_a: Floats
-    score_b: Floats
+    mean_a: Floats
+    mean_b: Floats
     difference: Floats
     low: Floats
     high: Floats
@@ -144,7 +144,7 @@ class Comparison:
         Returns
         -------
         DataFrame
-            unit_i, unit_j, score_a, score_b, difference, low, high, p_value, different. Unknown numbers are NaN,
+            unit_i, unit_j, mean_a, mean_b, difference, low, high, p_value, different. Unknown numbers are NaN,
             unknown decisions missing values.
         """
         import pandas as pd
@@ -153,7 +153,7 @@ class Comparison:
         columns: dict[str, Any] = {
             "unit_i": [self.names[i] for i in first],
             "unit_j": [self.names[j] for j in second],
-            **{name: getattr(self, name) for name in ("score_a", "score_b", "difference", "low", "high", "p_value")},
+            **{name: getattr(self, name) for name in ("mean_a", "mean_b", "difference", "low", "high", "p_value")},
         }
         unknown = self.different is None
         columns["different"] = pd.array([pd.NA] * len(first), dtype="boolean") if unknown else self.different

@@ -55,14 +55,14 @@ class GroupShares:
         return count_labels(self.labels, len(self.group_names))
 
     @cached_property
-    def shares(self) -> Floats:
+    def group_shares(self) -> Floats:
         """Share of each group (M,) in the sum of the case weights; in the number of points without weights.
 
         >>> import torch, geh_explain as geh
         >>> explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=geh.posterior.PointEstimate())
         >>> x, w = torch.rand(4, 2), [1, 1, 1, 5]
         >>> result = explainer.explain(x, groups=["a", "a", "b", "b"], sample_weight=w, progress=False)
-        >>> result.sizes.tolist(), result.shares.round(3).tolist()
+        >>> result.sizes.tolist(), result.group_shares.round(3).tolist()
         ([2, 2], [0.25, 0.75])
         """
         return np.asarray(self.weight_sums / self.weight_sums.sum(axis=0))

@@ -77,7 +77,7 @@ class Interactions(GroupShares, MeasuredResult, ResultRegions):
         than a million points they have the smallest signed type that holds them, else 64 bits.
     group_names
         Names of the groups (M).
-    sizes, shares
+    sizes, group_shares
         Number of points of each group (M,), and its share of the case weights; without weights, of the points. With
         ``groups="pairwise"`` both are (M, P).
     settings

@@ -49,7 +49,7 @@ def level_table(result: PairResult, i: int | str, j: int | str, level: float) ->
 
 def _overall(means: LevelMeans, level: float) -> tuple[Floats, Floats, Floats]:
     """Return mean and std over draws (Q,) of each difference over all points, and half the width of its interval."""
-    shares, draws = means.shares, means.levels.draws
+    shares, draws = means.group_shares, means.levels.draws
     mean, std = (shares @ values for values in means.signed_means)
     if isinstance(draws, Draws) and len(draws.signed) > 1:
         std = np.einsum("kmq,m->kq", draws.signed, shares).std(axis=0, ddof=1)

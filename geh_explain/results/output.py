@@ -105,9 +105,9 @@ class ResultOutput:
         self: PairResult,
         measure: str | None = None,
         level: float = 0.95,
+        fdr: float | None = None,
         *,
         rule: str | None = None,
-        fdr: float | None = None,
     ) -> Any:
         """Return a networkx graph: units are nodes; edges have the columns of :meth:`table`, weight and sign.
 

@@ -54,7 +54,7 @@ class ResultRegions(ResultOutput):
             return pair_region_table(self, self.pair_cells, pair, level)
         mean, std = (values[:, pair] for values in self.signed_means)
         half_width = self.group_half_widths(level, np.array([pair]))[:, 0]
-        shares = None if self.sample_weight is None else self.shares
+        shares = None if self.sample_weight is None else self.group_shares
         table = group_table(mean, std, half_width, self.sizes, self.group_names, shares)
         descriptions = self.group_descriptions
         return table if descriptions is None else table.assign(description=descriptions)
@@ -98,10 +98,10 @@ class ResultRegions(ResultOutput):
     def compare(
         self: DrawnResult,
         other: DrawnResult,
+        measure: str | None = None,
         level: float = 0.95,
         fdr: float = 0.05,
         *,
-        measure: str | None = None,
         source: str | None = None,
         labels: Sequence[str] = ("A", "B"),
     ) -> Comparison:
@@ -114,16 +114,16 @@ class ResultRegions(ResultOutput):
         ----------
         other
             The other result.
-        level
-            Level of the intervals.
-        fdr
-            False discovery rate of the decisions (Benjamini and Hochberg).
         measure
             ``"groups"``: the mean interactions of both results in groups of points, by the sum of their absolute
             differences, weighted by the sizes of the groups; it sees changes of sign, too. ``"mean"``: the signed mean
             interactions over all points. ``"geh"``, ``"aeh"``, ``"eah"``: the scores. None: ``"groups"`` if the results
             have several groups in common, else ``"mean"``. Results at the same points have the finest unions of their
             groups in common, those at different points groups whose labels were given by the user.
+        level
+            Level of the intervals.
+        fdr
+            False discovery rate of the decisions (Benjamini and Hochberg).
         source
             What intervals and p-values count. ``"draws"``: other draws of both networks, at these points. ``"points"``:
             other points, with the mean of these draws. ``"both"`` or None: both.
@@ -143,7 +143,7 @@ class ResultRegions(ResultOutput):
         >>> north = explainer.explain(torch.linspace(0, 1, 90).reshape(45, 2), groups=1, progress=False)
         >>> south = explainer.explain(torch.linspace(2, 3, 90).reshape(45, 2), groups=1, progress=False)
         >>> comparison = north.compare(south, labels=("north", "south"))
-        >>> comparison.table()[["score_a", "score_b", "difference", "different"]].round(2).values.tolist()
+        >>> comparison.table()[["mean_a", "mean_b", "difference", "different"]].round(2).values.tolist()
         [[0.99, 4.99, -4.0, True]]
         """
         if not isinstance(other, ResultRegions):

@@ -1,7 +1,7 @@
 """Scores of pairs: the measures AEH, GEH and EAH, and containers of their posterior draws.
 
 ``measures``
-    The measures as functions of sums of local interactions, and the order of the pairs.
+    The measures as functions of sums of local interactions.
 ``point_spread``
     Variance of local interactions over points, and the standard errors of group means that follow.
 ``group_unions``

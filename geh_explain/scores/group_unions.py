@@ -56,7 +56,7 @@ def merged_means(result: DrawnMeans, groups: Ints, pairs: Ints, source: str) -> 
     source
         ``"both"``, ``"draws"`` or ``"points"``.
     """
-    shares = union_shares(result.shares, groups)
+    shares = union_shares(result.group_shares, groups)
     means, std = (values[:, pairs] for values in result.signed_means)
     draws = result.scores("geh").n_draws
     of_draws = None
@@ -73,7 +73,7 @@ def merged_means(result: DrawnMeans, groups: Ints, pairs: Ints, source: str) -> 
 
 def merged_draws(result: DrawnMeans, groups: Ints, pairs: Ints) -> Floats:
     """Return the draws (K, unions, p) of the means of some pairs in unions of groups; raises if draws were not kept."""
-    return np.asarray(np.matmul(union_shares(result.shares, groups), result.signed[:, :, pairs]))
+    return np.asarray(np.matmul(union_shares(result.group_shares, groups), result.signed[:, :, pairs]))
 
 
 def next_draw_covariance(draws: Floats) -> Floats:
@@ -103,7 +103,7 @@ def merged_scores(result: DrawnMeans, groups: Ints, pairs: Ints) -> Floats:
 
     If draws were not kept, it is that of the mean over draws.
     """
-    indicator = (groups == np.arange(groups.max() + 1)[:, None]) * result.shares
+    indicator = (groups == np.arange(groups.max() + 1)[:, None]) * result.group_shares
     # Shares of the groups in place of numbers of points, which sum to 1.
     indicator = indicator / indicator.sum()
     signed = kept_draws(result)

@@ -58,9 +58,9 @@ class LevelMeans:
         return self.result.sizes
 
     @property
-    def shares(self) -> Floats:
+    def group_shares(self) -> Floats:
         """Share of each group (M,) in the case weights, or in the points."""
-        return self.result.shares
+        return self.result.group_shares
 
     @property
     def sample_weight(self) -> Floats | None:

@@ -1,4 +1,4 @@
-"""The measures AEH, GEH and EAH, and the order of the pairs.
+"""The measures AEH, GEH and EAH.
 
 The local interaction of units i and j at point n is the second derivative h_n = d2 g / du_i du_j of the output g. With
 N points in M groups, group m holding n_m points ::
@@ -21,7 +21,6 @@ from __future__ import annotations
 import numpy as np
 
 from geh_explain._types import Floats
-from geh_explain.units.pair_set import PairSet
 
 
 def aeh(signed: Floats, points: float, variance: Floats | float = 0.0) -> Floats:
@@ -53,22 +52,3 @@ def _absolute(signed: Floats, variance: Floats | float) -> Floats:
     Noise e inflates squares: E[(x + e)^2] = x^2 + var(e). So |x| is estimated by sqrt(max(signed^2 - variance, 0)).
     """
     return np.asarray(np.abs(signed) if np.ndim(variance) == 0 else np.sqrt(np.maximum(signed**2 - variance, 0)))
-
-
-def matrix(pairs: Floats, units: int) -> Floats:
-    """Return the symmetric matrix (D, D) with zero diagonal whose upper triangle is ``pairs`` (P,).
-
-    >>> import numpy as np
-    >>> matrix(np.array([1.0, 2.0, 3.0]), 3).tolist()
-    [[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]]
-    """
-    return PairSet.all(units).matrix(pairs)
-
-
-def pair_index(i: int, j: int, units: int) -> int:
-    """Return the index of the pair (i, j), in either order, among the pairs of ``units`` units.
-
-    >>> [pair_index(0, 1, 4), pair_index(3, 0, 4), pair_index(2, 3, 4)]
-    [0, 2, 5]
-    """
-    return PairSet.all(units).index(i, j)

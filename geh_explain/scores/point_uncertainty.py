@@ -95,7 +95,9 @@ def known_errors(result: GroupMeans) -> Floats | None:
 def _shares(result: GroupMeans) -> Floats:
     """Return the shares (M, P) of the groups: root mean squares over draws, with the sign of the mean."""
     mean, std = result.signed_means
-    return np.asarray(result.shares.reshape(len(mean), -1) * np.copysign(np.hypot(mean, np.nan_to_num(std)), mean))
+    return np.asarray(
+        result.group_shares.reshape(len(mean), -1) * np.copysign(np.hypot(mean, np.nan_to_num(std)), mean)
+    )
 
 
 def _squares(result: GroupMeans, errors: Floats) -> tuple[Floats, Floats]:

@@ -77,7 +77,7 @@ class GroupMeans(Protocol):
         """Number of points of each group (M,); (M, P) where each pair has groups of its own."""
 
     @property
-    def shares(self) -> Floats:
+    def group_shares(self) -> Floats:
         """Share of each group (M,) in the case weights, or in the points; (M, P) for groups of each pair."""
 
     @property

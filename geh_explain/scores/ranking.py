@@ -9,6 +9,7 @@ import numpy as np
 
 from geh_explain._types import Floats
 from geh_explain.errors import GEHValueError
+from geh_explain.scores.pair_names import join_names
 from geh_explain.units.pair_set import PairSet
 from geh_explain.units.unit_lookup import find_unit as find_unit
 
@@ -75,9 +76,9 @@ class PairRanking:
         first, second = (find_unit(unit, self.names) for unit in (i, j))
         return float(self.ranks[self.pairs.index(first, second, self.names)])
 
-    def top(self, n: int = 10) -> list[tuple[str, str]]:
-        """Return the names of the ``n`` strongest pairs, the strongest first."""
-        strongest = self.table().head(n)
+    def top(self, pairs: int = 10) -> list[tuple[str, str]]:
+        """Return the names of the strongest ``pairs``, the strongest first."""
+        strongest = self.table().head(pairs)
         return list(zip(strongest["unit_i"].astype(str), strongest["unit_j"].astype(str), strict=True))
 
     def table(self) -> pd.DataFrame:
@@ -90,5 +91,5 @@ class PairRanking:
         return table.iloc[np.lexsort((-self._ties, self.ranks))].reset_index(drop=True)
 
     def __repr__(self) -> str:
-        first = ", ".join(f"{a} x {b}" for a, b in self.top(3))
+        first = ", ".join(join_names(a, b) for a, b in self.top(3))
         return f"PairRanking({self.method}, {len(self.scores)} pairs: {first}, ...)"

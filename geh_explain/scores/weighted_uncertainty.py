@@ -28,11 +28,13 @@ def weighted_covariance(
     assert result.sample_weight is not None
     counted = result.labels >= 0
     labels, weights = result.labels[counted], result.sample_weight[counted]
-    counts, of_group = result.sizes[:, None], (result.shares * len(labels))[:, None]
+    counts, of_group = result.sizes[:, None], (result.group_shares * len(labels))[:, None]
     squared: Floats = np.bincount(labels, weights**2, len(counts)).astype(float)[:, None]
     within = errors**2 * of_group**2 * (counts - 1) / np.maximum(counts, 1)
     within = np.where(counts < 2, 0.0, _pool_unknown(within, squared))
-    means = np.divide(shares, result.shares[:, None], out=np.zeros_like(shares), where=result.shares[:, None] > 0)
+    means = np.divide(
+        shares, result.group_shares[:, None], out=np.zeros_like(shares), where=result.group_shares[:, None] > 0
+    )
     cross = means * squared + moments
     covariance = WeightedPoints(within + 2 * means * cross - means**2 * squared, cross, shares, weights)
     total = covariance.variance.sum(axis=0)

@@ -128,12 +128,7 @@ class MeanDifference:
         return np.asarray(self.weights @ np.abs(self.delta))
 
     def size_interval(self, level: float) -> tuple[Floats, Floats]:
-        """Return the ends (P,) of the interval of :attr:`size`; NaN without a known error."""
-        down, up = self.size_distances(level)
-        return np.maximum(self.size - down, 0.0), self.size + up
-
-    def size_distances(self, level: float) -> tuple[Floats, Floats]:
-        """Return how far the ends of the interval of :attr:`size` lie below and above it, both (P,)."""
+        """Return the ends (P,) of the interval of :attr:`size`, of which the low one may be below 0; NaN if unknown."""
         size = self.size
         if not self.parts:
             return np.full_like(size, np.nan), np.full_like(size, np.nan)
@@ -141,7 +136,8 @@ class MeanDifference:
         # Sums over groups of the variances of the shares, by source.
         by_source = [((weights**2 * part).sum(axis=0), self._pooled(part, freedom)) for part, freedom in self.parts]
         covariance = GivenCovariance(self._covariance() * (weights @ weights.T)[:, :, None])
-        return distances(weights * self.delta, covariance, size, welch_freedom(by_source), level)
+        down, up = distances(weights * self.delta, covariance, size, welch_freedom(by_source), level)
+        return size - down, size + up
 
     def _pooled(self, part: Floats, freedom: Floats | float) -> Floats | float:
         """Return the degrees of freedom (P,) of the sum over groups of the variances of one source."""

@@ -70,7 +70,7 @@ def mean_half_width(std: Floats, draws: int, errors: Floats | None, counts: Floa
     return np.asarray(np.hypot(half, quantile * errors))
 
 
-def gaussian_interval(mean: Floats, std: Floats, level: float) -> tuple[Floats, Floats]:
+def gaussian_interval(mean: Floats, std: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
     """Return the ends (low, high) of Gaussian intervals, each of the shape of ``mean``.
 
     Parameters
@@ -90,7 +90,7 @@ def gaussian_interval(mean: Floats, std: Floats, level: float) -> tuple[Floats, 
     return mean - half_width, mean + half_width
 
 
-def quantile_interval(draws: Floats, level: float) -> tuple[Floats, Floats]:
+def quantile_interval(draws: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
     """Return the ends (low, high) of the central intervals that hold a share ``level`` of the draws.
 
     Parameters

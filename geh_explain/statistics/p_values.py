@@ -45,37 +45,37 @@ def bayesian_p_value(mean: Floats, std: Floats) -> Floats:
         return np.where((mean == 0) & (std == 0), 1.0, ndtr(-np.asarray(mean) / std))
 
 
-def benjamini_hochberg(p_values: Floats, rate: float) -> NDArray[np.bool_]:
+def benjamini_hochberg(p_values: Floats, fdr: float = 0.05) -> NDArray[np.bool_]:
     """Return which tests are significant at a false discovery rate.
 
-    The k smallest of n p-values are significant, with the largest k for which p_(k) <= ``rate`` k / n (Benjamini and
-    Hochberg, 1995). The expected share of false discoveries is then at most ``rate`` if the tests are independent or
+    The k smallest of n p-values are significant, with the largest k for which p_(k) <= ``fdr`` k / n (Benjamini and
+    Hochberg, 1995). The expected share of false discoveries is then at most ``fdr`` if the tests are independent or
     positively dependent.
 
     >>> import numpy as np
-    >>> benjamini_hochberg(np.array([0.01, 0.02, 0.04, 0.5]), rate=0.05).tolist()
+    >>> benjamini_hochberg(np.array([0.01, 0.02, 0.04, 0.5]), fdr=0.05).tolist()
     [True, True, False, False]
     """
     from scipy.stats import false_discovery_control
 
-    check_rate(rate)
-    return np.asarray(false_discovery_control(p_values) <= rate)
+    check_rate(fdr)
+    return np.asarray(false_discovery_control(p_values) <= fdr)
 
 
-def discoveries(p_values: Floats, rate: float) -> NDArray[np.bool_]:
+def discoveries(p_values: Floats, fdr: float) -> NDArray[np.bool_]:
     """Return which pairs (P,) are discoveries at a false discovery rate, by :func:`benjamini_hochberg`.
 
     Pairs with p-value NaN were not tested. They do not count as tests and are no discoveries.
 
     >>> import numpy as np
-    >>> discoveries(np.array([0.03, np.nan, 0.5]), rate=0.1).tolist()
+    >>> discoveries(np.array([0.03, np.nan, 0.5]), fdr=0.1).tolist()
     [True, False, False]
     """
-    check_rate(rate)
+    check_rate(fdr)
     tested = ~np.isnan(p_values)
     found = np.zeros(len(p_values), dtype=bool)
     if tested.any():
-        found[tested] = benjamini_hochberg(p_values[tested], rate)
+        found[tested] = benjamini_hochberg(p_values[tested], fdr)
     return found
 
 

@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from torch import Tensor, nn
 
 from geh_explain._types import Floats, Ints
-from geh_explain.scores.measures import pair_index
+from geh_explain.units import PairSet
 
 #: Number of features.
 FEATURES = 10
@@ -35,10 +35,11 @@ _SLOPE, _WEAK = 0.6, 0.2
 #: Standard deviation of the sizes over draws.
 SIZE_STD = 0.3
 
+_ALL = PairSet.all(FEATURES)
 #: Indices of the pairs of each kind.
 PAIRS: dict[str, list[int]] = {
-    **{kind: [pair_index(2 * k, 2 * k + 1, FEATURES)] for k, kind in enumerate(KINDS)},
-    NONE: [pair_index(i, 9 if i > 5 else 8, FEATURES) for i in range(8)],
+    **{kind: [_ALL.index(2 * k, 2 * k + 1)] for k, kind in enumerate(KINDS)},
+    NONE: [_ALL.index(i, 9 if i > 5 else 8) for i in range(8)],
 }
 
 

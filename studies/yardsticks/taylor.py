@@ -217,7 +217,7 @@ def _records(problem: Problem, reference: Tensor, size: Size, seed: int) -> Iter
     gradient = problem.gradients(x, targets)
     fixed = {
         "auto": InputHessian(problem.net).expand(x, targets),
-        "auto with reference": InputHessian(problem.net, reference=reference).expand(x, targets),
+        "auto with reference": InputHessian(problem.net, data=reference).expand(x, targets),
     }
     softplus = {beta: InputHessian(problem.net, smooth=beta).expand(x, targets) for beta in BETAS}
     for radius in RADII:

@@ -41,7 +41,7 @@ def test_predictions_of_a_calibrated_posterior_are_as_sure_as_they_should_be():
     explainer = geh.GEHExplainer(Shifted(), posterior=shifts(rng.normal(0, 0.1, 200)))
     found = explainer.diagnose(x, y=y, draws=200, progress=False)
     assert found.covered == pytest.approx(found.levels, abs=0.03)
-    assert list(found.calibration().columns) == ["nominal", "observed"]
+    assert list(found.calibration().columns) == ["level", "covered"]
     assert "RMSE" in repr(found)
     ax = found.plot()
     assert ax.get_ylabel() == "observed"

@@ -65,8 +65,8 @@ def test_units_by_name_any_kind_of_input_and_any_batch():
     assert by_name.names == ("b", "a")
     np.testing.assert_allclose(by_name.values.T, by_number.values, atol=1e-5)
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(four_features()), batch_size=70)
-    np.testing.assert_allclose(surface(0, 1, inputs=loader, grid=5, background=300).values,
-                               surface(0, 1, grid=5, background=300, batch_size=64).values, atol=1e-5)  # fmt: skip
+    np.testing.assert_allclose(surface(0, 1, inputs=loader, grid=5, points=300).values,
+                               surface(0, 1, grid=5, points=300, batch_size=64).values, atol=1e-5)  # fmt: skip
 
 
 def test_hidden_units_and_draws():
@@ -138,7 +138,7 @@ def test_names_with_a_dollar_sign_are_drawn_as_they_are():
         ((0, "z"), {}, "unit 'z' is not among the names"),
         ((0, 9), {}, "unit 9 is out of range; there are 4 units"),
         ((0, 1), {"grid": 1}, "grid=1 must be at least 2"),
-        ((0, 1), {"background": 0}, "background=0 must be at least 1"),
+        ((0, 1), {"points": 0}, "points=0 must be at least 1"),
     ],
 )
 def test_wrong_arguments_are_refused(pair, options, words):
@@ -147,7 +147,7 @@ def test_wrong_arguments_are_refused(pair, options, words):
 
 
 def test_a_unit_that_never_changes_has_no_surface():
-    with pytest.raises(geh.GEHError, match="has the same value in all inputs"):
+    with pytest.raises(geh.GEHError, match=r"pair: 'x\d' has the same value in all inputs"):
         surface(0, 1, inputs=four_features() * torch.tensor([1.0, 0, 1, 1]))
 
 

@@ -5,22 +5,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from network_modules import Cube
 from torch import nn
 
 import geh_explain as geh
-
-
-class Cube(torch.autograd.Function):
-    """x^3, twice differentiable."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 3 * ctx.saved_tensors[0] ** 2
 
 
 class DetachedCube(Cube):

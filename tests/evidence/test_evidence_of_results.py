@@ -1,35 +1,25 @@
 """Evidence through the explainer: explain(evidence=), test(), true scores, training rows, files."""
 
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from evidence_cases import POINT, held_out_rows, model
 from torch import nn
 
 import geh_explain as geh
 
-POINT = geh.posterior.PointEstimate()
 
-
-def model(x):
-    """Return outputs with the interaction x0 x x1 at 1.25 times its true size, and a spurious one of x1 x x2."""
-    return 2.5 * x[:, 0] * x[:, 1] + x[:, 2] + 0.5 * x[:, 1] * x[:, 2]
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def rows():
-    """Held-out inputs (2000, 3) and labels (2000,)."""
-    x = torch.rand(2000, 3, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    noise = 0.5 * torch.randn(2000, generator=torch.Generator().manual_seed(1))
-    return x, 2 * x[:, 0] * x[:, 1] + x[:, 2] + noise
+    return held_out_rows()
 
 
 @pytest.fixture(scope="module")
-def result(rows):
+def result():
     explainer = geh.GEHExplainer(model, posterior=POINT)
-    return explainer.explain(rows[0][:500], groups=2, evidence=rows, progress=False)
+    return explainer.explain(held_out_rows()[0][:500], groups=2, evidence=held_out_rows(), progress=False)
 
 
 def test_a_result_with_evidence_decides_by_the_labels(result):
@@ -82,38 +72,6 @@ def test_only_the_strongest_pairs_are_tested(rows):
     assert tested.table()["p_value"].isna().sum() == 2
 
 
-def test_training_rows_are_counted_in_a_warning(rows):
-    explainer = geh.GEHExplainer(model, posterior=POINT)
-    plain = explainer.explain(rows[0][:500], groups=2, progress=False)
-    with pytest.warns(geh.GEHWarning, match=r"1,500 of 2,000 held-out rows are also in train="):
-        explainer.test(plain, *rows, train=rows[0][500:], progress=False)
-
-
-@pytest.mark.parametrize("part", [lambda x, y: (x, y), lambda x, y: x[:, :2], lambda x, y: y])
-def test_training_rows_of_another_shape_are_refused(part, rows):
-    explainer = geh.GEHExplainer(model, posterior=POINT)
-    plain = explainer.explain(rows[0][:500], groups=2, progress=False)
-    with pytest.raises(
-        geh.GEHError, match=r"train: (its rows have the shape|a tensor of the tuple has one number per row)"
-    ):
-        explainer.test(plain, *rows, train=part(*rows), progress=False)
-
-
-def test_other_explained_points_and_training_rows_are_named_in_errors(rows):
-    explainer = geh.GEHExplainer(model, posterior=POINT)
-    plain = explainer.explain(rows[0][:500], groups=2, progress=False)
-    wide = torch.cat([rows[0][:500], rows[0][:500, :1]], dim=1)
-    with pytest.raises(geh.GEHError, match="explained: there are 4 units, and result is about 3"):
-        explainer.test(plain, *rows, explained=wide, progress=False)
-    for argument in ("train", "explained"):
-        with pytest.raises(geh.GEHError, match=f"{argument}: a int is not supported"):
-            explainer.test(plain, *rows, progress=False, **{argument: 5})
-    forged = replace(plain.record, scale=[1.0, float("nan"), 1.0])
-    other = geh.Interactions(plain._draws, plain.labels, plain.names, plain.group_names, forged)
-    with pytest.raises(geh.GEHError, match="explained: the result has scale="):
-        explainer.test(other, *rows, explained=rows[0][:500], progress=False)
-
-
 def test_files_keep_evidence(result, tmp_path):
     loaded = geh.Interactions.load(result.save(tmp_path / "result.npz"))
     assert loaded.table().equals(result.table())
@@ -136,38 +94,6 @@ def test_evidence_leaves_the_network_untouched_and_needs_no_dropout(rows):
     assert torch.equal(state, torch.get_rng_state())
 
 
-@pytest.mark.parametrize(
-    ("evidence", "message"),
-    [
-        (3, "evidence is a int, and must be two things"),
-        ((torch.zeros(5, 3),), "evidence=\\(X_held, y_held\\)"),
-        ((torch.zeros(500, 3), torch.zeros(499)), "one label per row"),
-    ],
-)
-def test_wrong_evidence_is_refused_before_any_draw(evidence, message):
-    calls = []
-
-    def counted(x):
-        calls.append(len(x))
-        return model(x)
-
-    explainer = geh.GEHExplainer(counted, posterior=POINT)
-    with pytest.raises((TypeError, ValueError), match=message):
-        explainer.explain(torch.rand(300, 3), groups=1, evidence=evidence, progress=False)
-    assert sum(calls) < 100
-
-
-def test_a_result_of_other_units_or_with_a_target_per_row_is_refused(rows):
-    explainer = geh.GEHExplainer(nn.Linear(3, 2), posterior=POINT, output="probability")
-    per_row = explainer.explain(rows[0][:100], target=torch.arange(100) % 2, groups=1, progress=False)
-    with pytest.raises(geh.GEHError, match="one target for all rows"):
-        explainer.test(per_row, *rows, progress=False)
-    result = geh.GEHExplainer(model, posterior=POINT).explain(rows[0][:100], groups=1, progress=False)
-    wide = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=POINT)
-    with pytest.raises(geh.GEHError, match="there are 2 units, and result is about 3"):
-        wide.test(result, rows[0][:, :2], rows[1], progress=False)
-
-
 def test_the_target_of_a_result_is_that_of_its_test(rows):
     x, _ = rows
     odds = 3 * x[:, 0] * x[:, 1]
@@ -180,18 +106,6 @@ def test_the_target_of_a_result_is_that_of_its_test(rows):
     result = explainer.test(explainer.explain(x, target=1, groups=1, progress=False), x, y, progress=False)
     assert result.table()["significant"].tolist() == [True, False, False]
     assert result.evidence.link == "logit"
-
-
-def test_columns_in_another_order_are_refused(rows):
-    pd = pytest.importorskip("pandas")
-    table = pd.DataFrame(rows[0].numpy(), columns=["a", "b", "c"])
-    explainer = geh.GEHExplainer(model, posterior=POINT)
-    with pytest.raises(geh.GEHError, match="in the same order"):
-        explainer.explain(table, groups=1, evidence=(table[["b", "a", "c"]], rows[1]), progress=False)
-    result = explainer.explain(table, groups=1, progress=False)
-    with pytest.raises(geh.GEHError, match="in the same order"):
-        explainer.test(result, table[["c", "b", "a"]], rows[1], progress=False)
-    assert explainer.test(result, table, rows[1], progress=False).table()["unit_i"][0] == "a"
 
 
 def test_an_interrupted_test_leaves_the_explanation(rows, monkeypatch):
@@ -253,7 +167,7 @@ def test_pairs_that_other_units_determine_are_not_tested():
     x = np.column_stack([weight, height, weight - 2 * height, generator.normal(size=1500)])
     y = np.tanh(x[:, 2]) + 0.3 * generator.normal(size=1500)
     explainer = geh.GEHExplainer(lambda x: torch.tanh(x[:, 0] - 2 * x[:, 1]), posterior=POINT)
-    with pytest.warns(geh.GEHWarning, match=r"1 pair\(s\) cannot be tested.*x0 x x1"):
+    with pytest.warns(geh.GEHWarning, match=r"1 pair\(s\) cannot be tested.*x0 × x1"):
         evidence = explainer.test_pairs(x, y, progress=False)
     assert np.isnan(evidence.p_value[0])
     assert np.isnan(evidence.slope[0])
@@ -267,7 +181,7 @@ def test_interactions_that_are_effects_of_other_units_are_not_supported():
     x = np.column_stack([switches, switches.prod(axis=1), generator.normal(size=1500)]).astype(float)
     y = x[:, 2] + 0.3 * generator.normal(size=1500)
     explainer = geh.GEHExplainer(lambda x: x[:, 0] * x[:, 1], posterior=POINT)
-    with pytest.warns(geh.GEHWarning, match=r"1 pair\(s\) cannot be tested.*x0 x x1; their p-value is 1.*score 0"):
+    with pytest.warns(geh.GEHWarning, match=r"1 pair\(s\) cannot be tested.*x0 × x1; their p-value is 1.*score 0"):
         evidence = explainer.test_pairs(x, y, progress=False)
     assert evidence.p_value[0] == 1
     assert evidence.shrinkage[0] == 0
@@ -307,47 +221,6 @@ def test_the_zero_of_the_labels_does_not_matter():
     np.testing.assert_allclose(p_values(273.15), p_values(0.0), rtol=1e-6)
 
 
-def test_loaders_that_pick_rows_at_random_by_a_batch_sampler_are_refused(rows):
-    from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
-
-    data = TensorDataset(rows[0])
-    loader = DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 32, drop_last=False))
-    with pytest.raises(geh.GEHError, match="by a sampler of its own"):
-        geh.GEHExplainer(model, posterior=POINT).test_pairs(loader, rows[1], progress=False)
-
-
-def test_columns_are_compared_wherever_both_are_known(rows):
-    import pandas as pd
-
-    frame, y = pd.DataFrame(rows[0].numpy(), columns=["age", "bmi", "bp"]), rows[1].numpy()
-    other = frame[["bp", "age", "bmi"]]
-    explainer = geh.GEHExplainer(model, posterior=POINT)
-    named = explainer.explain(frame[:300], groups=1, names=["a", "b", "c"], progress=False)
-    for options in ({"inputs": other}, {"inputs": other.rename(columns={"bmi": "BMI"})}):
-        with pytest.raises(geh.GEHError, match="column 0 is 'bp' in the held-out rows and 'age'"):
-            explainer.test(named, y=y, progress=False, **options)
-    for options in ({"explained": other[:300]}, {"train": other}):
-        with pytest.raises(geh.GEHError, match="column 0 is 'age' in the held-out rows and 'bp'"):
-            explainer.test(named, frame, y, progress=False, **options)
-    with pytest.raises(geh.GEHError, match="index of the held-out rows in another order"):
-        explainer.test(named, frame, pd.Series(y).sample(frac=1, random_state=0), progress=False)
-
-
-def test_units_in_an_order_of_their_own_are_tested(rows):
-    """The names of units are not the columns of the rows."""
-    import pandas as pd
-
-    frame = pd.DataFrame(rows[0].numpy(), columns=["age", "bmi", "bp"])
-    explainer = geh.GEHExplainer(model, posterior=POINT, units=geh.units.Subset([2, 1, 0]))
-    found = explainer.explain(frame[:300], groups=1, progress=False)
-    table = explainer.test(found, frame, rows[1], progress=False).table()
-    assert set(table.iloc[0][["unit_i", "unit_j"]]) == {"bmi", "age"}
-    assert table.iloc[0]["significant"]
-    plain = geh.GEHExplainer(model, posterior=POINT)
-    with pytest.raises(geh.GEHError, match=r"units=Subset\(\[2, 1, 0\]"):
-        plain.test(found, rows[0], rows[1], progress=False)
-
-
 @pytest.mark.parametrize(
     ("slope", "slope_se", "p_value"),
     [
@@ -377,23 +250,6 @@ def test_results_do_not_share_settings(result):
     assert "note" not in result.settings
 
 
-def test_a_result_of_another_network_is_warned_of(recwarn):
-    def explainer(seed):
-        torch.manual_seed(seed)
-        net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
-        return geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
-
-    x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        y = explainer(0).model(x)[:, 0] + 0.1 * torch.randn(300, generator=torch.Generator().manual_seed(1))
-    result = explainer(0).explain(x, groups=1, progress=False)
-    recwarn.clear()
-    explainer(0).test(result, x, y, progress=False)
-    assert not recwarn.list
-    with pytest.warns(geh.GEHWarning, match="other parameters"):
-        explainer(1).test(result, x, y, progress=False)
-
-
 def test_parts_beside_their_sum_are_not_tested():
     """A function of a sum is one of its parts too: what the columns miss of it would decide."""
     generator = np.random.default_rng(0)
@@ -402,7 +258,7 @@ def test_parts_beside_their_sum_are_not_tested():
     x = np.column_stack([parts, total, generator.normal(size=1500)])
     y = np.tanh(total) + 0.3 * generator.normal(size=1500)
     explainer = geh.GEHExplainer(lambda x: torch.tanh(0.7 * x[:, 0] + 0.7 * x[:, 1]), posterior=POINT)
-    with pytest.warns(geh.GEHWarning, match=r"cannot be tested.*x0 x x1"):
+    with pytest.warns(geh.GEHWarning, match=r"cannot be tested.*x0 × x1"):
         evidence = explainer.test_pairs(torch.as_tensor(x), y, progress=False)
     assert np.isnan(evidence.p_value[0])
 

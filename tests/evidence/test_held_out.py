@@ -18,12 +18,12 @@ def correlated(rows, units, seed, correlation=0.6):
 
 
 def network(x):
-    """Return the outputs of a model with two interactions, x0 x x1 and a spurious x1 x x3."""
+    """Return the outputs of a model with two interactions, x0 × x1 and a spurious x1 × x3."""
     return x[:, 0] * x[:, 1] + torch.sin(x[:, 2]) + 0.5 * x[:, 1] * torch.tanh(x[:, 3]) + 0.3 * x[:, 3]
 
 
 def truth(x):
-    """Return the mean of the labels: x0 x x1 interact, x1 x x3 do not, and main effects differ from the model's."""
+    """Return the mean of the labels: x0 × x1 interact, x1 × x3 do not, and main effects differ from the model's."""
     return x[:, 0] * x[:, 1] + 1.5 * np.sin(x[:, 2]) + x[:, 3] ** 2 - (x[:, 1] > 0)
 
 
@@ -47,7 +47,7 @@ def p_values():
 
 
 def test_pairs_that_do_not_interact_are_found_at_the_nominal_level(p_values):
-    """The network has x1 x x3 and, from rounding of its curvature, nothing else; the labels have neither."""
+    """The network has x1 × x3 and, from rounding of its curvature, nothing else; the labels have neither."""
     spurious = p_values[:, 4]
     assert (p_values[:, [1, 2, 3, 5]] == 1).all()  # the network has no such interaction: nothing to test
     assert (spurious < 0.05).sum() <= 6  # 2 of 40 expected; more than 6 have probability 0.3 %

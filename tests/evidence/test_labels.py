@@ -9,7 +9,7 @@ from geh_explain.errors import GEHValueError, GEHWarning
 
 
 def logits(x):
-    """Return three outputs; the first one has the interaction x0 x x1."""
+    """Return three outputs; the first one has the interaction x0 × x1."""
     return torch.stack([2 * x[:, 0] * x[:, 1] + x[:, 2], -x[:, 2], 0.5 * x[:, 0]], 1)
 
 

@@ -43,7 +43,7 @@ def both(x):
 
 @pytest.mark.parametrize("binary", [False, True])
 def test_one_group_averages_over_the_third_unit_and_so_does_the_slope(binary):
-    with pytest.warns(geh.GEHWarning, match="depends on a third unit: x0 x x1"):
+    with pytest.warns(geh.GEHWarning, match="depends on a third unit: x0 × x1"):
         row = explain(only_third, groups=1, binary=binary)
     assert row["p_value"] < 1e-6
     assert row["slope"] < 0.3
@@ -137,7 +137,7 @@ def test_an_interaction_that_is_a_function_of_one_unit_is_not_supported():
     explainer = geh.GEHExplainer(
         lambda x: x[:, 0] * x[:, 1] + x[:, 2] * (1 + 0.5 * x[:, 1]), posterior=geh.posterior.PointEstimate()
     )
-    with pytest.warns(geh.GEHWarning, match=r"1 pair\(s\) cannot be tested, since other units determine .* x0 x x1"):
+    with pytest.warns(geh.GEHWarning, match=r"1 pair\(s\) cannot be tested, since other units determine .* x0 × x1"):
         evidence = explainer.test_pairs(torch.tensor(x), y, progress=False)
     assert evidence.p_value[0] == 1
     assert evidence.shrinkage[0] == 0

@@ -12,7 +12,7 @@ ROWS = 700
 
 
 def network(x):
-    """Return the outputs of a model with two interactions, x0 x x1 and a spurious x1 x x3."""
+    """Return the outputs of a model with two interactions, x0 × x1 and a spurious x1 × x3."""
     return x[:, 0] * x[:, 1] + torch.sin(x[:, 2]) + 0.5 * x[:, 1] * torch.tanh(x[:, 3]) + 0.3 * x[:, 3]
 
 

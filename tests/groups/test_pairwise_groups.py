@@ -107,8 +107,8 @@ def test_the_bounds_hold_in_every_draw_and_sizes_add_up():
     assert (aeh <= geh_ + 1e-12).all()
     assert (geh_ <= eah + 1e-12).all()
     np.testing.assert_array_equal(result.sizes.sum(axis=0), 200)
-    np.testing.assert_allclose(result.shares.sum(axis=0), 1)
-    np.testing.assert_allclose((result.shares * np.abs(result.signed)).sum(axis=1), geh_, atol=1e-12)
+    np.testing.assert_allclose(result.group_shares.sum(axis=0), 1)
+    np.testing.assert_allclose((result.group_shares * np.abs(result.signed)).sum(axis=1), geh_, atol=1e-12)
 
 
 def test_point_errors_and_p_values_are_those_of_the_points_in_each_group():

@@ -75,7 +75,7 @@ def product_test(explainer, X, y, target=None, *, seed=0, progress=True, factor=
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch):
     monkeypatch.setattr(GEHExplainer, "test_pairs", product_test, raising=False)
-    monkeypatch.setattr("geh_explain.inference.crossfit.choose_degrees", lambda rows, units: None)
+    monkeypatch.setattr("geh_explain.inference.crossfit.rows_needed", lambda units: 0)
 
 
 def quiet(fit=regression, X=None, y=None, **options):
@@ -222,7 +222,7 @@ def test_the_table_and_the_words():
     assert table.iloc[0][["unit_i", "unit_j", "significant"]].tolist() == ["age", "bmi", True]
     assert table["p_value"].is_monotonic_increasing
     assert test.table(fdr=0.9999)["significant"].all()
-    assert repr(test).startswith("CrossfitTest(5 folds; 1 of 3 pairs significant at FDR 0.05; first: age x bmi, slope ")
+    assert repr(test).startswith("CrossfitTest(5 folds; 1 of 3 pairs significant at FDR 0.05; first: age × bmi, slope ")
     assert quiet(fdr=0.9999).significant.all()
 
 
@@ -233,7 +233,7 @@ def test_the_words_count_tested_pairs_and_have_no_missing_numbers():
     words = repr(CrossfitTest([some, some], ["a", "b", "c"]))
     assert (
         words
-        == "CrossfitTest(2 folds; 1 of 2 tested pairs significant at FDR 0.05; first: a x b, slope 0.90, p = 1e-06)"
+        == "CrossfitTest(2 folds; 1 of 2 tested pairs significant at FDR 0.05; first: a × b, slope 0.90, p = 1e-06)"
     )
     words = repr(CrossfitTest([none, none], ["a", "b", "c"]))
     assert words == "CrossfitTest(2 folds; 0 of 0 tested pairs significant at FDR 0.05)"

@@ -24,7 +24,7 @@ def check_same(loaded, saved):
     pd.testing.assert_frame_equal(loaded.table(0.9), saved.table(0.9), check_exact=True)
     pd.testing.assert_frame_equal(loaded.main, saved.main, check_exact=True)
     assert repr(loaded) == repr(saved)
-    assert (loaded.smoothed, loaded.warnings, loaded.points) == (saved.smoothed, saved.warnings, saved.points)
+    assert (loaded.smoothed, loaded.warnings, loaded.steps) == (saved.smoothed, saved.warnings, saved.steps)
     assert (loaded.error, loaded.n_baselines, loaded.n_draws) == (saved.error, saved.n_baselines, saved.n_draws)
 
 
@@ -71,7 +71,7 @@ def test_files_of_something_else_are_refused(tmp_path):
         ("prediction", np.array([np.nan])),
         ("main_mean", np.zeros((1, 5))),
         ("n_draws", np.array([0])),
-        ("points", np.array([1.5])),
+        ("steps", np.array([1.5])),
         ("names", ["a", "a"]),
         ("names", "ab"),
         ("accounts", [{"method": 1, "baseline": "", "place": "", "warnings": [], "smoothed": None}]),

@@ -138,10 +138,10 @@ def test_rows_that_are_computed_together_are_those_of_single_calls(kind, baselin
     explainer = geh.GEHExplainer(net)
     options = {"data": data, "baseline": start, "draws": 4, "progress": False}
     together = explainer.explain_row(rows, **options)
-    assert len({local.points for local in together}) > 1  # rules are chosen row by row
+    assert len({local.steps for local in together}) > 1  # rules are chosen row by row
     for row, local in zip(rows, together, strict=True):
         alone = explainer.explain_row(row, **options)
-        assert (local.points, local.n_baselines) == (alone.points, alone.n_baselines)
+        assert (local.steps, local.n_baselines) == (alone.steps, alone.n_baselines)
         scale = alone.scale
         np.testing.assert_allclose(local.matrix, alone.matrix, rtol=0, atol=1e-12 * scale)
         np.testing.assert_allclose(local.table()["std"], alone.table()["std"], rtol=0, atol=1e-12 * scale)

@@ -125,7 +125,7 @@ def test_shifts_of_another_shape_are_refused() -> None:
 
 
 def test_engines_without_derivatives_are_refused() -> None:
-    method = InputHessian(lambda x: x.prod(1), engine="difference", reference=points(20, 2))
+    method = InputHessian(lambda x: x.prod(1), engine="difference", data=points(20, 2))
     with pytest.raises(geh.GEHError, match=r"engine='difference' has no derivatives"):
         method.expand(points(3, 2))
 
@@ -140,6 +140,6 @@ def test_a_path_has_no_radius() -> None:
 
 def test_a_step_needs_a_reference() -> None:
     net = mlp(3, 6, 1, activation=nn.ReLU).double()
-    with pytest.raises(geh.GEHError, match="pass reference="):
+    with pytest.raises(geh.GEHError, match="pass data="):
         InputHessian(net, smooth=Step(0.5)).expand(points(2, 3))
-    assert InputHessian(net, smooth=Step(0.5), reference=points(30, 3)).expand(points(2, 3)).hessian.any()
+    assert InputHessian(net, smooth=Step(0.5), data=points(30, 3)).expand(points(2, 3)).hessian.any()

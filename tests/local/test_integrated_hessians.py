@@ -181,12 +181,12 @@ def test_a_skip_connection_past_the_layer_stays_at_the_row():
     check_complete(local)
 
 
-def test_given_points_have_an_error_estimate_that_bounds_the_error():
+def test_given_steps_have_an_error_estimate_that_bounds_the_error():
     net, (x, b) = smooth_net(), ends()
     exact = point_explainer(net).explain_row(x, baseline=b, progress=False).matrix
-    for points in (2, 4):
-        local = point_explainer(net).explain_row(x, baseline=b, points=points, progress=False)
-        assert local.points == points
+    for steps in (2, 4):
+        local = point_explainer(net).explain_row(x, baseline=b, steps=steps, progress=False)
+        assert local.steps == steps
         assert np.abs(local.matrix - exact).max() < local.error
     assert point_explainer(net).explain_row(x, baseline=b, progress=False).error < 1e-7
 

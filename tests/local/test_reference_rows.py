@@ -140,10 +140,10 @@ def test_the_row_that_is_the_baseline_has_nothing_to_explain():
 def test_other_wrong_arguments():
     with pytest.raises(geh.GEHError, match=r"data: one row has shape \(4,\), and one of x_row \(3,\)"):
         explain(torch.ones(3), data=torch.ones(9, 4))
-    with pytest.raises(geh.GEHError, match="points=0"):
-        explain(torch.ones(3), baseline=0, points=0)
-    with pytest.raises(geh.GEHError, match="points=5000 must be at most 2048"):
-        explain(torch.ones(3), baseline=0, points=5000)
+    with pytest.raises(geh.GEHError, match="steps=0"):
+        explain(torch.ones(3), baseline=0, steps=0)
+    with pytest.raises(geh.GEHError, match="steps=5000 must be at most 2048"):
+        explain(torch.ones(3), baseline=0, steps=5000)
     with pytest.raises(geh.GEHError, match="x_row"):
         explain(torch.tensor([1.0, float("nan"), 0.0]), baseline=0)
     with pytest.raises(geh.GEHError, match="names"):

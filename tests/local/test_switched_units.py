@@ -23,7 +23,7 @@ def test_units_are_switched_from_the_baseline_to_the_row():
     assert main == {"x0": 2, "x1": 4, "x2": 2}
     assert pairs == {("x0", "x1"): 8, ("x0", "x2"): 0, ("x1", "x2"): 0}
     assert (local.prediction, local.reference, local.remainder) == (19, 3, 0)
-    assert (local.method, local.points, local.error) == ("differences", 0, 0)
+    assert (local.method, local.steps, local.error) == ("differences", 0, 0)
 
 
 def test_what_three_units_do_together_is_the_remainder():

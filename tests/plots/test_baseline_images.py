@@ -112,7 +112,7 @@ def account() -> geh.LocalExplanation:
         for n in (5, 10)
     )
     prediction = 1 + main.mean.sum() + pairs.mean.sum() + 0.2
-    ends = {"prediction": prediction, "reference": 1.0, "remainder": 0.2, "points": 16, "error": 0.0}
+    ends = {"prediction": prediction, "reference": 1.0, "remainder": 0.2, "steps": 16, "error": 0.0}
     words = {"method": "integrated Hessians", "baseline": "zeros", "place": "the inputs"}
     return geh.LocalExplanation(list("abcde"), **ends, main_effects=main, pair_effects=pairs, **words,
                                 row_values=np.ones(5), baseline_values=np.zeros(5))  # fmt: skip
@@ -144,7 +144,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     ),
     "surface": on_axes(lambda ax: surface().plot(ax=ax)),
     "shares": on_axes(lambda ax: shares().plot(ax=ax), RIGHT),
-    "waterfall": on_axes(lambda ax: account().plot.waterfall(steps=6, ax=ax), (70, 50, 240, 150)),
+    "waterfall": on_axes(lambda ax: account().plot.waterfall(contributions=6, ax=ax), (70, 50, 240, 150)),
     "local_network": on_axes(lambda ax: account().plot.network(ax=ax), WIDE),
     "gallery": lambda: gallery().plot(),
     "exemplars": lambda: exemplars(["a", "b", "c"], k=4).plot(),

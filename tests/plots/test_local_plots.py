@@ -11,12 +11,6 @@ import geh_explain as geh
 from geh_explain.plots import palette
 
 
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
-
-
 def account(**options):
     """f = x0 x1 - 3 x2 from 0 to (2, 4, 1): main effects 2, 2, -3, and 4 for the pair of x0 and x1."""
     explainer = point_explainer(lambda x: x[:, 0] * x[:, 1] - 3 * x[:, 2])
@@ -37,7 +31,7 @@ def test_bars_lead_from_the_reference_to_the_prediction():
 
 
 def test_small_contributions_are_one_step():
-    ax = account().plot.waterfall(steps=2)
+    ax = account().plot.waterfall(contributions=2)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["x0 × x1", "x2", "2 others"]
     last = ax.patches[-1]
     assert last.get_x() + last.get_width() == pytest.approx(5)
@@ -85,8 +79,8 @@ def test_plots_draw_into_given_axes_and_refuse_other_things():
     assert account().plot.network(max_units=2, pairs=1, ax=plt.subplots()[1]) is not ax
     with pytest.raises(geh.GEHError, match="ax="):
         account().plot.waterfall(ax=3)
-    with pytest.raises(geh.GEHError, match="steps=0"):
-        account().plot.waterfall(steps=0)
+    with pytest.raises(geh.GEHError, match="contributions=0"):
+        account().plot.waterfall(contributions=0)
 
 
 def test_a_prediction_that_is_the_reference_can_be_drawn():

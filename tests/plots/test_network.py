@@ -10,12 +10,6 @@ from synthetic_results import LONG_NAME, evidence_result, random_result, result_
 from geh_explain.plots import palette
 
 
-@pytest.fixture(autouse=True)
-def _close() -> object:
-    yield
-    plt.close("all")
-
-
 def drawn_edges(axes: plt.Axes, names: list[str]) -> list[tuple[str, str]]:
     """Return the names at both ends of each edge of a network, the strongest first."""
     directions = np.array([text.get_position() for text in axes.texts])

@@ -1,16 +1,9 @@
 """The picture of a null distribution: a histogram of all permutations, and a labelled line for each pair."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from geh_explain.plots.permutation_null import draw_permutation_null
-
-
-@pytest.fixture(autouse=True)
-def closed_figures():
-    yield
-    plt.close("all")
 
 
 def test_bars_count_permutations_and_lines_mark_pairs():

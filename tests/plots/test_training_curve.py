@@ -1,16 +1,9 @@
 """The training curve shows the validation errors, and marks the epoch that was kept."""
 
 import matplotlib.pyplot as plt
-import pytest
 
 from geh_explain.bnn import History
 from geh_explain.plots.training_curve import draw_training_curve
-
-
-@pytest.fixture(autouse=True)
-def closed_figures():
-    yield
-    plt.close("all")
 
 
 def test_errors_by_epoch_and_the_epoch_that_was_kept():
@@ -30,5 +23,5 @@ def test_the_axis_is_logarithmic_where_all_errors_are_positive():
 def test_a_history_draws_itself_on_given_axes():
     history = History("regression", [5.0, 4.0], [3.0, 2.0], best_epoch=1)
     _, ax = plt.subplots()
-    assert history.plot(ax) is ax
+    assert history.plot(ax=ax) is ax
     assert ax.lines[0].get_ydata().tolist() == [3.0, 2.0]

@@ -225,7 +225,7 @@ def test_one_line_gives_intervals_that_depend_on_the_seed_only():
     assert not np.array_equal(first.geh.draws, other.geh.draws)
     assert (first.geh.std[np.triu_indices(3, 1)] > 0).all()
     assert first.settings["posterior"].startswith(
-        "LastLayerLaplace('2': 1 x 17 weights, regression, covariance='full', precision="
+        "LastLayerLaplace('2': 1 × 17 weights, regression, covariance='full', precision="
     )
 
 

@@ -329,6 +329,8 @@ def test_the_command_line_writes_the_page_and_prints_the_table(tmp_path, capsys)
     for _, row in result.top(3, "aeh").iterrows():
         assert re.search(rf"{row.unit_i}\s+{row.unit_j}\s+{row['mean']:.3f}", shown)
     assert "low, high: 95 % interval of the network's score over draws" in shown
+    assert main(["show", str(path), "--level", "0.8"]) == 0
+    assert "low, high: 80 % interval of the network's score over draws" in capsys.readouterr().out
     tested = evidence_result(result).save(tmp_path / "tested.npz")
     assert main(["show", str(tested)]) == 0
     assert re.search(r"unit_i +unit_j +mean +supported +slope +slope_se +p_value +significant", capsys.readouterr().out)

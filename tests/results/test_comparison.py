@@ -1,15 +1,13 @@
 """The comparison of two results: known differences, the level of its test, and refusals that say what to do."""
 
-import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from compared_results import NAMES, cubic, known
 from explaining import explain_draws, explain_point, random_points
 from networks import mlp
 from scipy import stats
@@ -17,23 +15,6 @@ from synthetic_results import random_result, result_of, without_draws
 from torch import Tensor, nn
 
 import geh_explain as geh
-from geh_explain.units import PairSet
-
-#: Three units, whose pairs are (a, b), (a, c), (b, c).
-NAMES = ["a", "b", "c"]
-
-
-def known(signed: Any, labels: Any = (0, 0, 1), errors: Any = 0.01, **record: Any) -> geh.Interactions:
-    """Return a result of one draw with the group means ``signed`` (M, P) at the same points."""
-    signed = np.asarray(signed, dtype=float)
-    record = {"inputs": "the same", **record}
-    return result_of(signed[None], NAMES, labels, np.broadcast_to(np.asarray(errors), signed.shape).copy(), **record)
-
-
-def cubic(x: Tensor) -> Tensor:
-    """Return x0 x1^2 + x1 x2: local interactions 2 x1, 0 and 1."""
-    return x[:, 0] * x[:, 1] ** 2 + x[:, 1] * x[:, 2]
-
 
 # Known differences.
 
@@ -42,13 +23,13 @@ def test_the_difference_is_the_weighted_sum_of_absolute_differences_of_group_mea
     one, other = known([[1.0, 2.0, 0.0], [4.0, -1.0, 0.0]]), known([[1.5, 2.0, 0.0], [1.0, 1.0, 0.0]])
     table = one.compare(other).table()
     assert table.columns.tolist() == [
-        *("unit_i", "unit_j", "score_a", "score_b", "difference", "low", "high", "p_value", "different")
+        *("unit_i", "unit_j", "mean_a", "mean_b", "difference", "low", "high", "p_value", "different")
     ]
     assert table[["unit_i", "unit_j"]].values.tolist() == [["a", "b"], ["a", "c"], ["b", "c"]]
     # Weights 2/3 and 1/3: |1 - 1.5| 2/3 + |4 - 1| / 3, and |-1 - 1| / 3, a change of sign.
     np.testing.assert_allclose(table["difference"], [4 / 3, 2 / 3, 0], atol=1e-12)
-    np.testing.assert_allclose(table["score_a"], [2 / 3 + 4 / 3, 4 / 3 + 1 / 3, 0], atol=1e-12)
-    np.testing.assert_allclose(table["score_b"], [1 + 1 / 3, 4 / 3 + 1 / 3, 0], atol=1e-12)
+    np.testing.assert_allclose(table["mean_a"], [2 / 3 + 4 / 3, 4 / 3 + 1 / 3, 0], atol=1e-12)
+    np.testing.assert_allclose(table["mean_b"], [1 + 1 / 3, 4 / 3 + 1 / 3, 0], atol=1e-12)
     assert table["different"].tolist() == [True, True, False]
     assert table["p_value"][2] == 1
     assert ((table["low"] <= table["difference"]) & (table["difference"] <= table["high"])).all()
@@ -110,7 +91,7 @@ def test_the_finer_of_nested_groups_is_merged_as_if_the_coarser_had_been_explain
     merged, direct = (result.compare(other) for result in (in_fine, in_coarse))
     assert merged.groups is not None
     assert merged.groups.names == ["0", "1"]
-    for name in ("score_a", "score_b", "difference", "low", "high", "p_value"):
+    for name in ("mean_a", "mean_b", "difference", "low", "high", "p_value"):
         np.testing.assert_allclose(getattr(merged, name), getattr(direct, name), rtol=1e-6, atol=1e-12)
 
 
@@ -238,99 +219,6 @@ def test_two_runs_of_one_posterior_do_not_differ_and_a_planted_change_does() -> 
     assert table["difference"][0] == pytest.approx(2, abs=0.3)
 
 
-# Units, pairs and settings.
-
-
-def test_units_are_matched_by_name_in_any_order() -> None:
-    x = random_points(30, 3)
-    one = explain_point(cubic, x, groups=1, names=NAMES)
-    other = explain_point(lambda x: cubic(x.flip(1)), x.flip(1), groups=1, names=NAMES[::-1])
-    comparison = one.compare(other)
-    np.testing.assert_allclose(comparison.difference, 0, atol=1e-12)
-
-
-def test_pairs_that_both_results_have_are_compared() -> None:
-    x = random_points(30, 3)
-    everything, some = explain_point(cubic, x), explain_point(cubic, x, unit="x2")
-    comparison = everything.compare(some)
-    assert comparison.table()[["unit_i", "unit_j"]].values.tolist() == [["x0", "x2"], ["x1", "x2"]]
-    assert "2 pairs were computed in both results; only these are compared." in comparison.notes
-    assert isinstance(comparison.pairs, PairSet)
-    assert comparison.table(unit="x0").shape[0] == 1
-    with pytest.raises(geh.GEHError, match="no computed pair in common"):
-        explain_point(cubic, x, pairs=[(0, 1)]).compare(some)
-
-
-REFUSED: dict[str, tuple[Callable[[], tuple[Any, Any]], str]] = {
-    "names": (
-        lambda: (random_result(3, names=["a", "b", "c"]), random_result(3, names=["a", "b", "d"])),
-        "only this one has 'c', only the other one 'd'",
-    ),
-    "scale": (lambda: (random_result(3, scale="std"), random_result(3)), "differ in 'scale', 'std' and None"),
-    "output": (lambda: (random_result(3, output="probability"), random_result(3)), "'output', 'probability' and 'raw'"),
-    "layer": (lambda: (random_result(3, layer="fc1"), random_result(3)), "'layer', 'fc1' and None"),
-    "units": (
-        lambda: (known(np.ones((2, 3)), units="A()"), known(np.ones((2, 3)), units="B()")),
-        "'units', 'A()' and 'B()'",
-    ),
-    "engine": (lambda: (random_result(3, engine="difference"), random_result(3)), "finite differences"),
-    "networks": (
-        lambda: (random_result(3, layer="fc1", model="A"), random_result(3, layer="fc1", model="B")),
-        "do not correspond",
-    ),
-    "kind": (lambda: (random_result(3), 3), "other is a int"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_results_of_other_quantities_are_refused(case: str) -> None:
-    make, message = REFUSED[case]
-    one, other = make()
-    with pytest.raises(geh.GEHError, match=re.escape(message)):
-        one.compare(other)
-
-
-def test_wrong_arguments_are_refused() -> None:
-    result = random_result(3)
-    for options in (
-        {"level": 1},
-        {"fdr": 0},
-        {"measure": "gh"},
-        {"source": "both of them"},
-        {"labels": "AB"},
-        {"labels": 3},
-    ):
-        with pytest.raises(geh.GEHError, match=next(iter(options))):
-            result.compare(result, **options)
-    with pytest.raises(geh.GEHError, match="over different groups of points"):
-        result.compare(random_result(3, groups=3), measure="geh")
-
-
-def test_hidden_units_of_two_networks_are_compared_with_a_warning() -> None:
-    before, after = (random_result(3, layer="fc1", place="layer 'fc1'", parameters=digits) for digits in ("1", "2"))
-    with pytest.warns(geh.GEHWarning, match="layer 'fc1' belong to two networks.*checkpoints of one training"):
-        before.compare(after)
-    before.compare(before)  # the same network
-
-
-def test_what_must_be_known_is_said() -> None:
-    x = random_points(40, 3)
-    network = lambda x: x[:, :2] * x[:, 1:] ** 2 + x[:, [2, 0]]  # noqa: E731
-    one, other = (explain_point(network, x, target=target, groups=2) for target in (0, 1))
-    comparison = one.compare(other, labels=("first", "second"))
-    assert comparison.notes[0] == "The targets differ: 0 and 1."
-    assert comparison.notes[1].startswith("Errors over the same points are counted as independent")
-    text = repr(comparison)
-    assert text.startswith("2 of 3 pairs differ between first and second (false discovery rate 5 %): ")
-    assert "mean interactions in 2 groups of points, at the same points; intervals are over points." in text
-    crossing = (x[:, 2] > 0).long()
-    notes = one.compare(explain_point(network, x, target=0, groups=crossing)).notes
-    cross = "The groups of points of both results cross; the same labels as groups= of both would compare groups."
-    assert notes[0] == cross
-    notes = one.compare(explain_point(network, x + 1, target=0, groups=2)).notes
-    assert any("Groups of different points do not correspond" in note for note in notes)
-
-
 def test_without_any_known_error_there_is_no_decision() -> None:
     one, other = (random_result(3, draws=1, inputs="x", noise=noise) for noise in (0.1, 0.2))
     comparison = one.compare(other)
@@ -376,8 +264,8 @@ def test_the_plot_has_the_scores_of_the_pairs_that_differ_most() -> None:
     axes = comparison.plot(pairs=4)
     table = comparison.table().head(4)
     first, second = (axes.collections[place].get_offsets() for place in (1, 3))
-    np.testing.assert_allclose(first[:, 0], table["score_a"])
-    np.testing.assert_allclose(second[:, 0], table["score_b"])
+    np.testing.assert_allclose(first[:, 0], table["mean_a"])
+    np.testing.assert_allclose(second[:, 0], table["mean_b"])
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         f"{i} × {j}" for i, j in zip(table["unit_i"], table["unit_j"], strict=True)
     ]
@@ -395,7 +283,7 @@ def test_case_weights_count_as_repeated_points() -> None:
     plain = [explain_point(model, repeated, groups=of_repeated) for model in (cubic, other)]
     for measure in ("groups", "mean"):
         one, two = (pair[0].compare(pair[1], measure=measure) for pair in (weighted, plain))
-        for name in ("score_a", "score_b", "difference"):
+        for name in ("mean_a", "mean_b", "difference"):
             np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-9, atol=1e-12)
         # Fewer distinct points than repeated ones: errors are larger.
         assert (one.p_value >= two.p_value).all()

@@ -47,8 +47,8 @@ def test_the_difference_of_a_pair_is_the_weighted_mean_of_those_of_its_contrasts
     comparison = one.compare(other, measure=measure)
     table = comparison.table().set_index(["unit_i", "unit_j"])
     row = table.loc[("c", "x4")]
-    np.testing.assert_allclose(row["score_a"], WEIGHTS @ [2, 1, 3])
-    np.testing.assert_allclose(row["score_b"], WEIGHTS @ [1, 4, 3])
+    np.testing.assert_allclose(row["mean_a"], WEIGHTS @ [2, 1, 3])
+    np.testing.assert_allclose(row["mean_b"], WEIGHTS @ [1, 4, 3])
     np.testing.assert_allclose(row["difference"], WEIGHTS @ [1, 5, 6])
     assert row["different"]
     np.testing.assert_allclose(table.loc[("d", "x5")][["difference", "p_value"]].astype(float), [0, 1], atol=1e-12)
@@ -64,7 +64,7 @@ def test_a_category_with_two_levels_keeps_the_sign_of_its_difference():
         explain_point(lambda x, k=k: k * x[:, 3] * x[:, 5] ** 2 + x[:, 4], points(), units=UNITS) for k in (1.0, 3.0)
     )
     row = one.compare(other).table(unit="d").set_index(["unit_i", "unit_j"]).loc[("d", "x5")]
-    assert row["score_a"] - row["score_b"] == pytest.approx(row["difference"])
+    assert row["mean_a"] - row["mean_b"] == pytest.approx(row["difference"])
     slopes = 2 * points()[:, 5].numpy()
     expected = stats.ttest_ind(slopes, 3 * slopes, equal_var=False)
     assert row["p_value"] == pytest.approx(expected.pvalue)
@@ -122,8 +122,8 @@ def test_a_result_does_not_differ_from_itself_by_any_measure():
 def test_scores_at_the_same_points_are_those_of_both_results():
     one, other = (explain_point(network(seed), points(), units=UNITS, groups=2) for seed in (0, 1))
     comparison = one.compare(other, measure="aeh")
-    np.testing.assert_allclose(comparison.score_a, one.aeh.pair_mean)
-    np.testing.assert_allclose(comparison.score_b, other.aeh.pair_mean)
+    np.testing.assert_allclose(comparison.mean_a, one.aeh.pair_mean)
+    np.testing.assert_allclose(comparison.mean_b, other.aeh.pair_mean)
 
 
 def test_two_populations_weigh_levels_by_the_mean_of_their_shares():
@@ -135,7 +135,7 @@ def test_two_populations_weigh_levels_by_the_mean_of_their_shares():
     comparison = north.compare(south)
     np.testing.assert_allclose(comparison.difference, 0, atol=1e-12)
     place = comparison.pairs.index(0, 2)
-    np.testing.assert_allclose([comparison.score_a[place], comparison.score_b[place]], (2 + 1 + 3) / 3)
+    np.testing.assert_allclose([comparison.mean_a[place], comparison.mean_b[place]], (2 + 1 + 3) / 3)
     assert "mean of both shares" in repr(comparison)
     with refused(ValueError, "measure='aeh'", "shares", "measure='groups' or 'mean'"):
         north.compare(south, measure="aeh")

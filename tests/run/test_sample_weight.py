@@ -43,7 +43,7 @@ def test_integer_weights_are_repeated_rows(name, groups):
     assert len(weighted.group_names) == len(repeated.group_names)
     np.testing.assert_allclose(scores(weighted), scores(repeated), rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(np.repeat(weighted.labels, weights), repeated.labels)
-    np.testing.assert_allclose(weighted.shares, repeated.sizes / repeated.sizes.sum())
+    np.testing.assert_allclose(weighted.group_shares, repeated.sizes / repeated.sizes.sum())
 
 
 def test_constant_weights_change_nothing():
@@ -350,7 +350,7 @@ def test_other_methods_take_a_weighted_result():
     x, weights = random_points(60, 3, dtype=torch.float), integer_weights(60)
     explainer = point_explainer(mlp(3, 12, 1, activation=torch.nn.ReLU, dtype=torch.float))
     result = explainer.explain(x, groups=2, sample_weight=weights, progress=False)
-    surface = explainer.surface(x, pair=(0, 1), result=result, grid=4, background=10, progress=False)
+    surface = explainer.surface(x, pair=(0, 1), result=result, grid=4, points=10, progress=False)
     np.testing.assert_array_equal(surface.labels, result.labels)
     surface.plot()
     table = explainer.stability(result, x, pairs=2, progress=False)

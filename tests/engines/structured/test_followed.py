@@ -7,23 +7,10 @@ import warnings
 
 import pytest
 import torch
+from network_modules import Cube
 from torch import nn
 
 import geh_explain as geh
-
-
-class Cube(torch.autograd.Function):
-    """x^3, twice differentiable."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx, gradient):
-        (x,) = ctx.saved_tensors
-        return gradient * 3 * x**2
 
 
 @torch.jit.script
