@@ -343,6 +343,7 @@ def test_single_pairs_are_pulled_back_one_by_one_with_the_sums_of_rows(monkeypat
     [
         ({"top": 0}, "top=0 must be at least 1"),
         ({"top": True}, "top=True must be a whole number"),
+        ({"top": None}, "top=None must be a whole number"),
         ({"top": 5.0}, "top=5.0 must be a whole number"),
         ({"top": 67}, "top=67, but 12 units have only 66 pairs"),
         ({"target": "all"}, "one target"),
