@@ -364,6 +364,21 @@ def test_engines_without_second_derivatives_are_refused(engine):
         explainer.search(inputs(20, 12), top=5, progress=False)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: (x[:, 3] * x[:, 4]).sqrt() * x[:, 5] + x[:, 0] * x[:, 1],
+        lambda x: ((x + 1) * torch.inf).tanh().prod(1),
+    ],
+    ids=["some pairs", "all pairs"],
+)
+def test_pairs_without_second_derivatives_are_not_left_out_of_a_search(model):
+    x = inputs(20, 30).abs()
+    x[7, 3:5] = 0
+    with pytest.raises(geh.GEHError, match="second derivatives are NaN or infinite in rows 0 to 19"):
+        geh.GEHExplainer(model, posterior=POINT).search(x, top=1, groups=1, progress=False)
+
+
 def test_black_boxes_are_refused_with_what_to_do():
     explainer = geh.GEHExplainer(lambda x: torch.as_tensor(x.numpy().prod(1)), posterior=POINT)
     with pytest.raises(GEHValueError, match=r"rows=explainer\.screen\(inputs\)"):
