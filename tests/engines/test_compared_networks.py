@@ -83,6 +83,16 @@ def test_a_network_that_was_changed_is_compared_anew(change, probes):
     np.testing.assert_allclose(found, explain(exact).geh.mean, rtol=1e-4, atol=1e-7)
 
 
+def test_functions_in_the_place_of_torchs_own_are_compared(monkeypatch):
+    net, tanh = made(), torch.tanh
+    explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
+    explain(explainer)
+    monkeypatch.setattr(torch, "tanh", lambda x: x.detach() * tanh(x))
+    with pytest.warns(geh.GEHWarning, match="contradict differences of gradients"):
+        again = explain(explainer)
+    assert again.settings["engine"] == "exact"
+
+
 def test_a_network_that_was_compiled_in_place_is_explained_as_before():
     net = made()
     explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
