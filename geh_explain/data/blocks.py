@@ -6,6 +6,7 @@ They are recognised by their interface, so that neither pyarrow nor dask is impo
 from __future__ import annotations
 
 import mmap
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +51,7 @@ def block_source(inputs: Any, argument: str) -> BlockSource | None:
     if isinstance(inputs, np.memmap) and inputs.ndim and inputs.nbytes > _MIN_MAPPED_BYTES:
         return BlockSource(lambda: _mapped_blocks(inputs), keeps=False)
     if all(hasattr(inputs, name) for name in ("to_batches", "count_rows", "schema")):
-        columns = [str(name) for name in inputs.schema.names]
+        columns = _arrow_columns(inputs, argument)
         return BlockSource(lambda: _arrow_blocks(inputs, columns, argument), columns)
     if all(hasattr(inputs, name) for name in ("dask", "numblocks", "blocks")):
         return BlockSource(lambda: _dask_blocks(inputs, argument))
@@ -70,6 +71,16 @@ def _mapped_blocks(inputs: np.memmap[Any, Any]) -> Iterator[np.ndarray[Any, Any]
         yield np.array(inputs[start : start + size])
         if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def _arrow_columns(inputs: Any, argument: str) -> list[str]:
+    """Return the names of the columns of an Arrow data set; raise if there are none, or two of the same name."""
+    columns = [str(name) for name in inputs.schema.names]
+    twice = sorted(name for name, count in Counter(columns).items() if count > 1)
+    if not columns or twice:
+        found = f"several columns with the names {twice}" if twice else "no columns"
+        raise GEHValueError(f"{argument}: the data set has {found}; give each of its columns a name of its own.")
+    return columns
 
 
 def _arrow_blocks(inputs: Any, columns: list[str], argument: str) -> Iterator[Any]:

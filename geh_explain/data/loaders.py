@@ -37,10 +37,10 @@ def in_order(loader: DataLoader[Any]) -> DataLoader[Any]:
 def is_ordered(loader: DataLoader[Any]) -> bool:
     """Return whether the loader yields its rows in the order of its dataset.
 
-    An iterable dataset has no other order than the one it yields.
+    An iterable dataset has no other order than the one it yields, in which the batches of several workers alternate.
     """
     if isinstance(loader.dataset, IterableDataset):
-        return True
+        return loader.num_workers <= 1
     # A subclass of BatchSampler may pick rows of its own, whatever the sampler inside it.
     has_plain_batches = loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
     # A loader that is given a batch sampler has a sampler of its own, which it does not use.

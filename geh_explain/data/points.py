@@ -93,8 +93,9 @@ class Points(ABC):
         """Raise if the rows come in an unknown order; ``argument`` has one entry per row."""
         if not self.ordered:
             raise GEHValueError(
-                f"{argument} has one entry per row, but the loader picks its rows by a sampler of its own, so that "
-                "they cannot be matched; pass a loader without a sampler, or a tensor."
+                f"{argument} has one entry per row, but the loader picks its rows by a sampler of its own, or by "
+                "several workers of an IterableDataset, so that they cannot be matched; pass a loader without a "
+                "sampler and with num_workers=0, or a tensor."
             )
 
 

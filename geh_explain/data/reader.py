@@ -260,7 +260,11 @@ class Reader:
                     batch = next(batches, _END)
                 if batch is _END:
                     break
-                inputs = self._tensors(_inputs_of(batch, self.argument), check.n_rows)
+                found = _inputs_of(batch, self.argument)
+                if _is_empty(found):
+                    check.add(0)
+                    continue  # a batch of which a collate function or a filter has left nothing
+                inputs = self._tensors(found, check.n_rows)
                 check.add(len(inputs[0]))
                 yield inputs, batch
         finally:
@@ -362,6 +366,12 @@ def _inputs_of(batch: Any, argument: str) -> Any:
         # The default collation of torch turns a tuple of inputs into a list.
         return tuple(batch[0]) if isinstance(batch[0], (tuple, list)) else batch[0]
     return batch
+
+
+def _is_empty(inputs: Any) -> bool:
+    """Return whether the inputs of a batch are tensors or arrays without rows."""
+    values = inputs if isinstance(inputs, tuple) else (inputs,)
+    return bool(values) and all(isinstance(x, (Tensor, np.ndarray)) and x.ndim and not len(x) for x in values)
 
 
 def _labels_of(batch: Any, argument: str) -> Any:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from geh_explain._validation import check_int
 from geh_explain.data.target_choice import TargetChoice
 from geh_explain.data.targets import Target
 from geh_explain.engines.difference import Difference
@@ -113,7 +114,7 @@ class Searching(Explaining):
             checkpoint=checkpoint,
             distributed=distributed,
             names=names,
-            request=PairRequest(top=top),
+            request=PairRequest(top=check_int("top", top, 1)),
         )
         return self._explain_pairs(inputs, options, evidence)
 

@@ -7,8 +7,9 @@ torch and the global random generators. Each of these has its own context below;
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import RLock, active_count
 from typing import Any
 
@@ -125,10 +126,10 @@ def half_precision(model: nn.Module) -> torch.dtype | None:
 def preserved(model: nn.Module) -> Iterator[None]:
     """Hold the model in eval mode, with twice differentiable kernels; restore it and the global state on exit.
 
-    Inside the context gradients are enabled and autocast is off, whatever the caller's mode. Half-precision parameters
-    and buffers are single precision, as second derivatives lose too many digits otherwise. On exit everything that the
-    model holds (:class:`~geh_explain.model.snapshot.Snapshot`), modes, backends and the global random generators are as
-    before, also after an exception or Ctrl-C. Other threads wait at the entry.
+    Inside the context gradients are enabled, autocast is off and nothing is compiled, whatever the caller's mode.
+    Half-precision parameters and buffers are single precision, as second derivatives lose too many digits otherwise. On
+    exit everything that the model holds (:class:`~geh_explain.model.snapshot.Snapshot`), modes, backends and the global
+    random generators are as before, also after an exception or Ctrl-C. Other threads wait at the entry.
 
     >>> net = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train()
     >>> with preserved(net):
@@ -139,6 +140,7 @@ def preserved(model: nn.Module) -> Iterator[None]:
     """
     with (
         _alone(),
+        _uncompiled(),
         _restored(model),
         _eval_mode(model),
         _twice_differentiable_kernels(model),
@@ -161,6 +163,14 @@ def _alone() -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    """Run modules that torch.compile has compiled, in place or within others, as they are written.
+
+    Function modes and hooks do not reach into compiled code. Without dynamo nothing was compiled.
+    """
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import torch
 
 from geh_explain._types import Floats, Ints
 from geh_explain.data.points import Points
+from geh_explain.engines.base import check_finite
 from geh_explain.engines.exact import ExactRun
 from geh_explain.groups.grouping import Grouping
 
@@ -56,7 +57,7 @@ class HessianProducts:
         return len(self.grouping.names)
 
     def of(self, directions: Floats) -> Floats:
-        """Return the products (M, k, D) with k directions (k, D)."""
+        """Return the products (M, k, D) with k directions (k, D); raise where some are NaN or infinite."""
         cut, labels = self.exact.cut, self.grouping.labels
         scaled = torch.as_tensor(directions * self.factors).to(cut.device, cut.dtype)
         total = torch.zeros(len(self.grouping.names), *directions.shape, dtype=torch.double)
@@ -67,6 +68,7 @@ class HessianProducts:
                 groups = torch.as_tensor(labels[rows.start : rows.start + len(rows)]).long()
                 local = self.exact.products(rows, scaled).double().cpu()
                 total.index_add_(0, groups, local.transpose(0, 1))
+                check_finite(total, rows)
         return np.asarray(total.numpy() / len(labels) * self.factors)
 
 

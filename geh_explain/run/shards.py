@@ -22,7 +22,7 @@ from geh_explain.data.case_weights import CaseWeights
 from geh_explain.data.points import Points
 from geh_explain.data.sampling import sample_rows
 from geh_explain.data.shards import SamplePoints, Shard, ShardedPoints
-from geh_explain.errors import GEHError, GEHValueError
+from geh_explain.errors import GEHValueError
 from geh_explain.groups.assignment import is_labels_or_clusterer
 from geh_explain.groups.grouping import Grouping, label_type
 from geh_explain.groups.positions import MAX_POINTS, positions_of
@@ -53,7 +53,8 @@ def make_shard_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resourc
     try:
         own = setup.read_points(inputs, options.target, options.additional_forward_args, memory, "inputs")
         facts = _describe(own)
-    except GEHError as error:
+    except Exception as error:
+        # Also those of files and loaders: the other ranks would wait for this one.
         facts = {"error": f"{type(error).__name__}: {error}"}
         ranks.gather(facts)
         raise

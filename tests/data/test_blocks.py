@@ -158,6 +158,16 @@ def test_columns_of_an_arrow_data_set_must_be_numbers_without_nulls() -> None:
         explain_point(mlp(COLUMNS, 8, 1), ArrowLike(gap))
 
 
+@pytest.mark.parametrize(
+    ("names", "words"), [([], "no columns"), (["a", "b", "a"], r"several columns with the names \['a'\]")]
+)
+def test_columns_of_an_arrow_data_set_have_names_of_their_own(names: list[str], words: str) -> None:
+    data = ArrowLike(table())
+    data.schema = SimpleNamespace(names=names)
+    with pytest.raises(geh.GEHError, match=f"inputs: the data set has {words}"):
+        explain_point(mlp(COLUMNS, 8, 1), data)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.25])
 def test_a_folder_of_parquet_files_is_read_batch_by_batch(
     share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 import geh_explain as geh
-from geh_explain.data.loaders import declared_length
+from geh_explain.data.loaders import declared_length, is_ordered
 from geh_explain.data.streams import Length
 
 
@@ -103,3 +103,18 @@ def test_the_length_of_a_loader_is_that_of_its_rows_or_batches() -> None:
     assert declared_length(DataLoader(list(range(10)), batch_size=4)) == Length(rows=12)
     assert declared_length(DataLoader(Counted(endless, 7), batch_size=None)) == Length(batches=7)
     assert declared_length(DataLoader(Rows(endless), batch_size=4)) == Length()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_batches_without_rows_are_left_out(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geh_explain.data.reader.KEEP_SHARE", share)
+    x = random_points(30, 3)
+    batches = Rows(lambda number: [x[:0], x[:20], x[:0], x[20:]])
+    result = explain_point(model, DataLoader(batches, batch_size=None), groups=1)
+    assert result.signed == pytest.approx(explain_point(model, x, groups=1).signed)
+
+
+def test_rows_of_several_workers_cannot_be_matched_with_arguments() -> None:
+    stream = Rows(lambda number: random_points(20, 3))
+    for n_workers, matched in ((0, True), (1, True), (2, False)):
+        assert is_ordered(DataLoader(stream, num_workers=n_workers)) is matched

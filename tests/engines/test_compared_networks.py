@@ -5,12 +5,11 @@ import copy
 import numpy as np
 import pytest
 import torch
+from explaining import random_points
 from torch import nn
 
 import geh_explain as geh
 from geh_explain.engines.exact import ExactRun
-
-POINTS = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
 
 
 def made(activation: nn.Module | None = None, seed: int = 0) -> nn.Sequential:
@@ -33,7 +32,7 @@ def probes(monkeypatch):
 
 
 def explain(explainer: geh.GEHExplainer, **options: object) -> geh.Interactions:
-    return explainer.explain(POINTS, groups=2, progress=False, **options)
+    return explainer.explain(random_points(200, 3), groups=2, progress=False, **options)
 
 
 def test_a_second_call_is_not_compared_and_gives_the_same_numbers(probes):
@@ -84,6 +83,26 @@ def test_a_network_that_was_changed_is_compared_anew(change, probes):
     np.testing.assert_allclose(found, explain(exact).geh.mean, rtol=1e-4, atol=1e-7)
 
 
+def test_functions_in_the_place_of_torchs_own_are_compared(monkeypatch):
+    net, tanh = made(), torch.tanh
+    explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
+    explain(explainer)
+    monkeypatch.setattr(torch, "tanh", lambda x: x.detach() * tanh(x))
+    with pytest.warns(geh.GEHWarning, match="contradict differences of gradients"):
+        again = explain(explainer)
+    assert again.settings["engine"] == "exact"
+
+
+def test_a_network_that_was_compiled_in_place_is_explained_as_before():
+    net = made()
+    explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
+    first = explain(explainer)
+    net.compile(backend="eager")
+    compiled = net._compiled_call_impl
+    np.testing.assert_array_equal(explain(explainer).geh.draws, first.geh.draws)
+    assert net._compiled_call_impl is compiled
+
+
 @pytest.mark.parametrize(
     ("net", "options"),
     [
@@ -96,10 +115,10 @@ def test_a_network_that_was_changed_is_compared_anew(change, probes):
 )
 def test_what_is_not_known_is_compared_in_every_call(net, options, probes):
     explainer = geh.GEHExplainer(net, posterior=geh.posterior.PointEstimate())
-    explainer.explain(POINTS, **{"groups": 2, "progress": False, **options})
+    explainer.explain(random_points(200, 3), **{"groups": 2, "progress": False, **options})
     once = len(probes)
     assert once > 0
-    explainer.explain(POINTS, **{"groups": 2, "progress": False, **options})
+    explainer.explain(random_points(200, 3), **{"groups": 2, "progress": False, **options})
     assert len(probes) == 2 * once
 
 

@@ -343,6 +343,7 @@ def test_single_pairs_are_pulled_back_one_by_one_with_the_sums_of_rows(monkeypat
     [
         ({"top": 0}, "top=0 must be at least 1"),
         ({"top": True}, "top=True must be a whole number"),
+        ({"top": None}, "top=None must be a whole number"),
         ({"top": 5.0}, "top=5.0 must be a whole number"),
         ({"top": 67}, "top=67, but 12 units have only 66 pairs"),
         ({"target": "all"}, "one target"),
@@ -361,6 +362,21 @@ def test_engines_without_second_derivatives_are_refused(engine):
     explainer = geh.GEHExplainer(network(12), posterior=POINT, engine=engine)
     with pytest.raises(GEHValueError, match=r"search\(\) takes second derivatives, which .* does not give"):
         explainer.search(inputs(20, 12), top=5, progress=False)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: (x[:, 3] * x[:, 4]).sqrt() * x[:, 5] + x[:, 0] * x[:, 1],
+        lambda x: ((x + 1) * torch.inf).tanh().prod(1),
+    ],
+    ids=["some pairs", "all pairs"],
+)
+def test_pairs_without_second_derivatives_are_not_left_out_of_a_search(model):
+    x = inputs(20, 30).abs()
+    x[7, 3:5] = 0
+    with pytest.raises(geh.GEHError, match="second derivatives are NaN or infinite in rows 0 to 19"):
+        geh.GEHExplainer(model, posterior=POINT).search(x, top=1, groups=1, progress=False)
 
 
 def test_black_boxes_are_refused_with_what_to_do():

@@ -65,6 +65,26 @@ def test_a_class_that_was_changed_is_unknown(monkeypatch):
     assert not has_known_layers(made())
 
 
+@pytest.mark.parametrize("owner", [nn.Softplus, nn.Module])
+@pytest.mark.parametrize("name", ["__call__", "_call_impl"])
+def test_calls_in_the_place_of_torchs_own_are_unknown(owner, name, monkeypatch):
+    monkeypatch.setattr(owner, name, lambda self, x: x - x.mean(dim=0))
+    assert not has_known_layers(made())
+
+
+@pytest.mark.parametrize("name", ["_call_impl", "_compiled_call_impl"])
+def test_calls_of_a_layer_of_its_own_are_unknown(name):
+    net = made()
+    setattr(net[1], name, lambda x: x - x.mean(dim=0))
+    assert not has_known_layers(net)
+
+
+@pytest.mark.parametrize(("module", "name"), [(torch, "tanh"), (nn.functional, "linear"), (nn.functional, "softplus")])
+def test_functions_in_the_place_of_torchs_own_are_unknown(module, name, monkeypatch):
+    monkeypatch.setattr(module, name, lambda x, *args: x.detach() * x)
+    assert not has_known_layers(made())
+
+
 def test_what_intercepts_calls_makes_them_unknown():
     class Mode(TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):

@@ -85,6 +85,16 @@ told(x, groups=[0, 1] * 20)
 told(x, targets=[0])
 told(x, target=[0] * 40)
 told(x, rows="auto")
+
+class Broken(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        yield x[0]
+        raise OSError("no such part")
+
+try:
+    told(Broken() if rank else x)
+except OSError as error:
+    sys.stdout.write(f"{rank}: {error}\\n")
 """
 
 
@@ -100,6 +110,8 @@ def test_shards_that_do_not_fit_together_are_refused_on_all_ranks(tmp_path):
         assert f"{rank}: search() and rows='auto' compare pairs over all rows" in told
     assert "0: inputs: rank 1 cannot read its shard (GEHValueError: inputs are empty" in told
     assert "1: inputs are empty" in told
+    assert "0: inputs: rank 1 cannot read its shard (OSError: no such part)" in told
+    assert "1: no such part" in told
     assert told.count("one entry per row, or a data frame has columns of text") == 2
 
 
