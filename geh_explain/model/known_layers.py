@@ -85,7 +85,7 @@ def layers_of(model: nn.Module) -> tuple[tuple[str, type[nn.Module], str], ...]:
 def _is_known(layer: nn.Module) -> bool:
     """Return whether a layer is of a known type, without anything of its own."""
     kind = type(layer)
-    if _AS_MADE.get(kind) != [getattr(kind, name) for name in _METHODS]:
+    if kind not in _AS_MADE or _AS_MADE[kind] != [getattr(kind, name) for name in _METHODS]:
         return False
     if any(name in vars(layer) for name in _REPLACED):
         return False
