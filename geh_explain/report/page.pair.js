@@ -2,13 +2,15 @@
 async function drawChosen() {
   const row = pairs()[state.chosen];
   byId("pair").textContent = row.label;
-  byId("pair-decision").replaceChildren(...(words === null ? [] : [...decisionMark(row).slice(0, 1), decisionWords(row)]));
+  const effects = groupEffects(row.pair), unsigned = data.unsigned.includes(row.pair);
+  byId("badges").replaceChildren(...badgesOf(row).map(([kind, question, answer]) => make("li", {},
+    make("span", { class: `mark ${kind}`, "aria-hidden": "true" }), `${question}: `, make("b", { text: answer }))));
+  byId("pair-words").textContent = unsigned ? "" : signWords(effects);
   byId("numbers").replaceChildren(...numbersOf(row).map(([name, value, small]) => make("div", {},
     make("dt", { text: name }), make("dd", { text: value }, ...(small ? [make("small", { text: small })] : [])))));
-  const unsigned = data.unsigned.includes(row.pair);
   byId("groups-caption").textContent = unsigned
     ? "Size of the effect in each group of points; differences between levels have signs of their own" : "Signed effect in each group of points";
-  fillEffects(byId("groups"), groupEffects(row.pair), byId("groups-figure"), unsigned);
+  fillEffects(byId("groups"), effects, byId("groups-figure"), unsigned);
   fillEffects(byId("levels"), (data.levels[row.pair] ?? []).map(([title, ...ends]) => {
     const [mean, low, high] = ends.map((value) => (value === null ? null : factor() * value));
     return { title, mean, low, high };
@@ -17,20 +19,45 @@ async function drawChosen() {
   byId("surface-figure").hidden = surface === undefined;
   const columns = imagesOf(row);
   byId("images-figure").hidden = columns.length === 0;
-  byId("painted-words").hidden = !columns.some(({ painted }) => painted);
   byId("images").replaceChildren(...columns.map(imageColumn));
   if (surface) await drawSurface(surface);
 }
 
+// What is known about a pair: the kind of its mark, the question, the answer.
+function badgesOf(row) {
+  const kind = row.decision === "yes" ? "yes" : row.decision === "no" ? "no" : "untested";
+  const question = hasEvidence ? "held-out labels" : "network";
+  return [
+    ...(words === null ? [] : [[kind, question, decisionWords(row)]]),
+    ...(hasStable ? [[row.stable ? "square yes" : "square no", "network", row.stable ? "stable" : "not stable"]] : []),
+  ];
+}
+
+// The signs of a pair in plain words; a sign is clear if the interval of the effect excludes 0.
+function signWords(effects) {
+  const counts = { larger: 0, smaller: 0, unclear: 0 };
+  for (const { mean, low, high } of effects) {
+    const clear = mean !== 0 && (low === null || low > 0 || high < 0);
+    counts[!clear ? "unclear" : mean > 0 ? "larger" : "smaller"] += 1;
+  }
+  const [first, ...others] = Object.keys(counts).filter((word) => counts[word]);
+  if (first === undefined) return "";
+  if (first === "unclear") return "Whether increasing both gives a larger or a smaller output than the sum of their separate effects is not clear.";
+  const many = effects.length, part = others.length ? `, in ${counts[first]} of ${many} groups; ` : many > 1 ? ", in all groups" : "";
+  return `Increasing both gives a ${first} output than the sum of their separate effects${part}${others.map((word) => `${word} in ${counts[word]}`).join(", ")}.`;
+}
+
 // Name, value and small print of each number.
 function numbersOf(row) {
-  const std = data.output_std !== null && state.unit === "output" ? `= ${format(row.mean / data.output_std)} standard deviations of the output` : "";
+  const interval = row.low !== undefined && row.low !== null ? `${level} interval ${range(row.low, row.high).replace("–", "\u2060–\u2060")}` : "";
+  const share = data.shares[row.pair];
   return [
-    [state.unit === "std" ? `${scoreName()}, in standard deviations of the output` : scoreName(), format(row.mean), std],
-    ...(row.low !== undefined && row.low !== null ? [[`${level} interval`, range(row.low, row.high), "of the network's score"]] : []),
+    [state.unit === "std" ? `${scoreName()} / output's spread` : scoreName(), format(row.mean), interval],
+    ...(data.output_std !== null && state.unit === "output" ? [["Relative size", format(row.mean / data.output_std), "times the output's standard deviation"]] : []),
+    ...(share ? [["Share of variance", percent(share[0]), `of the output, ${percent(share[1]).replace("\u00a0%", "")} to ${percent(share[2])}`]] : []),
     ...(row.supported !== undefined ? [["Supported", format(row.supported), row.p === null ? "not tested: half of GEH" : "by held-out labels"]] : []),
     ...(hasEvidence && row.slope !== null ? [["Slope", `${format(row.slope)} ± ${format(row.slope_se, 2)}`, "1: labels contain it at this size"]] : []),
-    ...(hasTrueInterval && row.true_low !== null ? [["True GEH", range(row.true_low, row.true_high), `${level} interval, from the labels`]] : []),
+    ...(hasTrueInterval && row.true_low !== null ? [["True GEH", range(row.true_low, row.true_high), `${level} interval from the labels`]] : []),
     ...(row.p !== undefined && row.p !== null ? [["p-value", shortP(row.p), hasEvidence ? "one-sided" : ""]] : []),
   ];
 }
@@ -62,7 +89,7 @@ function fillEffects(list, effects, figure, unsigned = false) {
     if (effect.low !== null) number.append(make("small", { text: `${format(effect.low)} to ${format(effect.high)}` }));
     const track = make("div", { class: "track", "aria-hidden": "true" }, part("i", place(0), place(effect.mean), sign),
       ...(effect.low === null ? [] : [part("b", place(effect.low), place(effect.high))]), make("u", { style: { left: `${100 * place(0)}%` } }));
-    const name = make("span", { text: effect.title });
+    const short = shorten(effect.title), name = make("span", { text: breakable(short), ...(short === effect.title ? {} : { title: effect.title }) });
     if (effect.small) name.append(make("small", { text: effect.small + (clear ? "" : "; sign not clear") }));
     return make("li", { class: clear ? "" : "unclear", "data-mean": effect.mean }, name, track, number);
   }));
@@ -82,7 +109,7 @@ function imagesOf(row) {
 }
 
 function imageColumn({ name, short, image, painted, words: meaning }) {
-  const box = make("div", {}, make("span", { text: short, title: name }), make("img", { src: image, alt: meaning }));
+  const box = make("div", {}, make("span", { text: breakable(short), title: name }), make("img", { src: image, alt: meaning }));
   if (painted) box.append(make("img", { src: painted, alt: `Input by gradient ascent for ${name}` }));
   return box;
 }
@@ -93,8 +120,10 @@ function fillGallery() {
   byId("gallery").hidden = shown.length < 2;
   if (shown.length < 2) return;
   byId("gallery-pairs").replaceChildren(...shown.map((pair) => {
-    const row = pairs()[pair], button = make("button", { type: "button", text: row.short, title: row.label });
+    const row = pairs()[pair], button = make("button", { type: "button", text: breakable(row.short), title: row.label });
     button.addEventListener("click", () => { choose(pair); byId("chosen").scrollIntoView({ block: "nearest" }); });
-    return make("div", { class: "card" }, button, make("div", { class: "images" }, ...imagesOf(row).map(imageColumn)));
+    const facts = [`${scoreName()} ${format(row.mean)}`, SIGNS[data.majority[pair]], decisionWords(row)].filter((word) => word && word !== "neither");
+    return make("div", { class: "card" }, button, make("p", { class: "small" }, ...(words === null ? [] : decisionMark(row).slice(0, 1)), facts.join(" · ")),
+      make("div", { class: "images" }, ...imagesOf(row).map(imageColumn)));
   }));
 }
