@@ -98,7 +98,7 @@ def _network(size_meaning: str, tooltip: list[Spec]) -> Spec:
     text_x, text_y, side, and leader, whether a line leads to it.
     """
     place = {"axis": None, "type": "quantitative"}
-    pale = {"test": "datum.unsure && datum.pair !== chosen", "value": 0.2}
+    pale = {"test": "datum.unsure && datum.pair !== chosen", "value": 0.28}
     chosen = {"transform": [{"filter": "datum.pair === chosen"}]}
     return _chart(
         "edges",

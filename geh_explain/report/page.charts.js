@@ -138,6 +138,7 @@ async function drawSurface(surface, more = 0) {
 
 async function drawCharts() {
   arrange();
+  fillTable();  // the names of pairs have as much space as the columns leave
   if (!byId("heatmap-card").hidden) await drawHeatmap();
   if (!byId("network-card").hidden) await drawNetwork();
   await fillChosen();

@@ -1,6 +1,7 @@
 // The layout: which cards are below each other, and at which heights they end together. The style sheet has the columns.
 const GAP = 24, PADDING = 20;
 const MIN_CELL_HEIGHT = 10, MAX_CELL_HEIGHT = 90, MIN_CELL_WIDTH = 9, MIN_SLANTED = 17;
+const OTHER_HEIGHT = 27;
 const SPARE = 40;  // an empty stretch of so many pixels is none
 
 const box = (id) => byId(id).getBoundingClientRect();
@@ -42,7 +43,7 @@ function cellHeight(shape) {
     : !wide ? plot
     : has("short") ? chosenHeight() + GAP + networkCard() + 60 - rest
     : Math.max(leastHeatmap(), Math.min((chosenHeight() - GAP) / 2, chosenHeight() - GAP - networkCard()) - rest);
-  const most = wide || few ? 2 * shape.cell : Math.min(shape.cell, units < 5 ? 1.5 * MAX_CELL_HEIGHT : MAX_CELL_HEIGHT);
+  const most = wide || few ? Math.max(2 * shape.cell, 1.8 * MIN_CELL_HEIGHT) : Math.min(shape.cell, units < 5 ? 1.5 * MAX_CELL_HEIGHT : MAX_CELL_HEIGHT);
   return Math.max(MIN_CELL_HEIGHT, Math.min(most, wanted / units));
 }
 
@@ -91,10 +92,11 @@ function arrange() {
   board.toggle("short", !has("few") && box("list").height > chosen + SPARE);
 }
 
-// In three columns the surface takes what the charts beside it leave of the height.
+// What the cards beside it leave of the height goes to the surface in three columns, and to further pairs.
 async function fillChosen() {
+  if (columns() === 1) return;
+  const unused = () => Math.floor(box("chosen").height - chosenHeight()), row = pairs()[state.chosen];
   const surface = data.surfaces.find(({ pair }) => pair === state.chosen);
-  const unused = Math.floor(box("chosen").height - chosenHeight());
-  if (columns() === 3 && surface && unused > 24) await drawSurface(surface, Math.min(unused, 240));
+  if (columns() === 3 && surface && unused() > SPARE) await drawSurface(surface, Math.min(unused(), 240));
+  if (unused() > OTHER_HEIGHT) fillOthers(row, MIN_OTHERS + Math.floor(unused() / OTHER_HEIGHT));
 }
-

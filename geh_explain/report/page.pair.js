@@ -1,4 +1,5 @@
 // The chosen pair: its numbers, its effects by group and between levels, its surface, its images; and the gallery.
+const MIN_OTHERS = 3, SHORT_TABLE = 20, EXACT = 95;
 async function drawChosen() {
   const row = pairs()[state.chosen];
   byId("pair").textContent = row.label;
@@ -20,7 +21,23 @@ async function drawChosen() {
   const columns = imagesOf(row);
   byId("images-figure").hidden = columns.length === 0;
   byId("images").replaceChildren(...columns.map(imageColumn));
+  fillOthers(row, MIN_OTHERS);
   if (surface) await drawSurface(surface);
+}
+
+// The strongest other pairs of both units, at most ``count`` of each; a short table shows them anyway.
+function fillOthers(row, count) {
+  const ends = (pair) => [data.pairs.first[pair], data.pairs.second[pair]], rows = byStrength(pairs());
+  const lists = (pairs().length <= SHORT_TABLE ? [] : ends(row.pair)).map((unit) => [unit, rows.filter(({ pair }) => pair !== row.pair && ends(pair).includes(unit)).slice(0, count)]).filter(([, found]) => found.length);
+  byId("others-figure").hidden = lists.length === 0;
+  byId("others").replaceChildren(...lists.map(([unit, found]) => make("div", {},
+    make("h3", { text: breakable(data.short_names[unit]), title: data.names[unit] }),
+    make("ul", {}, ...found.map((other) => {
+      const partner = ends(other.pair).find((each) => each !== unit);
+      const button = make("button", { type: "button", title: other.label, text: `× ${breakable(data.brief_names[partner])}`, "aria-label": `Choose ${other.label}` });
+      button.addEventListener("click", () => choose(other.pair));
+      return make("li", { class: other.unsure ? "unsure" : "" }, ...(words === null ? [] : decisionMark(other)), button, make("span", { text: format(other.strength) }));
+    })))));
 }
 
 // What is known about a pair: the kind of its mark, the question, the answer.
@@ -33,18 +50,19 @@ function badgesOf(row) {
   ];
 }
 
-// The signs of a pair in plain words; a sign is clear if the interval of the effect excludes 0.
+// The signs of a pair in plain words, and in which groups; a sign is clear if the interval of the effect excludes 0.
 function signWords(effects) {
-  const counts = { larger: 0, smaller: 0, unclear: 0 };
-  for (const { mean, low, high } of effects) {
-    const clear = mean !== 0 && (low === null || low > 0 || high < 0);
-    counts[!clear ? "unclear" : mean > 0 ? "larger" : "smaller"] += 1;
+  const groups = { larger: [], smaller: [], unclear: [] };
+  for (const effect of effects) {
+    const clear = effect.mean !== 0 && (effect.low === null || effect.low > 0 || effect.high < 0);
+    groups[!clear ? "unclear" : effect.mean > 0 ? "larger" : "smaller"].push(effect);
   }
-  const [first, ...others] = Object.keys(counts).filter((word) => counts[word]);
+  const [first, ...others] = Object.keys(groups).filter((word) => groups[word].length);
   if (first === undefined) return "";
   if (first === "unclear") return "Whether increasing both gives a larger or a smaller output than the sum of their separate effects is not clear.";
-  const many = effects.length, part = others.length ? `, in ${counts[first]} of ${many} groups; ` : many > 1 ? ", in all groups" : "";
-  return `Increasing both gives a ${first} output than the sum of their separate effects${part}${others.map((word) => `${word} in ${counts[word]}`).join(", ")}.`;
+  const where = (found) => (found.length === 1 && found[0].agreement ? `${found[0].agreement < EXACT ? "mostly " : ""}where ${shorten(found[0].title)}` : `in ${found.length} of ${effects.length} groups`);
+  const part = others.length ? ` ${where(groups[first])}; ` : effects.length > 1 ? " in all groups" : "";
+  return `Increasing both gives a ${first} output than the sum of their separate effects${part}${others.map((word) => `${word} ${where(groups[word])}`).join(", ")}.`;
 }
 
 // Name, value and small print of each number.
@@ -66,6 +84,7 @@ function groupEffects(pair) {
   const { mean, half } = data.group_effects;
   if (pair >= mean.length) return [];
   const { names, sizes, descriptions } = data.groups.by_pair?.[pair] ?? data.groups;
+  const joined = (words) => words.replace(/ (<|≥) /g, "\u00a0$1\u00a0");
   return names.flatMap((name, group) => {
     if (sizes[group] === 0) return [];
     const [rule, agreement] = descriptions?.[group] ?? [names.length === 1 ? "all points" : `group ${name}`, null];
@@ -73,7 +92,7 @@ function groupEffects(pair) {
     const number = descriptions && names.length > 1 && !data.groups.by_pair ? `group ${name}, ` : "";
     const small = `${number}${sizes[group].toLocaleString("en")} point${sizes[group] === 1 ? "" : "s"}${about}`;
     const value = factor() * mean[pair][group], width = half === null || half[pair][group] === null ? null : factor() * half[pair][group];
-    return { title: rule, small, mean: value, low: width === null ? null : value - width, high: width === null ? null : value + width };
+    return { title: joined(rule), agreement, small, mean: value, low: width === null ? null : value - width, high: width === null ? null : value + width };
   });
 }
 

@@ -102,7 +102,24 @@ def _verdict(result: PairResult, decisions: Decisions, content: dict[str, Any]) 
         for sentence in give_verdict(result, decisions)
     ]
     paragraphs = [replace_long_names(sentence, short) for sentence in sentences]
-    return "".join(f"<p{' class=lead' * (number == 0)}>{words}</p>" for number, words in enumerate(paragraphs))
+    text = "".join(f"<p{' class=lead' * (number == 0)}>{words}</p>" for number, words in enumerate(paragraphs))
+    return text + _share_bar(result, decisions.level)
+
+
+def _share_bar(result: PairResult, level: float) -> str:
+    """Return a bar of the variance of the output: the largest pair, all interactions with their interval, the rest."""
+    share = result.interaction_share(level)
+    if share is None:
+        return ""
+    pairs = [pair for pair, _, _ in result.pair_shares(level).values()]
+    overall, low, high, pair = (100 * min(1.0, max(0.0, part)) for part in (*share, max(pairs, default=0.0)))
+    title = "Share of interactions in the variance of the output; dark: the pair with the largest share"
+    return (
+        f'<div class="track share" aria-hidden="true" title="{title}">'
+        f'<i style="left:0;width:{overall:.2f}%" class="score"></i>'
+        f'<i style="left:0;width:{min(pair, overall):.2f}%" class="largest"></i>'
+        f'<b style="left:{low:.2f}%;width:{high - low:.2f}%"></b></div>'
+    )
 
 
 def _fact(name: str, value: str, short: dict[str, str]) -> str:

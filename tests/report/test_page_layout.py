@@ -242,6 +242,56 @@ def test_a_pair_has_its_share_of_the_variance_and_words_for_its_sign(opened, tmp
         value = f"{100 * share.loc[pair, 'share']:.1f}\u00a0%"
         assert f"Share of variance{value}of the output" in page.text_content("#numbers")
     assert share.loc[("x0", "x1"), "share"] == pytest.approx(9 / 11, abs=0.1)
+    # The bar of the whole variance: all interactions with their interval, and the largest pair.
+    ends = page.evaluate(
+        "[...document.querySelectorAll('.share i, .share b')].map((e) => e.getBoundingClientRect())"
+        ".map(({ left, right }) => [left, right])"
+    )
+    left, width = page.evaluate("[document.querySelector('.share')].map((e) => [e.clientLeft, e.clientWidth])[0]")
+    left += page.evaluate("document.querySelector('.share').getBoundingClientRect().left")
+    all_of_them = result.share(progress=False)
+    expected = [(0, all_of_them.overall), (0, share["share"].max()), (all_of_them.low, min(1, all_of_them.high))]
+    np.testing.assert_allclose((np.array(ends) - left) / width, expected, atol=0.01)
+
+
+def test_a_sign_that_differs_between_groups_is_said_with_the_groups_in_words(opened, tmp_path):
+    x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
+    x[:, 1] = x[:, 1] + 6 * (x[:, 1] > 0) - 3  # two clusters
+    result = point_explainer(lambda x: x[:, 0] * x[:, 1] ** 2 + x[:, 2]).explain(x, groups=2, progress=False)
+    page = opened(result.report(tmp_path / "page.html"))
+    assert page.text_content("#pair") == "x0 × x1"
+    regions = result.regions("x0", "x1")
+    assert sorted(regions["mean"] > 0) == [False, True]
+    rules = [description.split(" (")[0].replace(">=", "≥") for description in result.group_descriptions]
+    larger = int(np.argmax(regions["mean"]))
+    expected = f"separate effects where {rules[larger]}; smaller where {rules[1 - larger]}."
+    assert page.text_content("#pair-words").replace("\u00a0", " ").endswith(expected)
+    assert [
+        text.split("group")[0].replace("\u00a0", " ") for text in page.locator("#groups li").all_text_contents()
+    ] == rules
+
+
+def test_a_pair_names_the_strongest_other_pairs_of_its_units(opened, pages):
+    page = opened(pages["tabular"], 2000)
+    rows = page.evaluate(
+        "[...document.querySelectorAll('#table tbody tr')].map((row) => [row.querySelector('.first button').title,"
+        " row.querySelector('td.supported').textContent])"
+    )
+    chosen = page.text_content("#pair")
+    lists = page.locator("#others > div")
+    assert lists.count() == 2
+    for unit, found in zip(chosen.split(" × "), lists.all(), strict=True):
+        assert found.locator("h3").get_attribute("title") == unit
+        expected = [row for row in rows if unit in row[0].split(" × ") and row[0] != chosen]
+        shown = found.locator("li").evaluate_all(
+            "(items) => items.map((item) => [item.querySelector('button').title, item.lastChild.textContent])"
+        )
+        assert len(shown) >= 3
+        assert shown == expected[: len(shown)]
+    page.locator("#others button").nth(1).focus()
+    name = page.locator("#others button").nth(1).get_attribute("title")
+    page.keyboard.press("Enter")
+    page.wait_for_function("(name) => document.getElementById('pair').textContent === name", arg=name)
 
 
 def test_the_gallery_shows_both_units_and_painted_images_of_each_pair(opened, pages):
