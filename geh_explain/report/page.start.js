@@ -46,7 +46,7 @@ function fillCaptions() {
   byId("heatmap-score").textContent = supported ? "Below the diagonal: GEH as far as held-out labels support it; above: GEH of the network" : `${scoreName()} of each pair`;
   if (data.partial) byId("heatmap-score").textContent += "; grey: not computed";
   byId("ramp-end").textContent = format(largest());
-  byId("width-word").textContent = supported ? "supported GEH, in front of GEH, pale" : scoreName();
+  byId("width-word").textContent = supported ? "supported GEH, on a faint band as wide as GEH" : scoreName();
   const units = data.nodes.unit.length, all = data.names.length;
   byId("network-share").textContent = `${units < all ? ` ${units} of ${all.toLocaleString("en")} units.` : ""}${drawn === MAX_EDGES ? ` Edges: the ${MAX_EDGES} strongest pairs.` : ""}`;
 }
