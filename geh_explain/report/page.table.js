@@ -95,17 +95,26 @@ function fillTable() {
     line.addEventListener("click", () => choose(row.pair));
     return line;
   }));
-  fitNameColumn(rows.slice(0, state.rows));
+  fitColumns(rows.slice(0, state.rows));
   byId("rows").style.setProperty("--rows-height", `${byId("table").offsetHeight + 16}px`);
 }
 
-// Names have one line where these take less than two fifths of the table, else two.
-function fitNameColumn(rows) {
-  const table = byId("table"), most = (list) => Math.ceil(list.reduce((max, text) => Math.max(max, textWidth(text, "600 14px")), 0)) + 10;
-  const whole = most(rows.map((row) => `${row.short_first} × ${row.short_second}`)), room = 0.4 * table.clientWidth;
+// Widths of columns: numbers have what they need; names have one line where these take less than two fifths of the table,
+// else two.
+function fitColumns(rows) {
+  const table = byId("table"), most = (list, font) => Math.ceil(list.reduce((max, text) => Math.max(max, textWidth(text, font)), 0));
+  const set = (name, width) => table.style.setProperty(name, `${width}px`);
+  const widest = (list) => most(list, "600 14px") + 10, room = 0.4 * table.clientWidth;
+  const whole = widest(rows.map((row) => `${row.short_first} × ${row.short_second}`));
   table.classList.toggle("long", whole > room);
-  const parts = most(rows.flatMap((row) => [`${row.short_first} ×`, row.short_second]));
-  table.style.setProperty("--names", `${Math.min(Math.max(80, whole > room ? 0.92 * parts : whole), room)}px`);
+  const parts = widest(rows.flatMap((row) => [`${row.short_first} ×`, row.short_second]));
+  set("--names", Math.min(Math.max(80, whole > room ? 0.92 * parts : whole), room));
+  set("--numbers", most(rows.flatMap((row) => [row.mean, row.supported].map((value) => format(value))), "14px") + 16);
+  // Ticks that would end in the next column.
+  for (const tick of table.tHead.querySelectorAll(".axis span")) {
+    tick.hidden = false;
+    tick.hidden = tick.getBoundingClientRect().right > tick.closest("th").getBoundingClientRect().right + 4;
+  }
 }
 
 function fillLegend() {

@@ -69,9 +69,8 @@ def _account(account: LocalExplanation, number: int, count: int) -> str:
     steps, full = (waterfall_steps(account, _STEPS, _LEVEL, names) for names in (short, account.names))
     title = f"<h3>Prediction {number + 1} of {count}</h3>" if count > 1 else ""
     interval = "<small>95 % interval</small>" if account.has_intervals else ""
-    head = (
-        f"<thead><tr><th>contribution</th><th>from reference to prediction</th><th>effect{interval}</th></tr></thead>"
-    )
+    columns = ("contribution<small>value: reference → row</small>", "from reference to prediction", f"effect{interval}")
+    head = f"<thead><tr>{''.join(f'<th>{column}</th>' for column in columns)}</tr></thead>"
     words, details = _sentences(account)
     warnings = "".join(f'<p class="small">{escape(message)}</p>' for message in account.warnings)
     table = f'<table class="waterfall">{head}{_rows(steps, full.labels, _values(account))}</table>'
@@ -94,10 +93,10 @@ def _sentences(account: LocalExplanation) -> tuple[str, str]:
 
 
 def _values(account: LocalExplanation) -> dict[str, str]:
-    """Return the value of each unit in the row, and at the reference, in words; by the name of the unit."""
+    """Return the value of each unit at the reference and in the row, by its name."""
     pairs = zip(account.names, account.row_values, account.baseline_values, strict=True)
     return {
-        name: _minus(f"{value:.3g}, reference {reference:.3g}")
+        name: _minus(f"{reference:.3g} → {value:.3g}")
         for name, value, reference in pairs
         if np.isfinite(value) and np.isfinite(reference)
     }

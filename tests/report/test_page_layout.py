@@ -7,63 +7,14 @@ import numpy as np
 import pytest
 import torch
 from explaining import point_explainer
+from page_boxes import CARDS, CUT, GRAPHICS, LINES, WIDE_CELLS, largest_empty_area, overlapping
 from synthetic_results import evidence_result, partial_result, random_result
 from torch import nn
 
 import geh_explain as geh
 from geh_explain.units import PairSet
 
-#: For each visible card its place, the widest vertical stretch without content, and the widths of card and content.
-CARDS = """() => [...document.querySelectorAll(".card")].filter((card) => card.offsetParent).map((card) => {
-  const { left, right, top, bottom } = card.getBoundingClientRect();
-  const boxes = [...card.querySelectorAll("*")].filter((element) => {
-    const graphic = ["rect", "path", "line", "text", "IMG", "INPUT", "I"].includes(element.tagName);
-    const words = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-    return (graphic || words) && !element.closest(".hidden, defs, [class*=background]");
-  }).map((element) => element.getBoundingClientRect()).filter(({ width, height }) => width + height > 2);
-  const inside = boxes.filter((box) => box.top < bottom && box.bottom > top).sort((a, b) => a.top - b.top);
-  let reached = top, hole = 0;
-  for (const box of inside) {
-    hole = Math.max(hole, box.top - reached);
-    reached = Math.max(reached, Math.min(bottom, box.bottom));
-  }
-  const outside = boxes.filter((box) => box.right > right + 1 || box.left < left - 1).length;
-  const width = Math.max(...inside.map((box) => box.right)) - Math.min(...inside.map((box) => box.left));
-  return { id: card.id, box: [left, right, top, bottom], hole: Math.max(hole, bottom - reached), outside, width };
-})"""
-#: Elements whose text is wider than they are, and hidden in part.
-CUT = """() => [...document.querySelectorAll("body *")].filter((element) => element.clientWidth > 0
-  && element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).overflowX !== "visible"
-  && !element.closest(".hidden, svg"))
-  .map((element) => element.id || element.className)"""
-
-
-#: The text of each line that is seen, with its box on the page; slanted texts are left out.
-LINES = """() => {
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  const lines = [], range = document.createRange();
-  const scroller = document.getElementById("rows").getBoundingClientRect();
-  const within = (top, bottom) => top > scroller.top + 40 && bottom < scroller.bottom;
-  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    const element = node.parentElement, label = element.closest("text");
-    if (!node.textContent.trim() || element.closest("script, style, option, .hidden, #vg-tooltip-element")) continue;
-    if (!element.checkVisibility() || label?.getAttribute("transform")?.match(/rotate\\((?!0)/)) continue;
-    range.selectNodeContents(node);
-    for (const { left, right, top, bottom } of range.getClientRects()) {
-      if (right - left < 1 || (element.closest("#rows tbody") && !within(top, bottom))) continue;
-      lines.push([node.textContent.trim(), left, right, top + scrollY, bottom + scrollY]);
-    }
-  }
-  return lines;
-}"""
-#: The boxes of everything that is seen and no text: marks of charts, images, bars, controls.
-GRAPHICS = """() =>
-  [...document.querySelectorAll("svg :is(.role-mark path, .role-mark line, text), img, .track, form *, button")]
-  .filter((element) => element.checkVisibility()).map((element) => element.getBoundingClientRect())
-  .map(({ left, right, top, bottom }) => [left, right, top + scrollY, bottom + scrollY])"""
 WIDTHS = [400, 1300, 2000]
-#: Step in pixels of the grid on which empty areas are found.
-STEP = 10
 
 
 def tabular_page(path):
@@ -107,32 +58,6 @@ def full_page(pages):
     return pages["tabular"]
 
 
-def overlapping(lines):
-    """Return the texts that cover each other by more than two pixels in both directions."""
-    boxes = np.array([box for _, *box in lines])
-    width = np.minimum.outer(boxes[:, 1], boxes[:, 1]) - np.maximum.outer(boxes[:, 0], boxes[:, 0])
-    height = np.minimum.outer(boxes[:, 3], boxes[:, 3]) - np.maximum.outer(boxes[:, 2], boxes[:, 2])
-    pairs = np.argwhere(np.triu((width > 2) & (height > 2), 1))
-    return [(lines[i][0], lines[j][0]) for i, j in pairs]
-
-
-def largest_empty_area(boxes, width, height):
-    """Return the area of the largest rectangle of the page without any box, in square pixels."""
-    empty = np.ones((height // STEP, width // STEP), dtype=bool)
-    for left, right, top, bottom in boxes:
-        empty[
-            max(0, int(top // STEP)) : int(bottom // STEP) + 1, max(0, int(left // STEP)) : int(right // STEP) + 1
-        ] = False
-    above, largest = np.zeros(empty.shape[1], dtype=int), 0
-    for row in empty:
-        above = np.where(row, above + 1, 0)
-        # The largest rectangle that ends in this row: for each height the longest run of columns that reach it.
-        for tall in np.unique(above[above > 0]):
-            edges = np.flatnonzero(np.diff(np.concatenate([[0], above >= tall, [0]])))
-            largest = max(largest, int(tall * (edges[1::2] - edges[::2]).max()))
-    return largest * STEP**2
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["tabular", "vision", "many"])
 def test_the_page_fills_the_window_without_holes_and_nothing_is_cut_off(opened, pages, name, width):
@@ -151,6 +76,8 @@ def test_the_page_fills_the_window_without_holes_and_nothing_is_cut_off(opened, 
         assert card["hole"] < 70, card
     for a, b in itertools.combinations([card["box"] for card in cards], 2):
         assert a[1] <= b[0] or b[1] <= a[0] or a[3] <= b[2] or b[3] <= a[2]
+    # Numbers and ticks stay in their columns.
+    assert page.evaluate(WIDE_CELLS) == []
     lines = page.evaluate(LINES)
     assert len(lines) > 60
     assert overlapping(lines) == []

@@ -28,9 +28,9 @@ def test_the_waterfall_is_a_table_with_the_numbers_of_the_account(tmp_path):
     assert rows == [
         ("reference", "0.00"),
         ("x0 × x1", "+4.00"),
-        ("x2<small>1, reference 0</small>", "−3.00"),
-        ("x0<small>2, reference 0</small>", "+2.00"),
-        ("x1<small>4, reference 0</small>", "+2.00"),
+        ("x2<small>0 → 1</small>", "−3.00"),
+        ("x0<small>0 → 2</small>", "+2.00"),
+        ("x1<small>0 → 4</small>", "+2.00"),
         ("prediction", "5.00"),
     ]
     bars = [tuple(map(float, bar)) for bar in re.findall(r'<i style="left:([\d.]+)%;width:([\d.]+)%', html)]
