@@ -67,11 +67,17 @@ function nodes(width, height) {
   const { unit, x, y, size } = data.nodes, many = unit.length > 12;
   const { names, widest } = fitNames(unit, 0.24 * width, many ? 11 : 12);
   const down = height / 2 - (many ? 12 : 26), across = Math.max(40, Math.min(width / 2 - widest - 24, 1.5 * down));
+  // The circle of few units does not reach all sides.
+  const fill = (places) => {
+    const low = Math.min(...places), half = (Math.max(...places) - low) / 2;
+    return places.map((place) => (half < 1e-9 ? place : (place - low) / half - 1));
+  };
+  const [xs, ys] = [fill(x), fill(y)];
   const made = unit.map((number, n) => {
     const side = !many && Math.abs(x[n]) < 0.2 ? "center" : x[n] > -1e-9 ? "left" : "right";
-    return { name: data.names[number], short: names.get(number), x: across * x[n], y: down * y[n], size: size[n], side,
+    return { name: data.names[number], short: names.get(number), x: across * xs[n], y: down * ys[n], size: size[n], side,
       // Many names are in a column on each side, at the end of a line from their node.
-      leader: many, text_x: many ? (across + 16) * (side === "left" ? 1 : -1) : (across + 14) * x[n], text_y: (down + (many ? 0 : 16)) * y[n] };
+      leader: many, text_x: many ? (across + 16) * (side === "left" ? 1 : -1) : (across + 14) * xs[n], text_y: down * ys[n] + (many ? 0 : 16 * y[n]) };
   });
   for (const side of many ? ["left", "right"] : []) spread(made.filter((node) => node.side === side), height);
   return made;

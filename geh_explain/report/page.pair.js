@@ -61,7 +61,7 @@ function signWords(effects) {
   if (first === undefined) return "";
   if (first === "unclear") return "Whether increasing both gives a larger or a smaller output than the sum of their separate effects is not clear.";
   const where = (found) => (found.length === 1 && found[0].agreement ? `${found[0].agreement < EXACT ? "mostly " : ""}where ${shorten(found[0].title)}` : `in ${found.length} of ${effects.length} groups`);
-  const part = others.length ? ` ${where(groups[first])}; ` : effects.length > 1 ? " in all groups" : "";
+  const part = others.length ? `, ${where(groups[first])}; ` : effects.length > 1 ? " in all groups" : "";
   return `Increasing both gives a ${first} output than the sum of their separate effects${part}${others.map((word) => `${word} ${where(groups[word])}`).join(", ")}.`;
 }
 

@@ -96,11 +96,7 @@ def _verdict(result: PairResult, decisions: Decisions, content: dict[str, Any]) 
     # Short names of a pair stay on one line; a line may end after the sign between long ones.
     long = any(short[name] != name for name in short)
     sign = "\u00a0× " if long else "\u00a0×\u00a0"
-    # Neither do numbers and their unit, nor both ends of an interval.
-    sentences = [
-        re.sub(r"(?<=\d)–(?=\d)", "\u2060–\u2060", sentence.replace(" × ", sign).replace(" %", "\u00a0%"))
-        for sentence in give_verdict(result, decisions)
-    ]
+    sentences = [sentence.replace(" × ", sign) for sentence in give_verdict(result, decisions)]
     paragraphs = [replace_long_names(sentence, short) for sentence in sentences]
     text = "".join(f"<p{' class=lead' * (number == 0)}>{words}</p>" for number, words in enumerate(paragraphs))
     return text + _share_bar(result, decisions.level)

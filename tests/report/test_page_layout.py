@@ -140,7 +140,9 @@ def test_names_are_as_long_as_their_space_and_never_the_same(opened, pages, widt
 
 def test_the_verdict_is_three_sentences_and_the_first_says_what_labels_support(opened, full_page):
     page = opened(full_page, 1300)
-    sentences = [text.replace("\u00a0", " ") for text in page.locator(".verdict p").all_text_contents()]
+    sentences = [
+        text.replace("\u00a0", " ").replace("\u2060", "") for text in page.locator(".verdict p").all_text_contents()
+    ]
     assert len(sentences) == 3
     assert "supported by held-out labels (false discovery rate 5 %)" in sentences[0]
     assert " scores " in sentences[1]
@@ -191,7 +193,7 @@ def test_a_sign_that_differs_between_groups_is_said_with_the_groups_in_words(ope
     assert sorted(regions["mean"] > 0) == [False, True]
     rules = [description.split(" (")[0].replace(">=", "≥") for description in result.group_descriptions]
     larger = int(np.argmax(regions["mean"]))
-    expected = f"separate effects where {rules[larger]}; smaller where {rules[1 - larger]}."
+    expected = f"separate effects, where {rules[larger]}; smaller where {rules[1 - larger]}."
     assert page.text_content("#pair-words").replace("\u00a0", " ").endswith(expected)
     assert [
         text.split("group")[0].replace("\u00a0", " ") for text in page.locator("#groups li").all_text_contents()
