@@ -62,7 +62,7 @@ function format(value, digits = 3) {
   if (value === undefined || value === null) return "";
   const size = Math.abs(value);
   if (size === 0) return "0";
-  if (size < 1e-4 || size >= 1e6) return value.toExponential(Math.max(0, digits - 2)).replace("e+", "e").replace(/^-/, "−");
+  if (size < 1e-4 || size >= 1e6) return value.toExponential(Math.max(0, digits - 2)).replace("e+", "e").replaceAll("-", "−");
   const decimals = Math.min(6, Math.max(0, digits - 1 - Math.floor(Math.log10(size) + 1e-9)));
   return value.toFixed(decimals).replace("-", "−");
 }

@@ -115,6 +115,20 @@ def test_wide_windows_have_two_and_three_columns_that_end_together(opened, pages
         assert page.evaluate("document.getElementById('numbers').getBoundingClientRect().bottom") < 900
 
 
+@pytest.mark.parametrize("width", [1300, 2000])
+def test_choosing_pairs_without_a_surface_does_not_make_the_page_longer(opened, pages, width):
+    for name in ("vision", "many"):
+        page = opened(pages[name], width)
+        height = page.evaluate("document.documentElement.scrollHeight")
+        rows = page.locator("#table tbody tr")
+        for row in (2, 9, 5, 0):
+            pair = rows.nth(row).locator(".first button").get_attribute("title")
+            rows.nth(row).click()
+            page.wait_for_function("(name) => document.getElementById('pair').textContent === name", arg=pair)
+            page.wait_for_function("[...document.images].every((image) => image.complete)")
+            assert page.evaluate("document.documentElement.scrollHeight") < height + 40
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_names_are_as_long_as_their_space_and_never_the_same(opened, pages, width):
     page = opened(pages["many"], width)
