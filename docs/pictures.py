@@ -95,10 +95,10 @@ def screenshot(page: Path, image: Path) -> None:
     browser_path = next(filter(None, map(shutil.which, BROWSERS)))
     with sync_playwright() as runner:
         browser = runner.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        window = browser.new_page(viewport={"width": 1300, "height": 1910})
+        window = browser.new_page(viewport={"width": 1300, "height": 1000})
         window.goto(page.resolve().as_uri())
         window.wait_for_selector("html[data-ready=yes]")
-        window.screenshot(path=image)
+        window.screenshot(path=image, full_page=True)
         browser.close()
 
 

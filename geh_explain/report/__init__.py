@@ -18,6 +18,6 @@ charts; its licence is in ``vega.LICENSE.txt``.
 ``names``
     Short names of units.
 
-The script has five parts: ``page.js`` (data and state), ``page.table.js``, ``page.pair.js``, ``page.charts.js`` and
-``page.start.js`` (controls). The style is in ``page.css``.
+The script has six parts: ``page.js`` (data and state), ``page.table.js``, ``page.pair.js``, ``page.layout.js``,
+``page.charts.js`` and ``page.start.js`` (controls). The style is in ``page.css``.
 """

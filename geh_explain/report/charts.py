@@ -7,7 +7,6 @@ sets ``cells``, ``edges``, ``nodes`` and ``points``, and the parameters ``chosen
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from geh_explain.plots import palette
@@ -28,25 +27,23 @@ _WIDEST_EDGE = 9
 def build_charts(content: dict[str, Any]) -> dict[str, Spec]:
     """Return the specification of each chart, by the id of its element, for the data of the page ``content``."""
     tooltip = [{"field": "label", "title": "pair"}, *_numbers(*_tooltip_fields(content))]
-    short_names = {content["names"][i]: content["short_names"][i] for i in content["heatmap"]}
+    units = [content["names"][i] for i in content["heatmap"]]
     return {
-        "heatmap": _heatmap(short_names, tooltip, content["partial"]),
+        "heatmap": _heatmap(units, tooltip, content["partial"]),
         "network": _network(content["nodes"]["size_meaning"], tooltip),
         "surface": _surface(),
     }
 
 
-def _heatmap(short_names: dict[str, str], tooltip: list[Spec], partial: bool) -> Spec:
-    """Return the heatmap of all pairs of the units of ``short_names``, in this order on both axes.
+def _heatmap(units: list[str], tooltip: list[Spec], partial: bool) -> Spec:
+    """Return the heatmap of all pairs of ``units``, in this order on both axes; the script sets their short names.
 
     Each pair has two cells, with the fields of a pair, row, column, ``fill`` and ``dot`` (colours), ``decision`` and
     ``shown`` (not filtered out; other cells are pale). Accepted pairs have a dot.
     """
-    scale = {"domain": list(short_names), "paddingInner": 0.03, "paddingOuter": 0}
-    names = f"({json.dumps(short_names)})[datum.value]"
+    scale = {"domain": units, "paddingInner": 0.03, "paddingOuter": 0}
     axis = {
         "title": None,
-        "labelExpr": names,
         "labelOverlap": False,
         "ticks": False,
         "domain": False,
@@ -87,6 +84,7 @@ def _unknown_cells() -> Spec:
         "mark": {"type": "rect", "aria": False},
         "encoding": {
             "color": {"value": "var(--unknown)"},
+            "fillOpacity": {"value": 0.5},
             "tooltip": {"value": "not computed"},
         },
     }
@@ -96,24 +94,35 @@ def _network(size_meaning: str, tooltip: list[Spec]) -> Spec:
     """Return the network of the units; the script sets its size, and the domains of the places in pixels.
 
     Edges have the fields of a pair, the coordinates x, y, x2 and y2 of both ends, sign, and ``band``, the GEH behind a
-    supported score, else 0. Nodes have name, x, y and size, and for the name text_x, text_y and side. ``size_meaning``
-    is the title of the size.
+    supported score, else 0. Nodes have name, x, y and size, whose meaning is ``size_meaning``; for the name they have
+    text_x, text_y, side, and leader, whether a line leads to it.
     """
     place = {"axis": None, "type": "quantitative"}
-    unsure = {"test": "datum.unsure", "value": [5, 4]}
-    dash = {"strokeDash": {"condition": unsure, "value": [1, 0]}}
-    solid = {"test": "datum.unsure && datum.pair !== chosen", "value": 0.35}
+    pale = {"test": "datum.unsure && datum.pair !== chosen", "value": 0.28}
     chosen = {"transform": [{"filter": "datum.pair === chosen"}]}
     return _chart(
         "edges",
         resolve={"scale": {"strokeWidth": "independent"}},
         layer=[
             _edges("band", 0, {"opacity": {"value": 0.16}, "color": _sign()}, tooltip),
-            _edges("strength", 0, {"opacity": {"condition": solid, "value": 0.85}, "color": _sign(), **dash}, tooltip),
+            _edges("strength", 0, {"opacity": {"condition": pale, "value": 0.9}, "color": _sign()}, tooltip),
             # The chosen pair once more, above the others and with an outline.
             {**_edges("strength", 7, {"color": {"value": "var(--mark)"}}, tooltip), **chosen},
             {**_edges("strength", 3, {"color": {"value": "var(--back)"}}, tooltip), **chosen},
-            {**_edges("strength", 0, {"color": _sign(), **dash}, tooltip), **chosen},
+            {**_edges("strength", 0, {"color": _sign()}, tooltip), **chosen},
+            # From nodes to names in columns.
+            {
+                "data": {"name": "nodes"},
+                "transform": [{"filter": "datum.leader"}],
+                "mark": {"type": "rule", "aria": False, "tooltip": None},
+                "encoding": {
+                    "x": {"field": "x", **place},
+                    "y": {"field": "y", **place},
+                    "x2": {"field": "text_x"},
+                    "y2": {"field": "text_y"},
+                    "color": {"value": "var(--line)"},
+                },
+            },
             {
                 "data": {"name": "nodes"},
                 "mark": {"type": "circle", "opacity": 1, "aria": False},

@@ -32,8 +32,10 @@ _MAX_PAIRS = 2000
 _MAX_GROUP_NUMBERS = 150_000
 #: Maximum number of data points on a surface.
 _MAX_SURFACE_POINTS = 300
-#: Maximum number of characters of a unit's name in tables and charts.
+#: Maximum number of characters of a unit's name in tables, and of its shorter forms for charts with little space.
 _MAX_NAME = 24
+_CHART_NAMES = (24, 18, 13, 9)
+_BRIEF_NAME = 15
 #: Number of strongest pairs with a category whose differences between levels are shown, and of differences of each.
 _MAX_LEVEL_PAIRS = 50
 _MAX_LEVELS = 6
@@ -58,13 +60,16 @@ def build_content(
     Returns
     -------
     dict
-        ``names`` of all units, and ``short_names``, cut in the middle; ``heatmap``, the indices of its units;
+        ``names`` of all units, ``short_names``, cut in the middle, and ``brief_names``, cut further; ``heatmap``, the
+        indices of its units, and ``chart_names``, lists of their names for charts, each shorter than the one before;
         ``partial``, whether some pairs were not computed; ``nodes`` of the network; ``pairs``, the strongest first, as
         indices of their units with labels; ``measures`` with scores, intervals and decisions, ``evidence`` and
-        ``majority`` with one entry per pair; ``decision``, the words for them; ``groups`` and ``group_effects``;
-        ``levels``, differences between levels of categories for pairs by their position; ``unsigned``, the positions of
-        pairs whose effects in groups have no sign; ``level`` of the intervals; ``output_std``; ``surfaces``; ``images``
-        and ``painted`` (by gradient ascent) by unit name; ``joint``, both kinds of images for pairs by their position.
+        ``majority`` with one entry per pair; ``decision``, the words for them; ``stable``, whether the sign of each
+        pair holds in the network, where the decisions are about held-out labels; ``shares`` of the output's variance,
+        for pairs by their position; ``groups`` and ``group_effects``; ``levels``, differences between levels of
+        categories for pairs by their position; ``unsigned``, the positions of pairs whose effects in groups have no
+        sign; ``level`` of the intervals; ``output_std``; ``surfaces``; ``images`` and ``painted`` (by gradient ascent)
+        by unit name; ``joint``, both kinds of images for pairs by their position.
         Unknown numbers are None.
     """
     units = strongest_units(decisions.order, result.pairs, _MAX_UNITS)
@@ -76,7 +81,9 @@ def build_content(
     return {
         "names": result.names,
         "short_names": short_names,
+        "brief_names": cut_names(compact_names, _BRIEF_NAME),
         "heatmap": units.tolist(),
+        "chart_names": [cut_names([compact_names[unit] for unit in units], length) for length in _CHART_NAMES],
         "partial": not result.pairs.complete,
         "nodes": _network_nodes(result, decisions, main),
         "pairs": _pair_columns(result.names, short_names, i[pairs], j[pairs]),
@@ -84,6 +91,8 @@ def build_content(
         "measures": {name: _measure_columns(result, decisions, name, pairs) for name in result.measures},
         "evidence": _evidence_columns(result, decisions, pairs),
         "decision": _decision_words(decisions),
+        "stable": _stable_pairs(result, decisions, pairs),
+        "shares": _pair_shares(result, decisions.level, pairs),
         "majority": result.majority_signs()[pairs].tolist(),
         "level": decisions.level,
         "output_std": result.output_std or None,
@@ -151,6 +160,21 @@ def _decision_words(decisions: Decisions) -> dict[str, str] | None:
     if decisions.accepted is None:
         return None
     return {"column": decisions.column, "label": decisions.label, "other": decisions.other_label}
+
+
+def _stable_pairs(result: PairResult, decisions: Decisions, pairs: Ints) -> list[bool] | None:
+    """Return which pairs the sign rule accepts, where the page decides by held-out labels; None if it cannot tell."""
+    if decisions.rule != "evidence":
+        return None
+    accepted = result.decisions("geh", decisions.level, rule="sign").accepted
+    return None if accepted is None else accepted[pairs].tolist()
+
+
+def _pair_shares(result: PairResult, level: float, pairs: Ints) -> dict[int, list[float | None]]:
+    """Return the share of pairs in the output's variance with both ends of its interval, by their position."""
+    position = {int(pair): number for number, pair in enumerate(pairs)}
+    shares = result.pair_shares(level).items()
+    return {position[pair]: _round(share) for pair, share in shares if pair in position}
 
 
 def _group_columns(result: PairResult, pairs: Ints) -> dict[str, Any]:

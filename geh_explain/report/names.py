@@ -66,14 +66,33 @@ def _cut_around(name: str, start: int, max_chars: int) -> str:
 def replace_long_names(sentence: str, short: Mapping[str, str]) -> str:
     """Return a sentence as HTML, in which names of units are cut as in ``short``; the pointer shows them in full.
 
+    Names of several words stay on one line, and so do numbers with their unit and intervals.
+
     >>> replace_long_names("income_of_block is <strong>", {"income_of_block": "inc…block"})
     '<span class="name" title="income_of_block">inc…block</span> is &lt;strong&gt;'
+    >>> replace_long_names("wind speed is high", {"wind speed": "wind speed"})
+    '<span class="name">wind speed</span> is high'
     """
-    long = sorted((name for name in short if short[name] != name), key=len, reverse=True)
+    long = sorted((name for name in short if short[name] != name or " " in name), key=len, reverse=True)
     if not long:
-        return escape(sentence)
+        return escape(keep_together(sentence))
     parts = re.split(f"({'|'.join(map(re.escape, long))})", sentence)
     return "".join(
-        f'<span class="name" title="{escape(part)}">{escape(short[part])}</span>' if number % 2 else escape(part)
-        for number, part in enumerate(parts)
+        _name(part, short[part]) if number % 2 else escape(keep_together(part)) for number, part in enumerate(parts)
     )
+
+
+def keep_together(text: str) -> str:
+    """Return a text in which no line ends before a per cent sign, or within an interval or the word held-out.
+
+    >>> len(keep_together("5 % of 1–2").split(" "))
+    3
+    """
+    text = text.replace(" %", "\u00a0%").replace("held-out", "held-\u2060out")
+    return re.sub(r"(?<=\d)–(?=\d)", "\u2060–\u2060", text)
+
+
+def _name(name: str, short: str) -> str:
+    """Return a name as HTML, with its full form as the title if it was cut."""
+    title = "" if name == short else f' title="{escape(name)}"'
+    return f'<span class="name"{title}>{escape(short)}</span>'

@@ -1,6 +1,6 @@
 // The charts: heatmap, network, and the surface of the chosen pair. Colours are variables of the style sheet, so that
 // they follow the theme and the printer without being drawn again.
-const MAX_EDGES = 80, MIN_KNOWN = 0.2, MAX_CELL_HEIGHT = 90, MIN_CELL_HEIGHT = 9, NAME_WIDTH = 6.4;
+const MAX_EDGES = 80, MIN_KNOWN = 0.2;
 const views = {};
 
 function config() {
@@ -24,8 +24,6 @@ async function draw(name, spec, datasets) {
 }
 
 const widthOf = (name) => Math.max(200, Math.floor(byId(name).getBoundingClientRect().width));
-const plotHeight = (width) => Math.round(Math.min(500, Math.max(280, 0.75 * width)));
-
 // From pale to strong, as a colour that the browser mixes.
 function shade(share) {
   const [from, to, part] = share < 0.5 ? ["--weak", "--middle", 2 * share] : ["--middle", "--strong", 2 * share - 1];
@@ -51,28 +49,35 @@ function cells() {
 }
 
 async function drawHeatmap() {
-  const spec = structuredClone(data.charts.heatmap), width = widthOf("heatmap"), units = data.heatmap.length;
-  const names = data.heatmap.map((unit) => data.short_names[unit]), longest = Math.max(...names.map((name) => name.length));
-  const limit = Math.min(0.3 * width, NAME_WIDTH * longest + 10), cell = (width - limit) / units;
-  const height = Math.min(cell, units < 5 ? 1.5 * MAX_CELL_HEIGHT : MAX_CELL_HEIGHT, Math.max(MIN_CELL_HEIGHT, plotHeight(width) / units)), { x, y } = spec.encoding;
-  spec.width = width;
+  const spec = structuredClone(data.charts.heatmap), shape = heatmapShape(), { names, cell } = shape, units = data.heatmap.length;
+  const height = cellHeight(shape), { x, y } = spec.encoding;
+  spec.width = shape.width;
   spec.height = Math.round(height * units);
   spec.autosize = { type: "fit-x", contains: "padding" };
-  x.axis = { ...x.axis, labelLimit: limit, labelAngle: NAME_WIDTH * longest < cell ? 0 : -90, labelFontSize: Math.min(12, Math.max(6, cell - 1)) };
-  y.axis = { ...y.axis, labelLimit: limit, labelFontSize: Math.min(12, Math.max(6, height - 1)) };
+  const short = Object.fromEntries(data.heatmap.map((unit) => [data.names[unit], names.get(unit)]));
+  const axis = { labelExpr: `(${JSON.stringify(short)})[datum.value]`, labelLimit: 2 * shape.widest };
+  x.axis = shape.below === 0 ? null : { ...x.axis, ...axis, labelAngle: shape.angle, labelFontSize: Math.min(12, cell - 1) };
+  y.axis = { ...y.axis, ...axis, labelFontSize: Math.min(12, Math.max(6, height - 1)) };
   spec.layer[1].mark.size = Math.min(36, (0.3 * height) ** 2);
   await draw("heatmap", spec, { cells: cells() });
 }
 
 // Places of the units in pixels, on an ellipse that leaves space for their names.
 function nodes(width, height) {
-  const { unit, x, y, size } = data.nodes, names = unit.map((number) => data.short_names[number]), many = unit.length > 12;
-  const beside = Math.min(0.33 * width, NAME_WIDTH * Math.max(...names.map((name) => name.length)) + 20);
-  const down = height / 2 - 26, across = Math.max(40, Math.min(width / 2 - beside, 1.5 * down));
+  const { unit, x, y, size } = data.nodes, many = unit.length > 12;
+  const { names, widest } = fitNames(unit, 0.24 * width, many ? 11 : 12);
+  const down = height / 2 - (many ? 12 : 26), across = Math.max(40, Math.min(width / 2 - widest - 24, 1.5 * down));
+  // The circle of few units does not reach all sides.
+  const fill = (places) => {
+    const low = Math.min(...places), half = (Math.max(...places) - low) / 2;
+    return places.map((place) => (half < 1e-9 ? place : (place - low) / half - 1));
+  };
+  const [xs, ys] = [fill(x), fill(y)];
   const made = unit.map((number, n) => {
     const side = !many && Math.abs(x[n]) < 0.2 ? "center" : x[n] > -1e-9 ? "left" : "right";
-    return { name: data.names[number], short: names[n], x: across * x[n], y: down * y[n], size: size[n], side,
-      text_x: (across + 14) * x[n] + (many ? 8 * Math.sign(x[n] + 1e-9) : 0), text_y: (down + (many ? 8 : 16)) * y[n] };
+    return { name: data.names[number], short: names.get(number), x: across * xs[n], y: down * ys[n], size: size[n], side,
+      // Many names are in a column on each side, at the end of a line from their node.
+      leader: many, text_x: many ? (across + 16) * (side === "left" ? 1 : -1) : (across + 14) * xs[n], text_y: down * ys[n] + (many ? 0 : 16 * y[n]) };
   });
   for (const side of many ? ["left", "right"] : []) spread(made.filter((node) => node.side === side), height);
   return made;
@@ -98,29 +103,15 @@ function edges(places) {
   for (const row of byStrength(pairs().filter(isShown))) {
     const a = nodeOf.get(data.pairs.first[row.pair]), b = nodeOf.get(data.pairs.second[row.pair]);
     if (a === undefined || b === undefined) continue;
-    result.push({ ...row, x: a.x, y: a.y, x2: b.x, y2: b.y });
+    result.push({ ...row, band: row.unsure ? 0 : row.band, x: a.x, y: a.y, x2: b.x, y2: b.y });
     if (result.length === MAX_EDGES) break;
   }
-  return result.reverse();  // the strongest on top
-}
-
-// So high that both columns end at the same place, where the heatmap is in the other one.
-function networkHeight(width) {
-  const box = (id) => byId(id).getBoundingClientRect(), left = box("heatmap-card"), right = box("network-card");
-  if (byId("heatmap-card").hidden && right.left > box("list").right) {
-    return Math.round(Math.min(plotHeight(width), Math.max(280, box("table").bottom - box("network").top - 12)));
-  }
-  if (byId("heatmap-card").hidden || right.left < left.right) return plotHeight(width);
-  const board = byId("board").classList, few = board.contains("few") && !board.contains("all-columns"), short = board.contains("short");
-  // What is above both: the table, and what the chosen pair fills of its box.
-  const above = few ? box("list").bottom - box("parts").bottom - 20 : short ? left.top - right.top : 0;
-  const wanted = above + (box("heatmap").bottom - left.top) - (box("network").top - right.top);
-  return Math.round(Math.min(760, Math.max(260, wanted)));
+  return result.reverse().sort((a, b) => b.unsure - a.unsure);  // accepted and strong ones on top
 }
 
 let places = [];
 async function drawNetwork() {
-  const spec = structuredClone(data.charts.network), width = widthOf("network"), height = networkHeight(width);
+  const spec = structuredClone(data.charts.network), width = widthOf("network"), height = networkHeight();
   places = nodes(width, height);
   const space = width / 2 - Math.max(...places.map((place) => (place.side === "center" ? 0 : Math.abs(place.text_x))));
   spec.width = width;
@@ -133,10 +124,11 @@ async function drawNetwork() {
   await draw("network", spec, { edges: edges(places), nodes: places });
 }
 
-async function drawSurface(surface) {
+// The surface of the chosen pair, ``more`` pixels higher than it needs to be.
+async function drawSurface(surface, more = 0) {
   const spec = structuredClone(data.charts.surface), { x, y } = spec.layer[0].encoding, scale = factor();
   spec.width = widthOf("surface");
-  spec.height = Math.round(Math.min(320, Math.max(220, 0.58 * spec.width)));
+  spec.height = Math.round(Math.min(320, Math.max(220, 0.58 * spec.width))) + more;
   spec.autosize = { type: "fit-x", contains: "padding" };
   const shortOf = new Map(data.names.map((name, unit) => [name, data.short_names[unit]]));
   [x.title, y.title] = surface.names.map((name) => shortOf.get(name) ?? name);
@@ -150,30 +142,12 @@ async function drawSurface(surface) {
   await draw("surface", spec, { cells: cellsOf, points: surface.points.filter(inside).map(([a, b]) => ({ x: a, y: b })) });
 }
 
-// Charts of one pair say nothing, nor does a heatmap of which most is unknown.
-function arrange() {
-  const units = data.heatmap.length, count = pairs().length;
-  const single = count === 1, sparse = data.partial && count < MIN_KNOWN * units * (units - 1) / 2;
-  byId("heatmap-card").hidden = single || sparse;
-  byId("network-card").hidden = single;
-  byId("board").classList.toggle("single", single);
-  byId("board").classList.toggle("few", count <= FEW_PAIRS && !single && !sparse);
-  byId("board").classList.toggle("no-heatmap", sparse && !single);
-}
-
-// Where the chosen pair needs less space than the table, the network follows it, and not the table.
-function arrangeNetwork() {
-  const board = byId("board").classList, chosen = byId("chosen").getBoundingClientRect();
-  board.remove("short");
-  const unused = byId("chosen").getBoundingClientRect().bottom - byId("parts").getBoundingClientRect().bottom - 20;
-  board.toggle("short", unused > 60 && chosen.left > byId("list").getBoundingClientRect().left
-    && !["few", "single", "no-heatmap", "all-columns"].some((name) => board.contains(name)));
-}
-
 async function drawCharts() {
-  arrangeNetwork();
+  arrange();
+  fillTable();  // the names of pairs have as much space as the columns leave
   if (!byId("heatmap-card").hidden) await drawHeatmap();
   if (!byId("network-card").hidden) await drawNetwork();
+  await fillChosen();
 }
 
 async function updateCharts() {

@@ -9,6 +9,7 @@ const byId = (id) => document.getElementById(id);
 const state = { measure: data.measure, unit: "output", threshold: 0, accepted: false, search: "", sort: "strength", up: false, chosen: 0, rows: TABLE_ROWS };
 
 const words = data.decision, hasEvidence = data.evidence !== null, hasIntervals = "low" in data.measures.geh;
+const hasStable = data.stable !== null;  // beside decisions about held-out labels
 const hasTrueInterval = hasEvidence && "true_low" in data.evidence;
 const level = `${Number((100 * data.level).toPrecision(3))} %`;
 const SIGNS = { "1": "positive", "-1": "negative", "0": "neither" };
@@ -26,8 +27,9 @@ function makeRows(measure, scale) {
   return numbers.mean.map((_, pair) => {
     const first = data.pairs.first[pair], second = data.pairs.second[pair];
     const row = { pair, first: data.names[first], second: data.names[second], short_first: quoted(data.short_names[first]),
-      short_second: quoted(data.short_names[second]), label: data.pairs.label[pair], short: data.pairs.short[pair],
-      sign: SIGNS[data.majority[pair]], unsure: false, decision: "", band: 0 };
+      short_second: quoted(data.short_names[second]), brief_first: quoted(data.brief_names[first]), brief_second: quoted(data.brief_names[second]), label: data.pairs.label[pair], short: data.pairs.short[pair],
+      sign: SIGNS[data.majority[pair]], unsure: false, decision: "", band: 0, stable: hasStable ? data.stable[pair] : null,
+      share: data.shares[pair]?.[0] ?? null };
     for (const [name, values] of Object.entries({ ...numbers, ...data.evidence })) {
       row[name] = values[pair] === null || !SCORES.has(name) ? values[pair] : scale * values[pair];
     }
@@ -36,6 +38,7 @@ function makeRows(measure, scale) {
       // A pair that was not tested is not decided about.
       row.decision = hasEvidence && row.p === null ? "" : accepted[pair] ? "yes" : "no";
     }
+    row.unstable = hasStable ? !row.stable : row.unsure;
     row.strength = measure === "supported" ? row.supported ?? 0 : row.mean;
     if (measure === "supported") row.band = row.mean;
     return row;
@@ -59,10 +62,19 @@ function format(value, digits = 3) {
   if (value === undefined || value === null) return "";
   const size = Math.abs(value);
   if (size === 0) return "0";
-  if (size < 1e-4 || size >= 1e6) return value.toExponential(Math.max(0, digits - 2)).replace("e+", "e").replace(/^-/, "−");
+  if (size < 1e-4 || size >= 1e6) return value.toExponential(Math.max(0, digits - 2)).replace("e+", "e").replaceAll("-", "−");
   const decimals = Math.min(6, Math.max(0, digits - 1 - Math.floor(Math.log10(size) + 1e-9)));
   return value.toFixed(decimals).replace("-", "−");
 }
+const breakable = (name) => name.replaceAll("…", "…\u200b");  // a line may end where a name was cut
+const longNames = data.names.map((name, unit) => [name, data.short_names[unit]]).filter(([name, short]) => name !== short).sort(([a], [b]) => b.length - a.length);
+const shorten = (text) => longNames.reduce((words, [name, short]) => words.replaceAll(name, () => short), text);
+const pen = document.createElement("canvas").getContext("2d");
+const textWidth = (text, font) => {
+  pen.font = `${font} ${getComputedStyle(document.body).fontFamily}`;
+  return pen.measureText(text).width;
+};
+const percent = (share) => (share === null || share === undefined ? "" : `${(100 * share).toFixed(1).replace(/^-(0\.0)$/, "$1").replace("-", "−")}\u00a0%`);
 const plain = (value) => Number(value.toPrecision(3)).toString();
 const range = (low, high) => (low === null || low === undefined ? "" : `${format(low)}${low < 0 ? " to " : "–"}${format(high)}`);
 const signed = (value) => (value > 0 ? `+${format(value)}` : format(value));

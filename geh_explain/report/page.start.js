@@ -19,6 +19,7 @@ async function choose(pair) {
   }
   await Promise.all(["heatmap", "network"].map((name) => views[name]?.signal("chosen", pair).runAsync()));
   await drawChosen();
+  await fillChosen();
   // Below a chosen pair of another height both columns still end together.
   if (byId("board").classList.contains("few") && !byId("network-card").hidden) await drawNetwork();
 }
@@ -45,7 +46,7 @@ function fillCaptions() {
   byId("heatmap-score").textContent = supported ? "Below the diagonal: GEH as far as held-out labels support it; above: GEH of the network" : `${scoreName()} of each pair`;
   if (data.partial) byId("heatmap-score").textContent += "; grey: not computed";
   byId("ramp-end").textContent = format(largest());
-  byId("width-word").textContent = supported ? "supported GEH, in front of GEH, pale" : scoreName();
+  byId("width-word").textContent = supported ? "supported GEH, on a faint band as wide as GEH" : scoreName();
   const units = data.nodes.unit.length, all = data.names.length;
   byId("network-share").textContent = `${units < all ? ` ${units} of ${all.toLocaleString("en")} units.` : ""}${drawn === MAX_EDGES ? ` Edges: the ${MAX_EDGES} strongest pairs.` : ""}`;
 }
@@ -54,6 +55,7 @@ async function redraw() {
   made = {};
   await update();
   await drawChosen();
+  await fillChosen();
 }
 
 // Charts have the width of their boxes.
@@ -63,7 +65,7 @@ function followWidth() {
     if (Math.abs(byId("board").clientWidth - width) < 8 || matchMedia("print").matches) return;
     width = byId("board").clientWidth;
     clearTimeout(timer);
-    timer = setTimeout(() => drawCharts().then(drawChosen), 150);
+    timer = setTimeout(() => { fillHead(); fillTable(); drawChosen().then(drawCharts); }, 150);
   }).observe(byId("board"));
 }
 
@@ -75,7 +77,8 @@ function listen() {
   byId("search").addEventListener("input", (event) => { state.search = event.target.value.trim().toLowerCase(); update(); });
   byId("all").addEventListener("change", (event) => {
     byId("board").classList.toggle("all-columns", event.target.checked);
-    drawCharts().then(drawChosen);
+    fillTable();
+    drawChosen().then(drawCharts);
   });
   document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
   byId("more").addEventListener("click", () => { state.rows *= 5; fillTable(); });
@@ -90,21 +93,21 @@ function listen() {
 
 async function start() {
   byId("node-size").textContent = data.nodes.size_meaning;
-  for (const id of ["dotted", "only-accepted", "dashed"]) byId(id).hidden = words === null;
+  for (const id of ["dotted", "only-accepted", "pale"]) byId(id).hidden = words === null;
   if (words !== null) {
     byId("accepted-word").textContent = words.column;
     byId("dotted-word").textContent = words.label;
-    byId("dashed-word").textContent = words.other;
+    byId("pale-word").textContent = words.other;
   }
+  for (const element of document.querySelectorAll(".painted-words")) element.hidden = Object.keys(data.painted).length === 0;
   byId("unit-choice").hidden = data.output_std === null;
   for (const option of [...byId("measure").options]) if (!(option.value in data.measures)) option.remove();
   if (hasEvidence) byId("measure").prepend(new Option("supported GEH", "supported"));
   byId("measure").value = data.measure;
   byId("unit").value = state.unit;
-  byId("table").classList.toggle("long", data.short_names.some((name) => name.length > 14));
   // The pair of the verdict: the strongest one that was accepted.
   state.chosen = (pairs().find((row) => row.decision === "yes") ?? pairs()[0]).pair;
-  arrange();
+  hideCharts();
   fillGallery();
   listen();
   await update();

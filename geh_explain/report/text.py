@@ -21,7 +21,7 @@ def describe_scope(result: PairResult) -> str:
     """Return what was explained: units, pairs, points, groups and draws."""
     draws, pairs = result.scores("geh").n_draws, len(result.scores("geh").pair_mean)
     groups, clusters = len(result.group_names), result.settings.get("clusters")
-    points = count_noun(result.n_points, "point", "") + " with case weights" * _is_weighted(result)
+    points = count_noun(result.n_points, "point", "") + " with case weights" * is_weighted(result)
     return (
         f"Interactions between {len(result.names)} units of {result.record.place}: {count_noun(pairs, 'pair', '')}, "
         f"{points} in {_groups_of_pairs(result) or count_noun(groups, 'group', '')}"
@@ -109,7 +109,7 @@ def _scope(result: PairResult) -> str:
     """Return which units were explained, and at how many points."""
     units, points = count_noun(len(result.names), "unit"), count_noun(result.n_points, "point")
     groups = _groups_of_pairs(result) or count_noun(len(result.group_names), "group")
-    weights = " with case weights" * _is_weighted(result)
+    weights = " with case weights" * is_weighted(result)
     return f"Pairwise interactions of {units} of {result.record.place}, at {points}{weights} in {groups}."
 
 
@@ -118,7 +118,7 @@ def _groups_of_pairs(result: PairResult) -> str | None:
     return None if result.pair_cells is None else "groups of each pair"
 
 
-def _is_weighted(result: PairResult) -> bool:
+def is_weighted(result: PairResult) -> bool:
     """Return whether points count differently."""
     weights = result.sample_weight
     return weights is not None and len({*weights[weights > 0].tolist()}) > 1

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from geh_explain._types import Ints
-from geh_explain.report.text import count_noun, describe_known_pairs
+from geh_explain.report.text import count_noun, describe_known_pairs, is_weighted
 from geh_explain.scores.decisions import Decisions, percent
 from geh_explain.scores.pair_names import join_names
 from geh_explain.scores.protocol import PairResult
@@ -170,13 +170,13 @@ def list_facts(result: PairResult, decisions: Decisions) -> list[tuple[str, str]
     groups = "groups of each pair" if result.pair_cells is not None else count_noun(len(result.group_names), "group")
     draws = result.scores("geh").n_draws
     target = "target of each row" if result.settings.get("target_per_row") else result.settings.get("target")
-    clusters = result.settings.get("clusters")
+    clusters, weights = result.settings.get("clusters"), " with case weights" * is_weighted(result)
     facts = [
         ("Network", result.record.model),
         ("Units", f"{len(result.names):,} of {result.record.place}"),
         ("Target", "" if target is None else str(target)),
         ("Pairs", " ".join(describe_known_pairs(result)) or f"{len(decisions.mean):,}"),
-        ("Points", f"{result.n_points:,} in {groups}{f', {clusters:,} clusters' if clusters else ''}"),
+        ("Points", f"{result.n_points:,}{weights} in {groups}{f', {clusters:,} clusters' if clusters else ''}"),
         ("Draws", f"{draws:,} of {result.record.posterior}"),
         ("Intervals over", _sources(decisions)),
         ("Evidence", "none" if result.evidence is None else f"{result.evidence.n_rows:,} held-out rows"),

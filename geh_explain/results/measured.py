@@ -198,6 +198,20 @@ class MeasuredResult(ResultOutput):
         """Return what was measured beside the pairs, one sentence each: the share of interactions, once it is known."""
         return [] if self._share is None else [self._share.describe()]
 
+    def interaction_share(self: MeasurablePairs, level: float = 0.95) -> tuple[float, float, float] | None:
+        """Return the share of all interactions in the output's variance with its interval; None if not measured."""
+        return None if self._share is None else (self._share.overall, *self._share.interval(level))
+
+    def pair_shares(self: MeasurablePairs, level: float = 0.95) -> dict[int, tuple[float, float, float]]:
+        """Return the share of pairs in the output's variance with its interval, by their index; those measured."""
+        if self._share is None:
+            return {}
+        columns = self._share.pairs(level)
+        return {
+            self.pair(first, second): (share, low, high)
+            for first, second, share, low, high in columns.itertuples(index=False, name=None)
+        }
+
     def open_questions(self) -> list[str]:
         """Return what was not measured yet and can be, with the call that does it."""
         if self._share is not None or self._source is None:

@@ -211,6 +211,12 @@ class PairResult(GroupMeans, Protocol):
     def findings(self) -> list[str]:
         """Return what was measured of the network beside the pairs, one sentence each."""
 
+    def interaction_share(self, level: float = 0.95) -> tuple[float, float, float] | None:
+        """Return the share of all interactions in the output's variance with its interval; None if not measured."""
+
+    def pair_shares(self, level: float = 0.95) -> dict[int, tuple[float, float, float]]:
+        """Return the share of pairs in the output's variance with its interval, by their index; those measured."""
+
     def open_questions(self) -> list[str]:
         """Return what was not measured yet and can be, with the call that does it."""
 

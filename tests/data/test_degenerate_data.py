@@ -30,7 +30,7 @@ def test_a_single_point_is_explained():
 
 def test_a_single_point_is_drawn_and_reported(tmp_path):
     result = explain_draws(dropout_network(), valid_points(1), posterior=MCDropout())
-    assert "1 point" in result.report(tmp_path / "page.html").read_text()
+    assert "<dt>Points</dt> <dd>1 in 1 group</dd>" in result.report(tmp_path / "page.html").read_text()
     shown = result.plot.heatmap().images[0].get_array().filled(0)
     assert shown == pytest.approx(result.geh.mean)
     regions = result.plot.regions(0, 1)

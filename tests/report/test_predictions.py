@@ -24,17 +24,18 @@ def test_the_waterfall_is_a_table_with_the_numbers_of_the_account(tmp_path):
     result, local = explain(torch.tensor([2.0, 4.0, 1.0]))
     html = section(result, tmp_path / "page.html", local)
     rows = re.findall(r'<tr><th scope="row">(.*?)</th>.*?<td>([^<]*)</td></tr>', html)
+    # Units have their values below their names.
     assert rows == [
-        ("reference", "0"),
-        ("x0 × x1", "+4"),
-        ("x2", "−3"),
-        ("x0", "+2"),
-        ("x1", "+2"),
-        ("prediction", "5"),
+        ("reference", "0.00"),
+        ("x0 × x1", "+4.00"),
+        ("x2<small>0 → 1</small>", "−3.00"),
+        ("x0<small>0 → 2</small>", "+2.00"),
+        ("x1<small>0 → 4</small>", "+2.00"),
+        ("prediction", "5.00"),
     ]
     bars = [tuple(map(float, bar)) for bar in re.findall(r'<i style="left:([\d.]+)%;width:([\d.]+)%', html)]
     assert bars == [(0, 80), (20, 60), (20, 40), (60, 40)]  # of the range from 0 to 5
-    assert "The output is 5, and 0 at the reference (zeros)." in html
+    assert "The output is 5.00, and 0.00 at the reference (zeros). Main effects add +1.00, pairs +4.00." in html
 
 
 def test_several_accounts_and_a_page_without_any(tmp_path):

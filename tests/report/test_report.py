@@ -138,7 +138,7 @@ def test_one_draw_gives_a_page_without_intervals(tmp_path):
     assert "low" not in data["measures"]["geh"]
     assert data["measures"]["geh"]["std"] == 10 * [None]
     assert data["measures"]["geh"]["accepted"] is data["decision"] is data["group_effects"]["half"] is None
-    assert "point estimate, without intervals" in (tmp_path / "page.html").read_text()
+    assert "<dt>Intervals over</dt> <dd>nothing: one draw</dd>" in (tmp_path / "page.html").read_text()
 
 
 def test_names_titles_settings_and_warnings_are_escaped(tmp_path):

@@ -266,8 +266,20 @@ def test_a_page_of_tested_pairs_shows_supported_scores_beside_geh(opened, tmp_pa
         assert row["decision"] == words
     # The page opens with the pair of the verdict.
     assert chosen(page) == label(table[table["significant"]].iloc[0])
-    assert page.text_content("#pair-decision").strip() == "significant, FDR 5 %"
+    badges = page.locator("#badges li").all_text_contents()
+    stable = tested.table(rule="sign").set_index(["unit_i", "unit_j"])["stable"]
+    first = table[table["significant"]].iloc[0]
+    network = "stable" if stable[first.unit_i, first.unit_j] else "not stable"
+    assert badges == ["held-out labels: significant, FDR 5 %", f"network: {network}"]
+    # Bars of pairs that are stable in the network have another colour.
+    colours = page.evaluate(
+        "[...document.querySelectorAll('#table .score')].map((e) => getComputedStyle(e).backgroundColor)"
+    )
+    expected = [stable[row.unit_i, row.unit_j] for row in table.itertuples()]
+    assert len(set(colours)) == len(set(expected)) == 2
+    assert len(set(zip(colours, expected, strict=True))) == 2
     assert chosen(page) in page.text_content(".verdict p + p").replace("\u00a0", " ")
+    page.locator("#all").check()
     page.locator('#table th[data-key="p"] button').click()
     assert [row["p"] for row in rows(page)][-2:] == ["", ""]  # pairs that were not tested are last
     page.locator("#measure").select_option("geh")
@@ -364,7 +376,7 @@ def test_the_heatmap_shows_pairs_that_were_not_computed_as_grey_cells(opened, tm
     assert grey == {(f"unit {i}", f"unit {j}") for i, j in expected}
     assert {cell["fill"] for cell in cells if cell.get("unknown")} == {"rgb(196, 196, 196)"}
     assert "grey: not computed" in page.text_content("#heatmap-caption")
-    assert "4 of 10 pairs were computed: those of unit 2." in page.text_content("body")
+    assert "4 of 10 pairs were computed: those of unit 2" in page.text_content(".facts")
 
 
 def test_a_surface_of_categories_has_their_levels_on_its_axes(opened, tmp_path):

@@ -12,6 +12,7 @@ from explaining import point_explainer, random_points
 from torch import nn
 
 import geh_explain as geh
+from geh_explain.report.names import keep_together
 from geh_explain.results.measured import PAGE_EVALUATIONS
 
 FAST: dict[str, Any] = {"evaluations": 1, "progress": False}
@@ -44,6 +45,11 @@ def test_a_result_without_its_network_says_what_to_use(way, tmp_path):
     assert explainer.triples(other, x, progress=False).equals(result.triples(progress=False))
 
 
+def on_page(finding):
+    """Return a finding as the page writes it, with spaces at which no line ends."""
+    return keep_together(f"I{finding[1:]}.").replace(" × ", "\u00a0×\u00a0")
+
+
 def test_the_finding_is_printed_and_on_the_page_once_it_is_known(tmp_path):
     explainer, result = explained()
     assert "interactions carry" not in repr(result)
@@ -51,7 +57,7 @@ def test_the_finding_is_printed_and_on_the_page_once_it_is_known(tmp_path):
     assert sentence in repr(result)
     assert sentence in result._repr_html_().replace("Interactions carry", "interactions carry")
     page = result.report(tmp_path / "page.html").read_text(encoding="utf8")
-    assert f"I{sentence[1:]}." in page
+    assert on_page(sentence) in page
     tested = explainer.test(result, random_points(300, 3), product(random_points(300, 3)), progress=False)
     assert sentence in repr(tested)
     assert tested.share(**FAST).describe() == sentence
@@ -132,7 +138,7 @@ def test_the_page_measures_the_share_by_itself_where_that_is_fast(tmp_path, monk
     page = result.report(tmp_path / "page.html").read_text(encoding="utf8")
     assert "Interactions carry" in page
     sentence = result.findings()[0]
-    assert f"I{sentence[1:]}." in page
+    assert on_page(sentence) in page
     assert str(result) == repr(result)
     # The same seed as in share(), with fewer points.
     assert (
