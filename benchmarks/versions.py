@@ -55,7 +55,9 @@ class Version:
 
 def _start(checkout: Path, arguments: Sequence[str], stdin: int | None = None) -> subprocess.Popen[str]:
     """Start the worker with the package of ``checkout``, in a folder without any."""
-    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    # Threads that wait do not keep the processor from the other version.
+    waiting = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+    environment = {**os.environ, **waiting, "PYTHONPATH": str(checkout)}
     command = [sys.executable, str(WORKER), str(checkout), *arguments]
     return subprocess.Popen(command, cwd=WORKER.parent, env=environment, stdin=stdin, stdout=subprocess.PIPE, text=True)
 
