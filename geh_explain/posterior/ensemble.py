@@ -10,7 +10,9 @@ from torch import nn
 
 from geh_explain._process import safe_contextmanager
 from geh_explain.errors import GEHTypeError
-from geh_explain.model.preserve import as_module, device_and_dtype, preserved
+from geh_explain.model.known_layers import has_known_layers, layers_of
+from geh_explain.model.preserve import as_module, device_and_dtype, had_known_layers, preserved
+from geh_explain.posterior.by_draw import batch_samples, draws_at_once
 from geh_explain.posterior.forward import replace_forward
 
 
@@ -57,11 +59,38 @@ class Ensemble:
         for member in self.models[:n]:
             yield _delegate(model, member)
 
+    def prepared(self, model: nn.Module, output: Any) -> Ensemble:
+        """Return the ensemble, with members that are computed together if all of them have the layers of ``model``."""
+        if type(self) is not Ensemble or not _differ_in_weights_only(model, self.models):
+            return self
+        return _OneArchitecture(self.models)
+
     def __len__(self) -> int:
         return len(self.models)
 
     def __repr__(self) -> str:
         return f"Ensemble({len(self.models)})"
+
+
+class _OneArchitecture(Ensemble):
+    """Members with the same layers of torch's own, whose weights are stacked: several of them are one forward pass."""
+
+    def batched(self, model: nn.Module, draws: range, seed: int) -> AbstractContextManager[Any]:
+        """Return several members at once, see :class:`~geh_explain.posterior.protocols.BatchedPosterior`."""
+        samples = [self.models[draw].state_dict() for draw in draws]
+        return batch_samples(model, samples, draws.start, "Ensemble")
+
+    def draws_at_once(self, model: nn.Module, fitting: int) -> int:
+        """Return how many members are computed at once; one if parameters are shared by several layers."""
+        return draws_at_once(model, model.state_dict(), fitting)
+
+
+def _differ_in_weights_only(model: nn.Module, members: Sequence[nn.Module]) -> bool:
+    """Return whether the members have known layers, those of ``model``, and parameters of its type and device."""
+    if not had_known_layers(model) or not all(member is model or has_known_layers(member) for member in members):
+        return False
+    kinds = {(parameter.dtype, parameter.device) for each in (model, *members) for parameter in each.parameters()}
+    return len(kinds) == 1 and all(layers_of(member) == layers_of(model) for member in members)
 
 
 @safe_contextmanager

@@ -227,8 +227,8 @@ def make_plan(setup: ModelSetup, inputs: Any, options: RunOptions, resources: Re
     train_only, places = _examine_dropout(setup, cut, points, posterior)
     if isinstance(posterior, MCDropout):
         posterior = posterior.with_train_only(train_only)
-    # Each member of an ensemble has kinked calls of its own.
-    own_kinks = engine.run.engine.differentiates and getattr(posterior, "inputs_only", False)
+    # Each member of an ensemble has kinked calls of its own, unless all have the same smooth layers.
+    own_kinks = engine.run.engine.differentiates and cut.layers is None and getattr(posterior, "inputs_only", False)
     return RunPlan(
         options=options,
         points=points,

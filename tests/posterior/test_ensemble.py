@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 from explaining import explain_draws, random_points
 from posterior_cases import dropping, local_hessians, network
 from torch import nn
 
 import geh_explain as geh
-from geh_explain.posterior import Ensemble, PointEstimate
+from geh_explain.posterior import Ensemble, PointEstimate, ensemble
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -58,3 +59,87 @@ def test_an_ensemble_has_no_hidden_units_to_compare(layer):
 def test_an_ensemble_is_a_list_of_networks(models):
     with pytest.raises(geh.GEHError, match="model"):
         Ensemble(models)
+
+
+# Members of one architecture.
+
+
+def equal_members(count, activation=nn.Tanh):
+    members = []
+    for seed in range(count):
+        torch.manual_seed(seed)
+        members.append(nn.Sequential(nn.Linear(3, 6), activation(), nn.Linear(6, 6), activation(), nn.Linear(6, 1)))
+    return members
+
+
+@pytest.fixture
+def blocks(monkeypatch):
+    """Numbers of the members that were computed together."""
+    found = []
+    batched = ensemble._OneArchitecture.batched
+
+    def recorded(self, model, draws, seed):
+        found.append(list(draws))
+        return batched(self, model, draws, seed)
+
+    monkeypatch.setattr(ensemble._OneArchitecture, "batched", recorded)
+    return found
+
+
+def draws_of(members, model=None, **options):
+    explainer = geh.GEHExplainer(model or members[0], posterior=geh.posterior.Ensemble(members), **options)
+    return explainer.explain(random_points(20, 3), groups=2, progress=False)
+
+
+def test_members_with_the_same_layers_are_computed_together(blocks):
+    members = equal_members(12)
+    before = [{name: value.clone() for name, value in member.state_dict().items()} for member in members]
+    together = draws_of(members)
+    # The first two are also computed for a comparison with the first alone; the first draw is always computed alone.
+    assert blocks == [[0, 1], list(range(1, 12))]
+    np.testing.assert_allclose(together.geh.draws, draws_of(members, engine="exact").geh.draws, rtol=1e-4, atol=1e-7)
+    for member, weights in zip(members, before, strict=True):
+        assert all(torch.equal(value, weights[name]) for name, value in member.state_dict().items())
+        assert not any("forward" in vars(layer) for layer in member.modules())
+
+
+def test_the_model_of_the_explainer_need_not_be_a_member(blocks):
+    model, *members = equal_members(10)
+    together = draws_of(members, model)
+    assert blocks[-1] == list(range(1, 9))
+    np.testing.assert_array_equal(together.geh.draws[0], draws_of(members[:1], model).geh.draws[0])
+    np.testing.assert_allclose(together.geh.draws[-1], draws_of(members[-1:], model).geh.draws[0], rtol=1e-5)
+
+
+def with_hook(members):
+    members[3][0].register_forward_hook(lambda module, args, out: 2 * out)
+
+
+def with_another_activation(members):
+    members[3][1] = nn.Sigmoid()
+
+
+def with_a_shared_layer(members):
+    for member in members:
+        member[2].weight = nn.Parameter(torch.eye(6))
+        member.insert(3, member[2])
+
+
+@pytest.mark.parametrize("change", [with_hook, with_another_activation, with_a_shared_layer])
+def test_other_members_are_computed_one_by_one(change, blocks):
+    members = equal_members(12)
+    change(members)
+    found = draws_of(members)
+    assert blocks == []
+    np.testing.assert_allclose(found.geh.draws, draws_of(members, engine="exact").geh.draws, rtol=1e-4, atol=1e-7)
+
+
+def test_kinked_members_are_smoothed_each_by_itself(blocks):
+    draws_of(equal_members(12, nn.ReLU))
+    assert blocks == []
+
+
+def test_members_of_another_precision_are_not_computed_together():
+    members = equal_members(3)
+    members[0].double()
+    assert type(geh.posterior.Ensemble(members).prepared(members[1], "raw")) is geh.posterior.Ensemble
