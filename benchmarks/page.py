@@ -98,7 +98,7 @@ def _reasons(results: list[Result]) -> list[str]:
             "EAH or the errors over points are measured needs a pull-back to 306,936 pairs, and each member is "
             "examined and restored; the shares are at the case."
         )
-    return ["#### Why short calls miss their targets", _fill_list("\n".join(lines))] if lines else []
+    return ["### Why short calls miss their targets", _fill_list("\n".join(lines))] if lines else []
 
 
 def _environments(results: list[Result]) -> list[str]:
