@@ -333,7 +333,8 @@ def _draw_png(*inputs: Any) -> str:
     figure = Figure(figsize=(2.4, 2.4))
     draw_inputs(figure.add_axes((0.02, 0.02, 0.96, 0.96)), *inputs)
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=80)
+    # Cropped to what was drawn: wide and high images leave no empty space.
+    figure.savefig(file, format="png", dpi=80, bbox_inches="tight", pad_inches=0.02)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
