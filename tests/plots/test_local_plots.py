@@ -38,6 +38,7 @@ def test_small_contributions_are_one_step():
     assert to_hex(last.get_facecolor()) == palette.NEUTRAL
 
 
+@pytest.mark.usefixtures("seeded")
 def test_a_remainder_is_a_step_and_intervals_are_lines():
     members = [torch.nn.Bilinear(1, 1, 1).double() for _ in range(3)]
     posterior = geh.posterior.Ensemble([Wrapped(member) for member in members])
